@@ -1,0 +1,1 @@
+"""Study presets, one YAML file each."""

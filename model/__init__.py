@@ -1,0 +1,1 @@
+"""Dreamer, depth-recurrent attention mixtures: network, accounting, matching, training, generation, evaluation."""

@@ -1,0 +1,143 @@
+"""Documents on disk: Parquet shards in `documents/`, and beside them, in `dropped/`, every document a stage removed.
+
+All stages read and write through this file, so that the columns, the shard size and the counting are said once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("row", pa.int64()),
+        ("question", pa.string()),
+        ("response", pa.string()),
+        ("answer", pa.string()),
+    ]
+)
+DROPPED = SCHEMA.append(pa.field("reason", pa.string())).append(pa.field("because", pa.string()))
+SHARD_BYTES = 128 * 2**20
+KEPT = "kept"
+
+
+def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
+    """The Parquet shards of a stage output in reading order; `kind` is `documents` or `dropped`."""
+    return sorted((Path(folder) / kind).glob("*.parquet"))
+
+
+def read_documents(
+    folder: Path | str, *, kind: str = "documents", columns: Sequence[str] | None = None, batch_rows: int = 16_384
+) -> Iterator[pa.RecordBatch]:
+    """All documents of a stage output, in order, in batches of at most `batch_rows` rows."""
+    for path in shards(folder, kind):
+        with pq.ParquetFile(path) as file:
+            yield from file.iter_batches(batch_size=batch_rows, columns=columns)
+
+
+class DocumentWriter:
+    """Writes one stage's kept and dropped documents and counts both by source and reason.
+
+    Use as a context manager; `counts()` gives rows of the table `curation` without the study and the stage.
+    """
+
+    def __init__(self, folder: Path | str, *, shard_bytes: int = SHARD_BYTES) -> None:
+        self.folder = Path(folder)
+        self._writers = {
+            "documents": _ShardWriter(self.folder / "documents", SCHEMA, shard_bytes),
+            "dropped": _ShardWriter(self.folder / "dropped", DROPPED, shard_bytes),
+        }
+        self._counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+
+    def keep(self, documents: pa.Table | pa.RecordBatch) -> None:
+        """Pass documents on to the next stage."""
+        table = _table(documents)
+        self._writers["documents"].write(table.select(SCHEMA.names).cast(SCHEMA))
+        self._count(table, pa.array([KEPT] * len(table), pa.string()))
+
+    def drop(
+        self,
+        documents: pa.Table | pa.RecordBatch,
+        reason: str | pa.Array,
+        because: str | pa.Array | None = None,
+    ) -> None:
+        """Remove documents: `reason` names the rule; `because` the document or benchmark item that caused it."""
+        table = _table(documents).select(SCHEMA.names).cast(SCHEMA)
+        reasons, causes = (
+            value if isinstance(value, pa.Array | pa.ChunkedArray) else pa.array([value] * len(table), pa.string())
+            for value in (reason, because)
+        )
+        self._writers["dropped"].write(
+            table.append_column("reason", reasons).append_column("because", causes).cast(DROPPED)
+        )
+        self._count(table, reasons)
+
+    def _count(self, table: pa.Table, reasons: Any) -> None:
+        if not len(table):
+            return
+        characters = pc.add(
+            pc.fill_null(pc.utf8_length(table["question"]), 0), pc.fill_null(pc.utf8_length(table["response"]), 0)
+        )
+        groups = pa.table({"source": table["source"], "reason": reasons, "characters": characters})
+        for group in (
+            groups.group_by(["source", "reason"]).aggregate([("characters", "sum"), ([], "count_all")]).to_pylist()
+        ):
+            entry = self._counts[group["source"], group["reason"]]
+            entry[0] += group["count_all"]
+            entry[1] += group["characters_sum"]
+
+    def counts(self) -> list[dict[str, Any]]:
+        """One row for each source and reason, sorted: source, reason, documents, characters."""
+        return [
+            {"source": source, "reason": reason, "documents": documents, "characters": characters}
+            for (source, reason), (documents, characters) in sorted(self._counts.items())
+        ]
+
+    def __enter__(self) -> DocumentWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+class _ShardWriter:
+    """Appends tables to numbered Parquet files of about `shard_bytes` of uncompressed text each."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, shard_bytes: int) -> None:
+        self.folder, self.schema, self.shard_bytes = folder, schema, shard_bytes
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._writer: pq.ParquetWriter | None = None
+        self._number = self._bytes = 0
+
+    def write(self, table: pa.Table) -> None:
+        if not len(table):
+            return
+        if self._writer is None:
+            path = self.folder / f"{self._number:05d}.parquet"
+            self._writer = pq.ParquetWriter(path, self.schema, compression="zstd")
+        self._writer.write_table(table)
+        self._bytes += table.nbytes
+        if self._bytes >= self.shard_bytes:
+            self.close()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer, self._bytes = None, 0
+            self._number += 1
+
+
+def _table(documents: pa.Table | pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([documents]) if isinstance(documents, pa.RecordBatch) else documents

@@ -1,0 +1,153 @@
+"""Content-addressed stage outputs: a folder that exists is complete, and is never written again.
+
+A stage's key is a hash of its name, version, configuration and the keys of its inputs, so a changed setting changes the
+keys of everything downstream and nothing else. Work happens in `<key>.partial` beside the final place, which is renamed
+when everything in it has been synced; a lock on the key lets several processes share one store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Output:
+    """One finished stage output: its folder and what its manifest says."""
+
+    stage: str
+    key: str
+    path: Path
+    manifest: Mapping[str, Any]
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What the stage's work returned: counts, sizes, digests."""
+        return self.manifest["results"]
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def digest(value: Any) -> str:
+    """16 hexadecimal digits over the canonical JSON of `value`."""
+    return hashlib.blake2b(canonical(value).encode(), digest_size=8).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """32 hexadecimal digits over a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+class Store:
+    """The folder `store/` of a study: `<root>/<stage>/<key>/`. Several studies may share one."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def find(self, stage: str, key: str) -> Output | None:
+        """The finished output of that key, or None."""
+        path = self.root / stage / key
+        try:
+            manifest = json.loads((path / MANIFEST).read_text())
+        except FileNotFoundError:
+            return None
+        return Output(stage, key, path, manifest)
+
+    def build(
+        self,
+        stage: str,
+        version: int,
+        configuration: Mapping[str, Any],
+        inputs: Sequence[Output],
+        work: Callable[[Path], Mapping[str, Any] | None],
+        *,
+        resumes: bool = False,
+    ) -> Output:
+        """The output for this configuration and these inputs, made by `work(folder)` if it is not there yet.
+
+        `work` fills the folder and returns what the manifest shall hold as `results`. With `resumes`, what a killed
+        earlier attempt left in the partial folder is kept for `work` to go on from; else it starts with an empty folder.
+        """
+        key = digest([stage, version, configuration, [f"{i.stage}/{i.key}" for i in inputs]])
+        found = self.find(stage, key)
+        if found:
+            return found
+        final = self.root / stage / key
+        partial = final.with_name(f"{key}.partial")
+        with _lock(final.with_name(f"{key}.lock")):
+            found = self.find(stage, key)  # another process may have finished it while we waited
+            if found:
+                return found
+            if not resumes:
+                shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True, exist_ok=True)
+            started = time.monotonic()
+            results = work(partial) or {}
+            manifest = {
+                "stage": stage,
+                "version": version,
+                "key": key,
+                "configuration": configuration,
+                "inputs": [f"{i.stage}/{i.key}" for i in inputs],
+                "results": results,
+                "seconds": round(time.monotonic() - started, 3),
+                "files": {
+                    str(path.relative_to(partial)): {"bytes": path.stat().st_size, "blake2b": file_digest(path)}
+                    for path in sorted(partial.rglob("*"))
+                    if path.is_file() and path.name != MANIFEST
+                },
+            }
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
+            sync_tree(partial)
+            partial.rename(final)
+            sync(final.parent)
+        final.with_name(f"{key}.lock").unlink(missing_ok=True)
+        return Output(stage, key, final, manifest)
+
+
+def sync(path: Path) -> None:
+    """Flush one file or folder to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Flush everything below a folder, and the folder."""
+    for path in folder.rglob("*"):
+        sync(path)
+    sync(folder)
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold an operating-system lock, which a dead holder frees at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            # The holder before us may have removed the file when it finished: then we hold a lock on nothing.
+            try:
+                same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
+            except FileNotFoundError:
+                same = False
+            if same:
+                yield
+                return
