@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,14 @@ def digest(value: Any) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """32 hexadecimal digits over a file's bytes."""
-    with path.open("rb") as file:
+    """32 hexadecimal digits over a file's bytes; within one process a file that has not changed is read once."""
+    state = path.stat()
+    return _digest_of(str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino)
+
+
+@lru_cache(maxsize=65_536)
+def _digest_of(path: str, size: int, modified: int, inode: int) -> str:
+    with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
@@ -68,6 +75,11 @@ class Store:
             return None
         return Output(stage, key, path, manifest)
 
+    @staticmethod
+    def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[Output]) -> str:
+        """What an output is called: the same for the same stage, version, configuration and inputs, else another."""
+        return digest([stage, version, configuration, [f"{i.stage}/{i.key}" for i in inputs]])
+
     def build(
         self,
         stage: str,
@@ -81,9 +93,10 @@ class Store:
         """The output for this configuration and these inputs, made by `work(folder)` if it is not there yet.
 
         `work` fills the folder and returns what the manifest shall hold as `results`. With `resumes`, what a killed
-        earlier attempt left in the partial folder is kept for `work` to go on from; else it starts with an empty folder.
+        earlier attempt left in the partial folder is kept for `work` to go on from; else it starts with an
+        empty folder.
         """
-        key = digest([stage, version, configuration, [f"{i.stage}/{i.key}" for i in inputs]])
+        key = self.key(stage, version, configuration, inputs)
         found = self.find(stage, key)
         if found:
             return found

@@ -1,0 +1,33 @@
+# make demo and make test set up what is missing by themselves.
+.PHONY: setup demo test test-all up lint clean
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+demo: $(READY)
+	$(BIN)/dreamer run demo
+
+test: $(READY)
+	$(BIN)/pytest -m "not slow"
+
+test-all: $(READY)
+	$(BIN)/pytest
+
+up: $(READY)
+	$(BIN)/python -m flows.serve
+
+lint: $(READY)
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+setup: $(READY)
+
+# uv where it is installed (seconds), pip where it is not (minutes). torch first: a CPU-only build that is already there stays.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	if command -v uv >/dev/null; then uv pip install -q -p $(BIN)/python -e '.[dev]' -c constraints.txt; \
+	else $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]' -c constraints.txt; fi
+	touch $(READY)
+
+clean:
+	rm -rf .venv runs .prefect build *.egg-info

@@ -1,0 +1,169 @@
+"""The `dreamer` command: run a study, plan it, look at it, query it, fetch its data."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pipeline.errors import InputError
+
+BAD_INPUT = 2
+
+DESCRIPTION = """\
+How many training tokens does each architecture need to reach the same accuracy?
+dreamer takes a study from raw public data to a report: it curates and tokenises the data, matches the models in
+FLOPs and parameters, trains them on the same tokens, evaluates every checkpoint with lm-eval, and computes
+data-efficiency factors with their uncertainty.
+
+A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status (0 done, 1 failed, 2 bad input)."""
+    chosen = parser().parse_args(arguments)
+    try:
+        return chosen.command(chosen) or 0
+    except InputError as error:
+        print(f"dreamer: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("dreamer: stopped; run the same command again to go on from here", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    top = argparse.ArgumentParser(
+        prog="dreamer", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add(name: str, command: Callable[[argparse.Namespace], int | None], words: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=words, description=words)
+        sub.set_defaults(command=command)
+        return sub
+
+    def add_study(sub: argparse.ArgumentParser, *, default: str | None = None) -> None:
+        sub.add_argument(
+            "study",
+            metavar="STUDY",
+            nargs="?" if default else None,
+            default=default,
+            help="a preset's name or a YAML file",
+        )
+        sub.add_argument("--root", type=Path, help="where the study writes (default runs/<name>)")
+
+    run = add("run", _run, "Run a study to its report; what is already done is not done again.")
+    add_study(run, default="demo")
+    run.add_argument("--mirror", type=Path, help="folder with data sets in the hub's layout, looked in before the hub")
+    plan = add("plan", _plan, "Show the matched models, FLOPs, tokens, disk and time a study needs; does no work.")
+    add_study(plan, default="demo")
+    plan.add_argument("--mirror", type=Path, help="folder with data sets in the hub's layout")
+    status = add("status", _status, "Show how far a study is.")
+    add_study(status, default="demo")
+    report = add("report", _report, "Write the report again from the results database.")
+    add_study(report, default="demo")
+    sql = add(
+        "sql", _sql, "Run an SQL query on a study's results, for example: dreamer sql demo 'FROM data_efficiency'"
+    )
+    add_study(sql)
+    sql.add_argument("query", metavar="QUERY", help="one SQL statement; without rows are printed as a table")
+    sql.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+    sources = add("sources", _sources, "List the training sources and benchmarks that can be named in a study.")
+    sources.add_argument("--long", action="store_true", help="with columns, filters and revisions")
+    download = add(
+        "download", _download, "Fetch data sets from the hub into a mirror folder, for machines without a network."
+    )
+    download.add_argument(
+        "names", metavar="NAME", nargs="+", help="sources or benchmarks by name, or studies: all they name"
+    )
+    download.add_argument("--mirror", type=Path, required=True, help="the folder to write")
+    return top
+
+
+def _run(chosen: argparse.Namespace) -> None:
+    from flows import progress
+    from flows.study import load_study
+
+    study = load_study(chosen.study, mirror=chosen.mirror, root=chosen.root)
+    from flows.local import is_complete, run_in_process
+
+    if is_complete(study):
+        print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
+    else:
+        with progress.on_terminal():
+            run_in_process(study, chosen.study, chosen.mirror, chosen.root)
+    from flows.show import print_outcome
+
+    print_outcome(study)
+
+
+def _plan(chosen: argparse.Namespace) -> None:
+    from flows.estimate import print_plan
+    from flows.study import load_study
+
+    print_plan(load_study(chosen.study, mirror=chosen.mirror, root=chosen.root))
+
+
+def _status(chosen: argparse.Namespace) -> None:
+    from flows.show import print_status
+    from flows.study import load_study
+
+    print_status(load_study(chosen.study, root=chosen.root))
+
+
+def _report(chosen: argparse.Namespace) -> None:
+    from reports.report import write_report
+    from sql.results import query
+
+    database = _database(chosen)
+    newest = query(database, "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id LIMIT 1")
+    if newest.empty:
+        raise InputError(f"{database}: holds no study yet; `dreamer run {chosen.study}` fills it")
+    print(write_report(database, newest["study_id"][0], database.parent / "report"))
+
+
+def _sql(chosen: argparse.Namespace) -> None:
+    from flows.show import print_table
+    from sql.results import query
+
+    table = query(_database(chosen), chosen.query)
+    if chosen.csv:
+        table.to_csv(sys.stdout, index=False)
+    else:
+        print_table(table)
+
+
+def _database(chosen: argparse.Namespace) -> Path:
+    """The results file of a study that has one; also a file's own path is taken."""
+    from flows.study import load_study
+
+    path = Path(chosen.study)
+    if path.suffix != ".duckdb":
+        path = load_study(chosen.study, root=chosen.root).database
+    if not path.exists():
+        raise InputError(f"{path}: no results yet; `dreamer run {chosen.study}` makes them")
+    return path
+
+
+def _sources(chosen: argparse.Namespace) -> None:
+    from flows.show import print_sources
+
+    print_sources(long=chosen.long)
+
+
+def _download(chosen: argparse.Namespace) -> None:
+    from flows.fetch import download_all
+
+    for folder in download_all(chosen.names, chosen.mirror):
+        print(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

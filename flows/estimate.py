@@ -1,0 +1,99 @@
+"""`dreamer plan`: what a study will need, computed from its configuration alone; it does no work."""
+
+from __future__ import annotations
+
+import os
+
+import pandas as pd
+
+from flows.show import console, print_table
+from flows.study import BUILTIN, Study
+from flows.train import Planned, accelerators, plan_models
+from model.accounting import flops_per_token
+from pipeline.errors import InputError
+from pipeline.sources import resolve_source
+
+# Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, a share of a GPU's peak.
+CPU_CORE_FLOPS = 6e9
+GPU_FLOPS = 0.15 * 989e12
+BACKWARD = 3  # a forward and a backward pass cost three forward passes
+
+
+def print_plan(study: Study) -> None:
+    """The matched models (Table 1 and 3), then tokens, compute, disk and time, with the assumptions they rest on.
+
+    Raises InputError when the vocabulary is unknown before the tokenizer is read, or a model cannot be matched.
+    """
+    size = study.data.tokenizer.vocabulary_size
+    if size is None:
+        raise InputError(
+            "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', so that the models can be sized beforehand"
+        )
+    planned = plan_models(study, size)
+    console.print(f"{study.study_id}\n")
+    print_table(pd.DataFrame([_model_row(model) for model in planned]))
+    training = study.training
+    screened = training.screening if len(training.seeds) > 1 else 0
+    seeds = 1 + screened * (len(training.seeds) - 1) if screened else len(training.seeds)
+    flops = sum(
+        BACKWARD * flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned
+    )
+    on_gpu = training.device != "cpu" and accelerators()
+    devices = study.workers or (accelerators() if on_gpu else os.cpu_count() or 1)
+    rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
+    kept = len(training.points) * (1 if screened else len(training.seeds))
+    checkpoints = sum(4 * model.parameters * kept for model in planned)
+    state = sum(12 * model.parameters * len(training.seeds) for model in planned)
+    tokens = training.tokens * (2 if size <= 2**16 else 4)
+    points = len(training.points)
+    kind = "GPU at 15 % of 989 TFLOP/s" if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
+    lines = {
+        "sources": ", ".join(entry if isinstance(entry, str) else entry["name"] for entry in study.data.sources),
+        "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; {points} checkpoints",
+        "seeds": f"{len(training.seeds)}"
+        + (f", all to {training.screening:.0%} of the tokens, the best to the end" if screened else ""),
+        "compute": f"{flops:.3g} FLOPs of training",
+        "time": f"{_duration(flops / rate / devices)} of training on {devices} x {kind}; evaluation comes on top",
+        "disk": f"{_bytes(checkpoints)} of checkpoints, {_bytes(state)} to resume from, {_bytes(tokens)} of tokens",
+    }
+    console.print()
+    for name, words in lines.items():
+        console.print(f"{name:<9} {words}", soft_wrap=True)
+    for entry in study.data.sources:
+        source = resolve_source(entry) if entry != BUILTIN else None
+        if source and (source.gated or source.non_commercial):
+            terms = " and ".join(
+                ["gated (accept its terms on the hub first)"] * source.gated
+                + ["non-commercial"] * source.non_commercial
+            )
+            console.print(f"{'licence':<9} {source.name}: {terms}: {source.licence}", soft_wrap=True)
+
+
+def _model_row(model: Planned) -> dict[str, object]:
+    config = model.config
+    return {
+        "model": model.model_id,
+        "parameters": model.parameters,
+        "FLOPs/token": model.flops_per_token,
+        "memory": _bytes(model.memory_bytes),
+        "expert size": config.expert_size,
+        "experts": config.experts,
+        "active": config.active_experts,
+        "hidden": config.hidden_size,
+        "depth": config.depth,
+    }
+
+
+def _bytes(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _duration(seconds: float) -> str:
+    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {name}"
+    return f"{seconds:.0f} seconds"

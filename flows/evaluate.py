@@ -1,0 +1,84 @@
+"""Evaluating every checkpoint of every complete run: one process for each run (`python -m model.evaluate`)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flows import progress
+from flows.prepare import Prepared
+from flows.processes import read_progress, run_module, stopped_on_exit
+from flows.study import Study
+from flows.train import Run, accelerator, side_by_side
+from pipeline.store import Output, Store
+
+VERSION = 1
+
+
+def evaluate_runs(study: Study, store: Store, prepared: Prepared, runs: Sequence[Run]) -> dict[str, Output]:
+    """The evaluation of each complete run by run_id; what is in the store is taken from there.
+
+    Raises what the evaluation processes end with.
+    """
+    complete = [run for run in runs if run.status == "complete"]
+    with stopped_on_exit():
+        outputs = side_by_side(study, complete, lambda run: _evaluate(study, store, prepared, run))
+    return {run.run_id: output for run, output in zip(complete, outputs, strict=True)}
+
+
+def checkpoints(run: Run) -> list[dict[str, Any]]:
+    """run_id, tokens and path of a run's checkpoints, in order of tokens."""
+    folders = sorted((run.output.path / "run" / "checkpoints").iterdir())
+    return [{"run_id": run.run_id, "tokens": int(folder.name), "path": str(folder.resolve())} for folder in folders]
+
+
+def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run) -> Output:
+    label = f"evaluate {run.planned.model_id} seed {run.seed}"
+    settings = study.evaluation
+
+    def work(folder: Path) -> dict[str, Any]:
+        job = {
+            "checkpoints": checkpoints(run),
+            "tokenizer": str(prepared.tokenizer.path.resolve()),
+            "tasks": prepared.specifications,
+            "limit": settings.limit,
+            "batch_tokens": settings.batch_tokens,
+            "max_new_tokens": settings.max_new_tokens,
+            "device": study.training.device,
+            "output": str((folder / "results").resolve()),
+        }
+        (folder / "job.json").write_text(json.dumps(job, indent=1))
+        offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((folder / "cache").resolve())}
+        with accelerator(study) as environment:
+            tick = partial(_tick, label, folder / "results" / "progress.json")
+            run_module(
+                "model.evaluate",
+                [str(folder / "job.json")],
+                log=folder / "log.txt",
+                tick=tick,
+                environment={**offline, **environment},
+            )
+        return {"run_id": run.run_id, "checkpoints": len(job["checkpoints"]), "limit": settings.limit}
+
+    progress.report(label, 0.0, "waiting")
+    # The benchmarks' definitions and the digests of their data are in the key of `items`.
+    configuration = {"limit": settings.limit, "max_new_tokens": settings.max_new_tokens}
+    output = store.build("evaluation", VERSION, configuration, [run.output, prepared.items], work, resumes=True)
+    progress.report(label, 1.0, "done")
+    return output
+
+
+def _tick(label: str, path: Path) -> None:
+    said = read_progress(path)
+    if said.get("total"):
+        left = said.get("seconds_left")
+        words = f"{said.get('items_per_second') or 0:,.0f} items/s" + (f", {left:,.0f} s left" if left else "")
+        progress.report(label, min(said["done"] / said["total"], 0.999), words)
+
+
+def result_folders(output: Output) -> list[Path]:
+    """The `rows` folders of an evaluation, one for each checkpoint."""
+    return sorted((output.path / "results").glob("*/*/rows"))

@@ -1,0 +1,33 @@
+"""`dreamer download`: fill a mirror folder from the hub, to be carried to machines without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from flows.study import BUILTIN, load_study, presets
+from pipeline.benchmarks import BENCHMARKS, Benchmark, resolve_benchmark
+from pipeline.download import download
+from pipeline.sources import SOURCES, Source, resolve_source
+
+
+def download_all(names: Sequence[str], mirror: Path) -> Iterator[Path]:
+    """Fetch every named source or benchmark, or all that a study names; yields the repositories' folders.
+
+    Raises InputError for a name that is none of these, or a repository that cannot be had.
+    """
+    entries: list[Source | Benchmark] = [entry for name in names for entry in _entries(name)]
+    yield from download(entries, mirror)
+
+
+def _entries(name: str) -> list[Source | Benchmark]:
+    found: list[Source | Benchmark] = [table[name] for table in (SOURCES, BENCHMARKS) if name in table]
+    if found:
+        return found
+    if name in presets() or Path(name).suffix in (".yaml", ".yml"):
+        study = load_study(name)
+        return [
+            *(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN),
+            *(resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN),
+        ]
+    return [resolve_source(name)]  # neither: the error names the nearest source

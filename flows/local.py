@@ -1,0 +1,82 @@
+"""`dreamer run`: the same flows in this process, with a Prefect server only for as long as they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from flows.study import Study
+from pipeline.store import Output, Store
+
+
+class Missing(Exception):
+    """Something the study needs is not in the store yet."""
+
+
+class FinishedStore(Store):
+    """A store that only finds: asked to build, it raises Missing."""
+
+    def build(
+        self,
+        stage: str,
+        version: int,
+        configuration: Mapping[str, Any],
+        inputs: Sequence[Output],
+        work: Callable[[Path], Mapping[str, Any] | None],
+        *,
+        resumes: bool = False,
+    ) -> Output:
+        found = self.find(stage, self.key(stage, version, configuration, inputs))
+        if found is None:
+            raise Missing(stage)
+        return found
+
+
+def is_complete(study: Study) -> bool:
+    """Whether every stage is in the store, its rows in the database, and the report written."""
+    from flows.evaluate import evaluate_runs
+    from flows.prepare import prepare_data
+    from flows.train import plan_models, train_models
+    from sql.results import query
+
+    if not (study.report.exists() and study.database.exists()):
+        return False
+    store = FinishedStore(study.store_folder)
+    try:
+        prepared = prepare_data(study, store)
+        planned = plan_models(study, prepared.packed.results["vocabulary_size"])
+        runs = train_models(study, store, prepared.packed, planned)
+        evaluate_runs(study, store, prepared, runs)
+    except Missing:
+        return False
+    factors = query(study.database, f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'")
+    return bool(factors["n"][0]) and study.study_id in study.report.read_text()
+
+
+def run_in_process(study: Study, name: str, mirror: Path | None, root: Path | None) -> None:
+    """Run `full-study` here: on the Prefect server of the project's settings when one answers, else on one of our own
+    that lives as long as the run."""
+    settings = {
+        "PREFECT_HOME": str((study.folder / ".prefect").resolve()),
+        "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
+        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+        "DO_NOT_TRACK": "1",
+    }
+    for key, value in settings.items():
+        os.environ.setdefault(key, value)
+    from flows.serve import allow_loopback, healthy
+
+    allow_loopback()
+    from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
+
+    from flows.full_study import full_study
+
+    address = get_current_settings().api.url
+    own = {PREFECT_API_URL} if not (address and healthy(address)) else set()
+    with temporary_settings(restore_defaults=own):
+        full_study(study=name, mirror=str(mirror) if mirror else None, root=str(root) if root else None)

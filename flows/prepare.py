@@ -1,0 +1,258 @@
+"""From the sources a study names to packed token shards: each stage of `pipeline/`, in order, through the store.
+
+world -> documents -> traces -> clean  (each source)  -> deduplicate -> decontaminate -> tokenizer -> tokens
+benchmark items ------------------------------------------------------------^
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows import progress
+from flows.study import BUILTIN, Study, settings
+from pipeline.benchmarks import Benchmark, benchmark_items, resolve_benchmark, task_specifications
+from pipeline.clean import CleanSettings, clean
+from pipeline.decontaminate import DecontaminationSettings, decontaminate
+from pipeline.dedup import DedupSettings, deduplicate
+from pipeline.download import find_split, read_source, repository_folder
+from pipeline.sources import Source, resolve_source
+from pipeline.store import Output, Store, file_digest
+from pipeline.tokens import pack, take_tokenizer, train_tokenizer
+from pipeline.traces import strip_traces
+from pipeline.worlds import WORLD_SOURCE, WorldSettings, world_items, world_specifications, write_world
+
+# A stage's version goes up whenever its code changes what it writes: old outputs are then not used again.
+VERSIONS = {
+    "world": 1,
+    "documents": 1,
+    "traces": 1,
+    "clean": 1,
+    "deduplicate": 1,
+    "decontaminate": 1,
+    "items": 1,
+    "tokenizer": 1,
+    "tokens": 1,
+}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What training and evaluation need of the data, and the outputs of all stages in order, for the funnel."""
+
+    tokenizer: Output
+    packed: Output
+    items: Output
+    specifications: list[dict[str, Any]]
+    stages: list[Output]
+
+
+def prepare_data(study: Study, store: Store) -> Prepared:
+    """Run every stage that is not in the store yet.
+
+    Raises InputError for sources that cannot be found or read, before anything is computed where that can be known.
+    """
+    world = _world(study, store)
+    places = locate_sources(study, world)
+    benchmarks = locate_benchmarks(study)
+    items, specifications = _benchmark_items(study, store, world, benchmarks)
+    stages, cleaned = [], []
+    for source, files in places:
+        for output in _curate_source(study, store, source, files):
+            stages.append(output)
+        cleaned.append(stages[-1])
+    unique = _build(
+        store,
+        "deduplicate",
+        settings(study.data.deduplicate, DedupSettings),
+        cleaned,
+        lambda folder, say: deduplicate(
+            [o.path for o in cleaned],
+            folder,
+            settings(study.data.deduplicate, DedupSettings),
+            memory=study.data.memory,
+            progress=say,
+        ),
+    )
+    curated = _build(
+        store,
+        "decontaminate",
+        settings(study.data.decontaminate, DecontaminationSettings),
+        [unique, items],
+        lambda folder, say: decontaminate(
+            unique.path,
+            folder,
+            pq.read_table(items.path / "items.parquet"),
+            settings(study.data.decontaminate, DecontaminationSettings),
+            progress=say,
+        ),
+    )
+    tokenizer = _tokenizer(study, store, curated)
+    length, seed = study.training.sequence_length, min(study.training.seeds)
+    packed = _build(
+        store,
+        "tokens",
+        {"sequence_length": length, "seed": seed},
+        [curated, tokenizer],
+        lambda folder, say: pack(curated.path, tokenizer.path, folder, sequence_length=length, seed=seed, progress=say),
+    )
+    return Prepared(tokenizer, packed, items, specifications, [*stages, unique, curated, packed])
+
+
+def locate_sources(study: Study, world: Output | None) -> list[tuple[Source, list[Path]]]:
+    """The files of every source. Raises InputError, within seconds, for one neither in the mirror nor on the hub."""
+    places = []
+    for entry in study.data.sources:
+        source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
+        mirror = world.path if entry == BUILTIN and world else study.data.mirror
+        folder = repository_folder(
+            source.repository,
+            mirror=mirror,
+            cache=study.folder / "hub",
+            revision=source.revision,
+            configurations=(source.configuration,),
+            splits=(source.split,),
+        )
+        places.append((source, find_split(folder, source.configuration, source.split)))
+    return places
+
+
+def locate_benchmarks(study: Study) -> list[tuple[Benchmark, Path]]:
+    """The repository folders of the study's benchmarks, without the built-in world's."""
+    places = []
+    for entry in study.evaluation.benchmarks:
+        if entry == BUILTIN:
+            continue
+        benchmark = resolve_benchmark(entry)
+        folder = repository_folder(
+            benchmark.repository,
+            mirror=study.data.mirror,
+            cache=study.folder / "hub",
+            revision=benchmark.revision,
+            configurations=benchmark.configurations,
+            splits=(benchmark.split,),
+        )
+        places.append((benchmark, folder))
+    return places
+
+
+def _world(study: Study, store: Store) -> Output | None:
+    if not study.needs_world:
+        return None
+    chosen = settings(study.data.world, WorldSettings)
+    return _build(store, "world", chosen, [], lambda folder, say: write_world(folder, chosen))
+
+
+def _benchmark_items(
+    study: Study, store: Store, world: Output | None, benchmarks: list[tuple[Benchmark, Path]]
+) -> tuple[Output, list[dict[str, Any]]]:
+    """The items that must not be in the training data, and the tasks that evaluation runs."""
+    tables, specifications = [], []
+    if world and BUILTIN in study.evaluation.benchmarks:
+        specifications += world_specifications(world.path)
+    if world:
+        tables.append(world_items(world.path))
+    for benchmark, folder in benchmarks:
+        tables.append(benchmark_items(benchmark, folder))
+        specifications += task_specifications(benchmark, folder)
+    table = pa.concat_tables(tables).combine_chunks()
+
+    def work(folder: Path, _: Callable[[float, str], None]) -> dict[str, Any]:
+        pq.write_table(table, folder / "items.parquet", compression="zstd")
+        return {"items": len(table)}
+
+    configuration = {
+        "builtin": BUILTIN in study.evaluation.benchmarks,
+        "benchmarks": [_plain(dataclasses.asdict(benchmark)) for benchmark, _ in benchmarks],
+        "data": [
+            file_digest(path)
+            for benchmark, folder in benchmarks
+            for configuration in benchmark.configurations
+            for path in find_split(folder, configuration, benchmark.split)
+        ],
+    }
+    return _build(store, "items", configuration, [world] if world else [], work), specifications
+
+
+def _curate_source(study: Study, store: Store, source: Source, files: list[Path]) -> list[Output]:
+    """Documents, without traces, cleaned: the three stages that look at one document at a time."""
+    read = _build(
+        store,
+        "documents",
+        {
+            "source": _plain(dataclasses.asdict(source)),
+            "files": [file_digest(path) for path in files],
+            "limit": study.data.limit,
+        },
+        [],
+        lambda folder, say: read_source(source, files, folder, limit=study.data.limit, progress=say),
+        label=source.name,
+    )
+    stripped = _build(
+        store,
+        "traces",
+        {},
+        [read],
+        lambda folder, say: strip_traces(read.path, folder, progress=say),
+        label=source.name,
+    )
+    rules = settings(study.data.clean, CleanSettings)
+    cleaned = _build(
+        store,
+        "clean",
+        rules,
+        [stripped],
+        lambda folder, say: clean(stripped.path, folder, rules, progress=say),
+        label=source.name,
+    )
+    return [read, stripped, cleaned]
+
+
+def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
+    wanted = study.data.tokenizer
+    if wanted.vocabulary_size and not (wanted.hub or wanted.file):
+        size = wanted.vocabulary_size
+        return _build(
+            store,
+            "tokenizer",
+            {"vocabulary_size": size},
+            [curated],
+            lambda folder, say: train_tokenizer(curated.path, folder, size),
+        )
+    entry = {"hub": wanted.hub, "revision": wanted.revision} if wanted.hub else {"file": str(wanted.file)}
+    configuration = entry if wanted.hub else {"file": file_digest(Path(str(wanted.file)))}
+    return _build(store, "tokenizer", configuration, [], lambda folder, say: take_tokenizer(entry, folder))
+
+
+def _build(
+    store: Store,
+    stage: str,
+    configuration: Any,
+    inputs: list[Output],
+    work: Callable[[Path, Callable[[float, str], None]], Mapping[str, Any]],
+    *,
+    label: str = "",
+) -> Output:
+    """`Store.build` with the stage's version, settings dataclasses as configuration, and progress under one name."""
+    key = f"{stage} {label}".strip()
+    plain = _plain(dataclasses.asdict(configuration) if dataclasses.is_dataclass(configuration) else configuration)
+    say = partial(progress.report, key)
+    output = store.build(stage, VERSIONS[stage], plain, inputs, lambda folder: work(folder, say))
+    progress.report(key, 1.0, "done")
+    return output
+
+
+def _plain(value: Any) -> Any:
+    """Only what JSON knows: tuples become lists, paths and other things their text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

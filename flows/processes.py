@@ -1,0 +1,169 @@
+"""Child processes that never outlive us and can always be stopped: training and evaluation run in them.
+
+Every child starts a session of its own and asks the kernel for SIGTERM when its parent dies. `stop_all` ends every
+living child: SIGTERM, a grace in which it saves its state, then SIGKILL to whatever of its tree is left. It is called
+from the main thread, where signals and Prefect's cancellation arrive, while worker threads wait for the children.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import InputError
+
+BAD_INPUT = 2
+GRACE_SECONDS = 20.0
+_living: set[subprocess.Popen[bytes]] = set()
+_lock = threading.Lock()
+_stopping = threading.Event()
+
+# PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second look.
+_LEASH = """
+import os, signal, sys
+parent = int(sys.argv[1])
+if sys.platform == "linux":
+    import ctypes
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+    if os.getppid() != parent:
+        sys.exit(1)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Stopped(RuntimeError):
+    """A child ended because we were told to stop."""
+
+
+def run_module(
+    module: str,
+    arguments: Sequence[str],
+    *,
+    log: Path,
+    tick: Callable[[], None] = lambda: None,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run `python -m module arguments` to its end, calling `tick` about twice a second; its output goes to `log`.
+
+    Raises InputError with the child's last line when it exits with status 2, RuntimeError for any other failure.
+    """
+    if _stopping.is_set():
+        raise Stopped(module)
+    command = [sys.executable, "-c", _LEASH, str(os.getpid()), sys.executable, "-m", module, *arguments]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        child = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+        )
+    with _lock:
+        _living.add(child)
+    try:
+        while child.poll() is None:
+            tick()
+            time.sleep(0.3)
+        tick()
+    finally:
+        with _lock:
+            _living.discard(child)
+    if _stopping.is_set() and child.returncode:
+        raise Stopped(module)
+    if child.returncode == BAD_INPUT:
+        raise InputError(_last_line(log))
+    if child.returncode:
+        raise RuntimeError(
+            f"{module} {' '.join(arguments)} ended with status {child.returncode}; see {log}: {_last_line(log)}"
+        )
+
+
+def stop_all(grace: float = GRACE_SECONDS) -> None:
+    """End every living child and its whole tree, and let no new one start until `stopping` is over."""
+    _stopping.set()
+    with _lock:
+        children = list(_living)
+    for child in children:
+        _signal_group(child, signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(child.poll() is None for child in children):
+        time.sleep(0.05)
+    for child in children:
+        _signal_group(child, signal.SIGKILL)
+
+
+@contextmanager
+def stopped_on_exit() -> Iterator[None]:
+    """Whatever ends the block (an error, Ctrl-C, SIGTERM, a Prefect cancellation), no child is left behind."""
+    _stopping.clear()
+
+    def terminate(*_: Any) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    main = threading.current_thread() is threading.main_thread()
+    # Prefect's engine installs its own handler where it can cancel a run: leave that one alone.
+    ours = main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if ours:
+        signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    except BaseException:
+        stop_all()
+        raise
+    finally:
+        if ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def free_device(count: int) -> Iterator[int]:
+    """Wait for and hold one of `count` accelerators of this machine: its number.
+
+    The lock is the operating system's, on a file for each device: it needs no server, and a dead holder frees it.
+    """
+    folder = Path(tempfile.gettempdir()) / f"dreamer-devices-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    while True:
+        for device in range(count):
+            with (folder / str(device)).open("w") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                yield device
+                return
+        if _stopping.wait(0.5):
+            raise Stopped("waiting for a device")
+
+
+def read_progress(path: Path) -> dict[str, Any]:
+    """What a child last wrote of its progress; empty when it has not, or is just writing."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    try:
+        os.killpg(child.pid, number)
+    except ProcessLookupError:
+        return  # it has ended by itself
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"

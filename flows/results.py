@@ -1,0 +1,94 @@
+"""What a study knows, as rows of the results database: the only place where stage outputs become tables."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows.evaluate import result_folders
+from flows.prepare import Prepared
+from flows.study import Study
+from flows.train import Planned, Run
+from pipeline.store import Output, canonical
+from sql.bootstrap import factor_intervals
+from sql.results import connect, ingest
+
+PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
+
+
+def code_version() -> str:
+    """The package's version, with the commit where it runs from a checkout, and `+changes` if that has been edited."""
+    version = metadata.version("dreamer-study")
+    folder = Path(__file__).resolve().parent.parent
+    try:
+        asked = ["git", "-C", str(folder), "describe", "--always", "--dirty=+changes", "--abbrev=12", "--exclude=*"]
+        described = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return version  # not a checkout
+    return f"{version} ({described})"
+
+
+def enter_study(study: Study, prepared: Prepared) -> None:
+    """The rows of `studies` and `curation`."""
+    versions = {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    row = {
+        "study_id": study.study_id,
+        "name": study.name,
+        "config": canonical({"study": study.model_dump(mode="json", exclude={"root", "store"}), "packages": versions}),
+        "code_version": code_version(),
+        "created_at": datetime.now(UTC).replace(tzinfo=None),
+    }
+    curation = [
+        {"study_id": study.study_id, "stage": output.stage, "tokens": None, **count}
+        for output in prepared.stages
+        for count in output.results["counts"]
+    ]
+    ingest(study.database, {"studies": pa.Table.from_pylist([row]), "curation": pa.Table.from_pylist(curation)})
+
+
+def enter_models(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) -> None:
+    """The rows of `models`, `runs` and `steps`."""
+    models = [
+        {
+            "study_id": study.study_id,
+            "model_id": model.model_id,
+            "variant": model.variant,
+            "depth": model.depth,
+            "parameters": model.parameters,
+            "flops_per_token": model.flops_per_token,
+            "memory_bytes": model.memory_bytes,
+            "config": canonical(model.config.to_dict()),
+        }
+        for model in planned
+    ]
+    rows = [
+        {**row, "study_id": study.study_id, "model_id": run.planned.model_id, "status": run.status}
+        for run in runs
+        for row in pq.read_table(run.output.path / "run" / "rows" / "runs.parquet").to_pylist()
+    ]
+    tables: dict[str, Any] = {
+        "models": pa.Table.from_pylist(models),
+        "runs": pa.Table.from_pylist(rows),
+        "steps": [run.output.path / "run" / "rows" / "steps.parquet" for run in runs],
+    }
+    ingest(study.database, tables)
+
+
+def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:
+    """The rows of `evaluations` and `items`, and the intervals computed from them."""
+    folders = [folder for output in outputs.values() for folder in result_folders(output)]
+    ingest(study.database, {name: [f / f"{name}.parquet" for f in folders] for name in ("evaluations", "items")})
+    if study.evaluation.bootstrap_replicates:
+        connection = connect(study.database)
+        try:
+            factor_intervals(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
+        finally:
+            connection.close()

@@ -1,0 +1,295 @@
+"""What a study is: the YAML file a user writes, validated by pydantic, with every default visible here.
+
+Sections in reading order: where the data come from and how they are curated, which models are compared, how they are
+trained, on what they are evaluated. The settings of a curation stage are the frozen dataclass of that stage: said once,
+there, and turned into a validated section here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import typing
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
+
+from pipeline.benchmarks import resolve_benchmark
+from pipeline.clean import CleanSettings
+from pipeline.decontaminate import DecontaminationSettings
+from pipeline.dedup import DedupSettings
+from pipeline.errors import InputError
+from pipeline.sources import resolve_source
+from pipeline.store import digest
+from pipeline.worlds import WorldSettings
+
+VARIANTS = ("LA", "DR", "DR+DA")
+BUILTIN = "builtin"  # the name under which a study asks for the built-in world, as a source and as benchmarks
+
+
+class Section(BaseModel):
+    """A part of a study file. An unknown key is an error that names the nearest valid one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_keys(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        for key in value:
+            if key not in cls.model_fields:
+                near = difflib.get_close_matches(str(key), cls.model_fields, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"valid keys are {', '.join(cls.model_fields)}"
+                raise ValueError(f"unknown key {key!r}; {hint}")
+        return value
+
+
+def _section(settings: type) -> type[Section]:
+    """The validated form of a stage's settings dataclass: same fields, same defaults."""
+    hints = typing.get_type_hints(settings)
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        if field.default is not dataclasses.MISSING:
+            default = Field(field.default)
+        elif field.default_factory is not dataclasses.MISSING:
+            default = Field(default_factory=field.default_factory)
+        else:
+            default = Field(...)
+        fields[field.name] = (hints[field.name], default)
+    section = create_model(settings.__name__, __base__=Section, **fields)
+    section.__doc__ = settings.__doc__
+    return section
+
+
+def settings(section: BaseModel, kind: type) -> Any:
+    """Turn a validated section back into the stage's dataclass."""
+    return kind(**{field.name: getattr(section, field.name) for field in dataclasses.fields(kind)})
+
+
+Clean, Dedup, Decontamination, World = (
+    _section(kind) for kind in (CleanSettings, DedupSettings, DecontaminationSettings, WorldSettings)
+)
+
+
+class Tokenizer(Section):
+    """Exactly one of: train one on the study's own documents, take one of the hub, take a local tokenizer.json."""
+
+    vocabulary_size: int | None = Field(
+        None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
+    )
+    hub: str | None = None
+    revision: str | None = None
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Tokenizer:
+        if (self.hub is None) == (self.file is None) and not (self.hub is None and self.vocabulary_size):
+            raise ValueError("give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a tokenizer.json)")
+        return self
+
+
+class Data(Section):
+    """Where documents come from and what is done to them before training."""
+
+    mirror: Path | None = None
+    world: World = Field(default_factory=World)  # type: ignore[valid-type]
+    sources: list[str | dict[str, Any]] = Field(min_length=1)
+    limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
+    clean: Clean = Field(default_factory=Clean)  # type: ignore[valid-type]
+    deduplicate: Dedup = Field(default_factory=Dedup)  # type: ignore[valid-type]
+    decontaminate: Decontamination = Field(default_factory=Decontamination)  # type: ignore[valid-type]
+    memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
+    tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
+
+    @field_validator("sources")
+    @classmethod
+    def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        for entry in entries:
+            if entry != BUILTIN:
+                resolve_source(entry)
+        return entries
+
+
+class Variant(Section):
+    """One model to compare: a family, optionally renamed and with fields of its configuration overridden."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9+_.-]+$")
+    family: Literal["LA", "DR", "DR+DA"]
+    overrides: dict[str, Any] = Field(default_factory=dict)
+    match: bool = True
+
+
+class Models(Section):
+    """Which architectures, at which depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
+
+    depths: list[int] = Field(default=[4], min_length=1)
+    variants: list[Variant] = Field(default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1)
+    baseline: dict[str, Any] = Field(
+        default_factory=dict, description="fields of DreamerConfig, for LA and all matched to it"
+    )
+
+    @field_validator("variants", mode="before")
+    @classmethod
+    def _short_names(cls, entries: Any) -> Any:
+        if not isinstance(entries, list):
+            return entries
+        return [{"name": e, "family": e} if isinstance(e, str) else e for e in entries]
+
+    @field_validator("variants")
+    @classmethod
+    def _distinct(cls, variants: list[Variant]) -> list[Variant]:
+        names = [variant.name for variant in variants]
+        if len(set(names)) < len(names):
+            raise ValueError(f"variant names must differ, got {', '.join(names)}")
+        return variants
+
+
+class Training(Section):
+    """The recipe, the same for every model (Table 3), and the points at which checkpoints are taken."""
+
+    tokens: int = Field(ge=1)
+    batch_tokens: int = Field(2**20, ge=1)
+    micro_batch_tokens: int | None = None
+    sequence_length: int = Field(4096, ge=8)
+    loss_on: Literal["all", "responses"] = "all"
+    learning_rate: float = Field(4e-4, gt=0)
+    warmup_steps: int = Field(500, ge=0)
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 1e-3
+    clip: float = 0.5
+    checkpoints: int | list[int] = Field(12, description="how many, evenly spaced, or the token counts themselves")
+    seeds: list[int] = Field(default=[0, 1], min_length=1)
+    screening: float = Field(
+        0.25, ge=0, lt=1, description="train all seeds this far, the best goes on; 0: all seeds all the way"
+    )
+    device: str = "auto"
+    precision: str = "auto"
+    save_every_seconds: float = 60
+
+    @property
+    def points(self) -> tuple[int, ...]:
+        """The token counts at which checkpoints are taken; the last is the whole budget."""
+        if isinstance(self.checkpoints, int):
+            return tuple(round(self.tokens * (i + 1) / self.checkpoints) for i in range(self.checkpoints))
+        return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))
+
+
+class Evaluation(Section):
+    """The benchmarks every checkpoint is evaluated on."""
+
+    benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
+    limit: int | None = Field(None, ge=1, description="items of each lm-eval task; recorded in the results")
+    batch_tokens: int = Field(16_384, ge=1)
+    max_new_tokens: int | None = Field(None, ge=1)
+    bootstrap_replicates: int = Field(1000, ge=0)
+
+    @field_validator("benchmarks")
+    @classmethod
+    def _known_benchmarks(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        for entry in entries:
+            if entry != BUILTIN:
+                resolve_benchmark(entry)
+        return entries
+
+
+class Study(Section):
+    """A whole study: `name` and the four sections; `root` is where everything it writes lies."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    root: Path | None = None
+    store: Path | None = Field(None, description="a store shared with other studies; default <root>/store")
+    workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
+    data: Data
+    models: Models = Field(default_factory=Models)
+    training: Training
+    evaluation: Evaluation
+
+    @property
+    def study_id(self) -> str:
+        """The name and a digest of what decides the results: where files lie and how many processes ran do not."""
+        content = self.model_dump(
+            mode="json", exclude={"root": True, "store": True, "workers": True, "data": {"mirror", "memory"}}
+        )
+        return f"{self.name}-{digest(content)[:8]}"
+
+    @property
+    def folder(self) -> Path:
+        return self.root if self.root is not None else Path("runs") / self.name
+
+    @property
+    def store_folder(self) -> Path:
+        return self.store if self.store is not None else self.folder / "store"
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "results.duckdb"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report" / "index.html"
+
+    @property
+    def needs_world(self) -> bool:
+        return BUILTIN in self.data.sources or BUILTIN in self.evaluation.benchmarks
+
+
+def presets() -> list[str]:
+    """The names of the studies that come with the package."""
+    return sorted(
+        path.name.removesuffix(".yaml")
+        for path in resources.files("flows.presets").iterdir()
+        if path.name.endswith(".yaml")
+    )
+
+
+def load_study(
+    study: str | Path | Mapping[str, Any], *, mirror: Path | str | None = None, root: Path | str | None = None
+) -> Study:
+    """The study of a preset's name, a YAML file's path, or a mapping; `mirror` and `root` override what it says.
+
+    Raises InputError, in one line, for a file that is not there, is not YAML, or does not validate.
+    """
+    if isinstance(study, Mapping):
+        where, content = "study", dict(study)
+    else:
+        where = str(study)
+        if where in presets():
+            text = (resources.files("flows.presets") / f"{where}.yaml").read_text()
+        else:
+            path = Path(study)
+            if path.is_dir() or not path.exists():
+                raise InputError(
+                    f"study {where!r} is neither a preset ({', '.join(presets())}) nor a YAML file that exists"
+                )
+            text = path.read_text()
+        try:
+            content = yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
+        if not isinstance(content, dict):
+            raise InputError(f"{where}: a study is a mapping with the keys {', '.join(Study.model_fields)}")
+    if mirror is not None:
+        content["data"] = {**(content.get("data") or {}), "mirror": str(mirror)}
+    if root is not None:
+        content["root"] = str(root)
+    try:
+        return Study.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{where}: {_first_line(error)}") from None
+
+
+def _first_line(error: ValidationError) -> str:
+    """All validation errors on one line, the place of each first."""
+    parts = []
+    for one in error.errors(include_url=False):
+        place = ".".join(str(part) for part in one["loc"])
+        message = one["msg"].removeprefix("Value error, ")
+        parts.append(f"{place}: {message}" if place else message)
+    return "; ".join(parts)

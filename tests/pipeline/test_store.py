@@ -1,0 +1,114 @@
+"""The store: finished folders are found, half-written ones are not, and keys follow what decides a result."""
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.store import Output, Store, digest, file_digest
+
+
+def write_one(folder: Path) -> dict[str, int]:
+    (folder / "a.txt").write_text("one")
+    return {"files": 1}
+
+
+def test_builds_once_and_finds_again(tmp_path: Path) -> None:
+    calls = []
+    store = Store(tmp_path)
+    first = store.build("s", 1, {"x": 1}, [], lambda folder: (calls.append(folder), write_one(folder))[1])
+    again = store.build("s", 1, {"x": 1}, [], lambda folder: (calls.append(folder), write_one(folder))[1])
+    assert len(calls) == 1
+    assert first.path == again.path
+    assert again.results == {"files": 1}
+    assert (first.path / "a.txt").read_text() == "one"
+    assert not list(tmp_path.glob("s/*.partial"))
+    manifest = json.loads((first.path / "manifest.json").read_text())
+    assert manifest["files"]["a.txt"] == {"bytes": 3, "blake2b": file_digest(first.path / "a.txt")}
+
+
+def test_key_follows_configuration_version_stage_and_inputs() -> None:
+    def output(key: str) -> Output:
+        return Output("before", key, Path("."), {})
+
+    keys = [
+        Store.key("s", 1, {"x": 1}, [output("a")]),
+        Store.key("s", 1, {"x": 2}, [output("a")]),
+        Store.key("s", 2, {"x": 1}, [output("a")]),
+        Store.key("t", 1, {"x": 1}, [output("a")]),
+        Store.key("s", 1, {"x": 1}, [output("b")]),
+        Store.key("s", 1, {"x": 1}, []),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert Store.key("s", 1, {"x": 1, "y": 2}, []) == Store.key("s", 1, {"y": 2, "x": 1}, [])
+
+
+def test_failed_work_leaves_no_output_and_starts_empty(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("h")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        store.build("s", 1, {}, [], fail)
+    assert store.find("s", Store.key("s", 1, {}, [])) is None
+    output = store.build("s", 1, {}, [], write_one)
+    assert not (output.path / "half").exists()
+
+
+def test_resuming_work_finds_what_it_left(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("h")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.build("s", 1, {}, [], fail, resumes=True)
+    output = store.build("s", 1, {}, [], write_one, resumes=True)
+    assert (output.path / "half").read_text() == "h"
+
+
+def slow_build(root: str, marks: str) -> None:
+    def work(folder: Path) -> None:
+        with open(marks, "a") as file:
+            file.write("start\n")
+        time.sleep(0.5)
+
+    Store(root).build("s", 1, {}, [], work)
+
+
+def test_processes_sharing_a_store_do_the_work_once(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=slow_build, args=(str(tmp_path / "store"), str(marks))) for _ in range(3)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(20)
+        assert process.exitcode == 0
+    assert marks.read_text().count("start") == 1
+
+
+def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    marks = tmp_path / "marks"
+    process = context.Process(target=slow_build, args=(str(tmp_path / "store"), str(marks)))
+    process.start()
+    while not marks.exists():
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    store = Store(tmp_path / "store")
+    assert store.find("s", Store.key("s", 1, {}, [])) is None
+    assert store.build("s", 1, {}, [], write_one).results == {"files": 1}
+
+
+def test_digest_is_stable_across_machines() -> None:
+    assert digest({"b": [1, 2.5, None], "a": "ü"}) == digest({"a": "ü", "b": [1, 2.5, None]})
+    assert digest("x") == "6d6f773a11561dcc"
