@@ -1,0 +1,120 @@
+"""What a model costs: parameters, FLOPs per token and memory, computed from its sizes alone, component by component.
+
+Counted as in Table 1: 2 FLOPs per multiply-add; every matrix product, routers and the output head included; sequence
+attention at its causal mean length (length + 1) / 2 and depth attention at its own mean depth; the embedding look-up, norms
+and activations are free. The shared experts of the attention mixtures count as parameters but cost no FLOPs, as they are
+merged before inference (Eq. 8).
+"""
+
+from __future__ import annotations
+
+from model.config import DreamerConfig
+
+
+def parameters(config: DreamerConfig) -> int:
+    """Trainable parameters, shared experts included, balance biases (no parameters) not."""
+    return sum(parameters_by_component(config).values())
+
+
+def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
+    """Parameters of each part of the model, summed over its layers."""
+    H, R, layers = config.hidden_size, config.routing_size, config.layers
+    counts = {"embedding": config.vocabulary_size * H, "head": config.vocabulary_size * H, "norms": H}
+
+    def add(component: str, count: int) -> None:
+        counts[component] = counts.get(component, 0) + layers * count
+
+    for name, (_, _, head_size) in _attentions(config).items():
+        # A mixture holds one projection per expert, and a shared one.
+        banks = config.attention_experts + config.shared_expert if config.recurrent else 1
+        add(f"{name}_projections", banks * _projection_size(config, name))
+        if config.recurrent:
+            add(f"{name}_routing", H * R + config.attention_experts * R)
+            add("norms", R)
+        add("norms", H + 2 * head_size)
+    add("experts", config.experts * _expert_size(config))
+    add("expert_routing", H * R + config.experts * R)
+    add("norms", H + R)
+    return counts
+
+
+def flops_per_token(config: DreamerConfig, length: int = 1024, *, causal: bool = True) -> float:
+    """Forward FLOPs per token, averaged over the generation of `length` tokens.
+
+    With `causal=False` every token attends to all `length` positions, as kernels that mask instead of skipping compute.
+    """
+    return sum(flops_by_component(config, length, causal=causal).values())
+
+
+def flops_by_component(config: DreamerConfig, length: int = 1024, *, causal: bool = True) -> dict[str, float]:
+    """Forward FLOPs per token of each part of the model, summed over its depths."""
+    H, R, L = config.hidden_size, config.routing_size, config.depth
+    products: dict[str, float] = {"head": config.vocabulary_size * H}
+    visible = {"sequence": (length + 1) / 2 if causal else length, "depth": _mean_visible_depths(config)}
+    for name, (heads, _, head_size) in _attentions(config).items():
+        products[f"{name}_projections"] = L * _projection_size(config, name)
+        products[f"{name}_attention"] = L * 2 * heads * head_size * visible[name]
+        if config.recurrent:
+            products[f"{name}_routing"] = L * (H * R + config.attention_experts * R)
+    products["experts"] = L * config.active_experts * _expert_size(config)
+    products["expert_routing"] = L * (H * R + config.experts * R)
+    return {component: 2.0 * count for component, count in products.items()}
+
+
+def training_flops_per_token(config: DreamerConfig, length: int | None = None) -> float:
+    """FLOPs per token of a training step at sequences of `length` (None: the model's own): forward, and twice as much backward.
+
+    The measure for model FLOPs utilisation; recomputation and the shared experts' own product are not counted as useful.
+    """
+    return 3 * flops_per_token(config, length or config.sequence_length)
+
+
+def memory_bytes(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> int:
+    """Bytes held while `length` tokens are generated, averaged over them; bfloat16 unless `element_bytes` says otherwise."""
+    return sum(memory_by_component(config, length, element_bytes=element_bytes).values())
+
+
+def memory_by_component(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> dict[str, int]:
+    """Bytes of the weights, of both caches and of one token's activations.
+
+    The sequence cache grows with every token and counts at its mean, half of what it reaches; the depth cache is overwritten
+    by every token. Activations are the widest values of one depth, and the logits in float32.
+    """
+    L, H = config.depth, config.hidden_size
+    per_token = 2 * config.key_value_heads * config.head_size * L
+    visible = min(L, config.depth_window or L)
+    depth_cache = 2 * config.depth_key_value_heads * config.depth_head_size * visible if config.depth_attention else 0
+    widest = max(
+        config.active_experts * (H + 3 * config.expert_size),
+        2 * (config.query_heads + config.key_value_heads) * config.head_size,
+    )
+    return {
+        "weights": element_bytes * parameters(config),
+        "sequence_cache": element_bytes * per_token * (length + 1) // 2,
+        "depth_cache": element_bytes * depth_cache,
+        "activations": element_bytes * (H + widest) + 4 * config.vocabulary_size,
+    }
+
+
+def _attentions(config: DreamerConfig) -> dict[str, tuple[int, int, int]]:
+    """Query heads, key/value heads and head size of each attention that has projections."""
+    sizes = {"sequence": (config.query_heads, config.key_value_heads, config.head_size)}
+    if config.depth_attention:
+        sizes["depth"] = (config.depth_heads, config.depth_key_value_heads, config.depth_head_size)
+    return sizes
+
+
+def _projection_size(config: DreamerConfig, name: str) -> int:
+    """Elements of one fused query/key/value projection and one output projection."""
+    heads, key_value_heads, head_size = _attentions(config)[name]
+    return config.hidden_size * head_size * (2 * heads + 2 * key_value_heads)
+
+
+def _expert_size(config: DreamerConfig) -> int:
+    """Elements of one SwiGLU expert: gate, up and down projection."""
+    return 3 * config.hidden_size * config.expert_size
+
+
+def _mean_visible_depths(config: DreamerConfig) -> float:
+    window = config.depth_window or config.depth
+    return sum(min(depth, window) for depth in range(1, config.depth + 1)) / config.depth
