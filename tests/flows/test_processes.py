@@ -1,0 +1,104 @@
+"""Child processes: their failures reach us in words, and none outlives us."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.processes import Stopped, free_device, run_module, stop_all, stopped_on_exit
+from pipeline.errors import InputError
+
+HELPER = """
+import os, signal, sys, time
+what, mark = sys.argv[1], sys.argv[2]
+if what == "bad":
+    sys.exit(print("field x: must be 1") or 2)
+if what == "fail":
+    raise RuntimeError("broken")
+open(mark, "w").write(str(os.getpid()))
+if what == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def helper_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "helper_child.py").write_text(HELPER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def wait_for(condition: object, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_bad_input_of_a_child_is_bad_input_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="field x: must be 1"):
+        run_module("helper_child", ["bad", "-"], log=tmp_path / "log.txt")
+
+
+def test_failure_names_the_log_and_its_last_line(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"status 1; see .*log.txt: RuntimeError: broken"):
+        run_module("helper_child", ["fail", "-"], log=tmp_path / "log.txt")
+
+
+@pytest.mark.parametrize("what", ["sleep", "stubborn"])
+def test_an_error_beside_it_stops_a_child_that_runs_in_a_thread(tmp_path: Path, what: str) -> None:
+    mark, caught = tmp_path / "mark", []
+
+    def work() -> None:
+        try:
+            run_module("helper_child", [what, str(mark)], log=tmp_path / "log.txt")
+        except BaseException as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=work)
+
+    def start_and_fail() -> None:
+        with stopped_on_exit():
+            thread.start()
+            wait_for(lambda: mark.exists() and mark.read_text())
+            stop_all(grace=0.5)  # what the block's end does, with less patience
+            raise ValueError("beside it")
+
+    with pytest.raises(ValueError, match="beside it"):
+        start_and_fail()
+    thread.join(5)
+    assert isinstance(caught[0], Stopped)
+    assert not alive(int(mark.read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="parent-death signals are Linux's")
+def test_a_killed_parent_takes_its_children_along(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    code = (
+        "from pathlib import Path; from flows.processes import run_module;"
+        f"run_module('helper_child', ['sleep', {str(mark)!r}], log=Path({str(tmp_path / 'log.txt')!r}))"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    wait_for(lambda: mark.exists() and mark.read_text())
+    child = int(mark.read_text())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    wait_for(lambda: not alive(child))
+
+
+def test_a_device_is_held_by_one_at_a_time() -> None:
+    with free_device(2) as first, free_device(2) as second:
+        assert {first, second} == {0, 1}
