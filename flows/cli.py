@@ -92,11 +92,12 @@ def _run(chosen: argparse.Namespace) -> None:
     from flows.study import load_study
 
     study = load_study(chosen.study, mirror=chosen.mirror, root=chosen.root)
-    from flows.local import is_complete, run_in_process
+    from flows.local import is_complete, preflight, run_in_process
 
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
+        preflight(study)
         with progress.on_terminal():
             run_in_process(study, chosen.study, chosen.mirror, chosen.root)
     from flows.show import print_outcome

@@ -55,6 +55,22 @@ def is_complete(study: Study) -> bool:
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
 
 
+def preflight(study: Study) -> None:
+    """What can be known to fail before anything starts: impossible models, data that are nowhere, a locked file.
+
+    Raises InputError.
+    """
+    from flows.prepare import locate_benchmarks, locate_sources
+    from flows.train import plan_models
+    from sql.results import connect
+
+    plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
+    locate_sources(study, None)
+    locate_benchmarks(study)
+    study.folder.mkdir(parents=True, exist_ok=True)
+    connect(study.database).close()
+
+
 def run_in_process(study: Study, name: str, mirror: Path | None, root: Path | None) -> None:
     """Run `full-study` here: on the Prefect server of the project's settings when one answers, else on one of our own
     that lives as long as the run."""

@@ -107,9 +107,14 @@ def prepare_data(study: Study, store: Store) -> Prepared:
 
 
 def locate_sources(study: Study, world: Output | None) -> list[tuple[Source, list[Path]]]:
-    """The files of every source. Raises InputError, within seconds, for one neither in the mirror nor on the hub."""
+    """The files of every source, the built-in world's once that is written.
+
+    Raises InputError, within seconds, for one that is neither in the mirror nor on the hub.
+    """
     places = []
     for entry in study.data.sources:
+        if entry == BUILTIN and world is None:
+            continue
         source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
         mirror = world.path if entry == BUILTIN and world else study.data.mirror
         folder = repository_folder(

@@ -21,15 +21,17 @@ from typing import Any, TypeVar
 from flows import progress
 from flows.processes import free_device, read_progress, run_module, stopped_on_exit
 from flows.study import Study, Variant
-from model import config as families
 from model.accounting import flops_per_token, memory_bytes, parameters
-from model.config import DreamerConfig
+from model.config import DreamerConfig, la
 from model.matching import match
-from pipeline.errors import InputError
 from pipeline.store import Output, Store, digest
 
 VERSION = 1
-FAMILIES: dict[str, Callable[..., DreamerConfig]] = {"LA": families.la, "DR": families.dr, "DR+DA": families.dr_da}
+FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered baseline
+    "LA": {},
+    "DR": {"recurrent": True},
+    "DR+DA": {"recurrent": True, "depth_attention": True},
+}
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -62,14 +64,10 @@ def plan_models(study: Study, vocabulary_size: int) -> list[Planned]:
     """Every model of the study, matched to LA of its depth (section 3.8). Raises InputError where that cannot be."""
     planned = []
     for depth in study.models.depths:
-        fields = {
-            **study.models.baseline,
-            "vocabulary_size": vocabulary_size,
-            "sequence_length": study.training.sequence_length,
-        }
-        baseline = _configure(families.la, "models.baseline", depth=depth, **fields)
+        sizes = {"vocabulary_size": vocabulary_size, "sequence_length": study.training.sequence_length}
+        baseline = la(**{"depth": depth, **study.models.baseline, **sizes})
         for variant in study.models.variants:
-            config = _variant(variant, baseline, depth, fields)
+            config = _variant(variant, baseline)
             planned.append(
                 Planned(
                     model_id=f"{variant.name}-{depth}",
@@ -84,19 +82,12 @@ def plan_models(study: Study, vocabulary_size: int) -> list[Planned]:
     return planned
 
 
-def _variant(variant: Variant, baseline: DreamerConfig, depth: int, fields: dict[str, Any]) -> DreamerConfig:
-    if variant.family == "LA" and not variant.overrides:
+def _variant(variant: Variant, baseline: DreamerConfig) -> DreamerConfig:
+    changes = {**FAMILIES[variant.family], **variant.overrides}
+    if not changes:
         return baseline
-    where = f"models.variants.{variant.name}.overrides"
-    config = _configure(FAMILIES[variant.family], where, depth=depth, **{**fields, **variant.overrides})
+    config = DreamerConfig.from_dict({**baseline.to_dict(), **changes})
     return match(baseline, config) if variant.match else config
-
-
-def _configure(family: Callable[..., DreamerConfig], where: str, **fields: Any) -> DreamerConfig:
-    try:
-        return family(**fields)
-    except TypeError as error:  # an unexpected keyword names the field
-        raise InputError(f"{where}: {error}") from None
 
 
 def train_models(study: Study, store: Store, packed: Output, planned: Sequence[Planned]) -> list[Run]:

@@ -20,7 +20,9 @@ def test_every_preset_loads(name: str) -> None:
 def test_misspelt_key_names_the_nearest(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(TINY.read_text().replace("warmup_steps", "warmup_stepz"))
-    with pytest.raises(InputError, match=r"training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'\?") as error:
+    with pytest.raises(
+        InputError, match=r"training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'\?"
+    ) as error:
         load_study(path)
     assert "\n" not in str(error.value)
 
