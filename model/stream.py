@@ -1,9 +1,9 @@
 """The training stream: which tokens every optimiser step reads, and in which order.
 
 The data folder, the seed and the number of rows per batch decide it, nothing else: variants that are compared see the
-same rows in the same order, a running hash over the rows proves it, and any step's batch can be built without the steps
-before it, so that resuming needs no more than the number of the step. One epoch is a seeded permutation of all rows; the
-next one is a fresh permutation, and a batch may reach over the border.
+same rows in the same order, a running hash over the rows proves it, and any step's batch can be built without those
+before it, so that resuming needs no more than the number of the step. One epoch is a seeded permutation of all rows;
+the next one is a fresh permutation, and a batch may reach over the border.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class TokenStream:
         return np.concatenate([self._order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)])
 
     def _order(self, epoch: int) -> np.ndarray:
-        """The epoch's permutation, by sorting raw Philox numbers: numpy keeps those for good, `permutation` it may change."""
+        """The epoch's permutation, by sorting raw Philox numbers: numpy may change `permutation`, but never those."""
         if epoch not in self._orders:
             generator = np.random.Philox(key=np.array([self.seed, epoch], dtype=np.uint64))
             self._orders[epoch] = np.argsort(generator.random_raw(self.rows), kind="stable")

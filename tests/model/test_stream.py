@@ -8,47 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packed_folder import write_packed
 
 from model.stream import IGNORED, PADDING, START_HASH, TokenStream, data_digest
 from pipeline.errors import InputError
-
-
-def write_packed(folder, shards, length, *, dtype="uint16", end_token=0, vocabulary_size=32, shuffle_index=False):
-    """A packed folder; `shards` is a list of lists of rows, a row a list of (question length, response length)."""
-    folder.mkdir(parents=True, exist_ok=True)
-    generator = np.random.default_rng(7)
-    described, total, documents = [], 0, 0
-    for number, rows in enumerate(shards):
-        tokens = np.full((len(rows), length), end_token, dtype=dtype)
-        index = []
-        for row, spans in enumerate(rows):
-            place = 0
-            for question, response in spans:
-                size = question + response
-                tokens[row, place : place + size] = generator.integers(1, vocabulary_size, size)
-                start = row * length + place
-                index.append((start, start + question, start + size))
-                place += size
-                total += size
-            assert place <= length
-        index = np.array(index, dtype=np.int64).reshape(-1, 3)
-        if shuffle_index:
-            index = generator.permutation(index)
-        tokens.tofile(folder / f"tokens-{number:05d}.bin")
-        np.save(folder / f"index-{number:05d}.npy", index)
-        described.append({"rows": len(rows), "documents": len(index)})
-        documents += len(index)
-    packed = {
-        "dtype": dtype,
-        "sequence_length": length,
-        "shards": described,
-        "tokens": total,
-        "documents": documents,
-        "end_token": end_token,
-        "vocabulary_size": vocabulary_size,
-    }
-    (folder / "packed.json").write_text(json.dumps(packed))
-    return folder
 
 
 def slow_rows(folder):

@@ -1,0 +1,166 @@
+"""Models and resume states on disk. A folder under its final name is complete: written beside, synced and renamed.
+
+Two kinds: a model (`config.json`, `model.safetensors` and, of a training run, `checkpoint.json`), which evaluation
+reads and nothing rewrites; and a run's state, everything training needs to go on bit for bit, of which the newest is
+kept. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from model.config import DreamerConfig
+from model.dreamer import Dreamer
+from pipeline.errors import InputError
+
+PARTIAL = ".partial"
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a run goes on from: tensors by name, and plain values."""
+
+    tensors: Mapping[str, Tensor]
+    values: Mapping[str, Any]
+
+
+def save_model(folder: Path | str, model: Dreamer, extra: Mapping[str, Any] | None = None) -> None:
+    """Write the model, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists."""
+    folder = Path(folder)
+    if folder.exists():
+        raise InputError(
+            f"{folder} exists already: a checkpoint is never overwritten; remove it or name another folder"
+        )
+    with written_whole(folder) as partial:
+        _save_tensors(partial / "model.safetensors", model.state_dict())
+        (partial / "config.json").write_text(json.dumps(model.config.to_dict(), indent=1))
+        if extra is not None:
+            (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
+
+
+def load_model(folder: Path | str, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> Dreamer:
+    """The model of a folder that `save_model` wrote, in evaluation mode.
+
+    With `dtype`, matrices are kept and multiplied in it; gains and routers stay as they were saved.
+    Raises InputError if the folder is not one, or its tensors do not fit its configuration (naming them).
+    """
+    folder = Path(folder)
+    try:
+        config = DreamerConfig.from_dict(json.loads((folder / "config.json").read_text()))
+    except FileNotFoundError as error:
+        raise InputError(f"no model in {folder}: config.json is missing") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{folder / 'config.json'} is damaged ({error})") from error
+    model = empty_model(config, dtype=dtype)
+    load_tensors(model, _load_tensors(folder / "model.safetensors"), folder)
+    if dtype:
+        for name, parameter in model.named_parameters():
+            if parameter.ndim >= 2 and ".router." not in name:
+                parameter.data = parameter.data.to(dtype)
+    return model.to(device).eval()
+
+
+class _Undrawn(TorchFunctionMode):
+    """Draws no initial weights: to draw some without memory to put them in, torch imports its compiler, for seconds."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return args[0] if function is Tensor.normal_ else function(*args, **(kwargs or {}))
+
+
+def empty_model(config: DreamerConfig, **options: Any) -> Dreamer:
+    """A model whose tensors have no memory yet; `load_tensors` gives it some. Takes no time, whatever the size."""
+    with torch.device("meta"), _Undrawn():
+        return Dreamer(config, **options)
+
+
+def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
+    """Make `tensors` the model's own. Raises InputError naming those missing, unknown or of another shape."""
+    own = model.state_dict()
+    problems = [
+        *(f"{name} is missing" for name in own if name not in tensors),
+        *(f"{name} is unknown" for name in tensors if name not in own),
+        *(
+            f"{name} is {list(tensors[name].shape)}, not {list(own[name].shape)}"
+            for name in own
+            if name in tensors and tensors[name].shape != own[name].shape
+        ),
+    ]
+    if problems:
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise InputError(f"the tensors in {source} do not fit the model: {'; '.join(problems[:3])}{more}")
+    model.load_state_dict(tensors, assign=True)
+
+
+def save_state(folder: Path, step: int, state: State) -> None:
+    """Write `folder/<step>/`, then remove the older states."""
+    path = folder / f"{step:09d}"
+    if not path.exists():
+        with written_whole(path) as partial:
+            _save_tensors(partial / "tensors.safetensors", state.tensors)
+            (partial / "values.json").write_text(json.dumps(state.values, indent=1))
+    for other in folder.iterdir():
+        if other != path:
+            shutil.rmtree(other)
+
+
+def newest_state(folder: Path) -> State | None:
+    """The newest complete state in `folder`, or None. Raises InputError if it cannot be read."""
+    paths = [path for path in folder.glob("*") if path.suffix != PARTIAL]
+    if not paths:
+        return None
+    path = max(paths, key=lambda path: int(path.name))
+    return State(_load_tensors(path / "tensors.safetensors"), json.loads((path / "values.json").read_text()))
+
+
+@contextmanager
+def written_whole(folder: Path) -> Iterator[Path]:
+    """A partial folder to write into, which gets its final name once everything in it is on the disk."""
+    partial = folder.with_name(folder.name + PARTIAL)
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        for path in [*partial.iterdir(), partial]:
+            _sync(path)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)  # on a full disk, what is half written only stands in the way
+        raise
+    _sync(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    try:
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:  # how the library reports a full disk
+        raise OSError(f"cannot write {path}: {error}") from error
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except FileNotFoundError as error:
+        raise InputError(f"{path} is missing") from error
+    except SafetensorError as error:
+        raise InputError(f"{path} is damaged ({error})") from error

@@ -1,0 +1,48 @@
+"""Cross entropy over a large vocabulary without ever holding all logits."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+CHUNK_ELEMENTS = 2**26
+"""Logits held at a time: 256 MiB in float32."""
+
+
+def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int = CHUNK_ELEMENTS) -> Tensor:
+    """Sum over T of the cross entropy of the logits `hidden[T, H] @ head[V, H].T` with `targets[T]`, in nats.
+
+    Equal to `F.cross_entropy(hidden @ head.T, targets, reduction="sum")`, but as the gradient of a sum of losses needs
+    nothing from outside but a factor, it is computed with the loss, chunk by chunk: logits are made once and dropped.
+    The softmax and the gradient of `head` are accumulated in float32 (or wider).
+    """
+    return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]))
+
+
+class _CrossEntropySum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, hidden: Tensor, head: Tensor, targets: Tensor, chunk: int) -> Tensor:
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        loss = torch.zeros((), dtype=wide, device=hidden.device)
+        hidden_gradient = torch.empty_like(hidden)
+        head_gradient = torch.zeros_like(head, dtype=wide)
+        for begin in range(0, hidden.shape[0], chunk):
+            part, wanted = hidden[begin : begin + chunk], targets[begin : begin + chunk, None]
+            logits = (part @ head.T).to(wide)
+            normaliser = logits.logsumexp(dim=1, keepdim=True)
+            loss += (normaliser - logits.gather(1, wanted)).sum()
+            gradient = logits.sub_(normaliser).exp_()  # softmax, then minus one at the target
+            gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1))
+            gradient = gradient.to(head.dtype)
+            torch.mm(gradient, head, out=hidden_gradient[begin : begin + chunk])
+            head_gradient += gradient.T @ part
+        ctx.save_for_backward(hidden_gradient, head_gradient)
+        ctx.head_dtype = head.dtype
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, factor: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        hidden_gradient, head_gradient = ctx.saved_tensors
+        return hidden_gradient * factor, (head_gradient * factor).to(ctx.head_dtype), None, None

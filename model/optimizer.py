@@ -1,0 +1,92 @@
+"""AdamW with gradient clipping, over named parameters.
+
+The update is `torch.optim`'s own fused function; the class of the same name is not used because constructing one
+imports the compiler (seconds at every start of a short run), and because state kept by parameter name survives a
+reordering of the model and can be saved as plain tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.optim.adamw import adamw
+
+
+def warmed_up(learning_rate: float, warmup_steps: int, step: int) -> float:
+    """The learning rate of optimiser step 1, 2, ...: linear warm-up to `learning_rate`, then constant (Table 3)."""
+    return learning_rate * min(1.0, step / max(1, warmup_steps))
+
+
+class AdamW:
+    """Decoupled weight decay on `decayed`, none on `undecayed`; moments in the parameters' precision."""
+
+    def __init__(
+        self,
+        named: Iterable[tuple[str, nn.Parameter]],
+        decayed: Iterable[nn.Parameter],
+        *,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+        weight_decay: float,
+    ) -> None:
+        self.parameters = {name: parameter for name, parameter in named if parameter.requires_grad}
+        with_decay = {id(parameter) for parameter in decayed}
+        self._groups = [
+            ([n for n, p in self.parameters.items() if id(p) in with_decay], weight_decay),
+            ([n for n, p in self.parameters.items() if id(p) not in with_decay], 0.0),
+        ]
+        self._betas, self._epsilon = (beta1, beta2), epsilon
+        self._first = {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()}
+        self._second = {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()}
+        self._steps = {n: torch.zeros((), device=p.device) for n, p in self.parameters.items()}
+
+    def gradient_norm(self) -> Tensor:
+        """Euclidean norm over all gradients, a float32 scalar on their device."""
+        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
+        return nn.utils.get_total_norm(gradients)
+
+    @torch.no_grad()
+    def step(self, learning_rate: float, norm: Tensor, clip: float) -> None:
+        """One update with the gradients scaled down so that their norm, given as `norm`, is at most `clip`."""
+        shrink = (norm / clip).clamp(min=1.0)
+        for names, weight_decay in self._groups:
+            names = [name for name in names if self.parameters[name].grad is not None]
+            if not names:
+                continue
+            adamw(
+                [self.parameters[name] for name in names],
+                [self.parameters[name].grad for name in names],
+                [self._first[name] for name in names],
+                [self._second[name] for name in names],
+                [],
+                [self._steps[name] for name in names],
+                fused=True,
+                grad_scale=shrink,
+                amsgrad=False,
+                beta1=self._betas[0],
+                beta2=self._betas[1],
+                lr=learning_rate,
+                weight_decay=weight_decay,
+                eps=self._epsilon,
+                maximize=False,
+            )
+
+    def clear(self) -> None:
+        """Drop the gradients."""
+        for parameter in self.parameters.values():
+            parameter.grad = None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The whole state by name, for saving; `load` takes it back."""
+        kinds = {"first": self._first, "second": self._second, "steps": self._steps}
+        return {f"{kind}.{name}": tensor for kind, moments in kinds.items() for name, tensor in moments.items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over a state that `tensors` returned."""
+        own = self.tensors()
+        assert own.keys() == tensors.keys(), sorted(own.keys() ^ tensors.keys())[:3]
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])

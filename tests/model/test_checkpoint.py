@@ -1,0 +1,126 @@
+"""Models and states on disk: complete or not there."""
+
+import dataclasses
+import json
+import resource
+
+import pytest
+import torch
+from packed_folder import SMALL
+
+from model.checkpoint import State, load_model, newest_state, save_model, save_state, written_whole
+from model.config import DreamerConfig
+from model.dreamer import Dreamer
+from pipeline.errors import InputError
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    model = Dreamer(DreamerConfig.from_dict(SMALL))
+    model.train()
+    model(torch.arange(32).view(2, 16))
+    model.update_balance()
+    return model.eval()
+
+
+def test_a_model_comes_back_to_the_bit(model, tmp_path):
+    tokens = torch.arange(32).view(2, 16)
+    save_model(tmp_path / "one", model, {"tokens": 5})
+    again = load_model(tmp_path / "one")
+    assert again.config == model.config
+    assert not again.training
+    assert {name: tensor.tolist() for name, tensor in again.state_dict().items()} == {
+        name: tensor.tolist() for name, tensor in model.state_dict().items()
+    }
+    assert torch.equal(again(tokens), model(tokens))
+    assert any(router.bias.any() for router in again.routers().values())
+    assert json.loads((tmp_path / "one" / "checkpoint.json").read_text()) == {"tokens": 5}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
+
+
+def test_a_narrower_dtype_leaves_routers_and_gains_alone(model, tmp_path):
+    save_model(tmp_path / "one", model)
+    narrow = load_model(tmp_path / "one", dtype=torch.bfloat16)
+    for name, parameter in narrow.named_parameters():
+        wide = parameter.ndim < 2 or ".router." in name
+        assert parameter.dtype == (torch.float32 if wide else torch.bfloat16), name
+    tokens = torch.arange(32).view(2, 16)
+    logits = narrow(tokens)
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(logits.float(), model(tokens), atol=0.1, rtol=0.1)
+
+
+def test_a_checkpoint_is_never_overwritten(model, tmp_path):
+    save_model(tmp_path / "one", model)
+    with pytest.raises(InputError, match="exists already"):
+        save_model(tmp_path / "one", model)
+
+
+def test_what_does_not_fit_is_named(model, tmp_path):
+    save_model(tmp_path / "one", model)
+    config = tmp_path / "one" / "config.json"
+    config.write_text(json.dumps(dataclasses.replace(model.config, experts=6).to_dict()))
+    with pytest.raises(InputError, match=r"blocks\.0\.experts\.inward is \[5, 16, 32\], not \[6, 16, 32\]"):
+        load_model(tmp_path / "one")
+    config.write_text(json.dumps(dataclasses.replace(model.config, depth_attention=False).to_dict()))
+    with pytest.raises(InputError, match=r"blocks\.0\.depth\.gain is unknown; .* and \d+ more"):
+        load_model(tmp_path / "one")
+    save_model(tmp_path / "plain", Dreamer(dataclasses.replace(model.config, depth_attention=False)))
+    (tmp_path / "plain" / "config.json").write_text(json.dumps(model.config.to_dict()))
+    with pytest.raises(InputError, match=r"blocks\.0\.depth\.gain is missing"):
+        load_model(tmp_path / "plain")
+
+
+def test_damaged_folders_are_bad_input(model, tmp_path):
+    with pytest.raises(InputError, match=r"config\.json is missing"):
+        load_model(tmp_path)
+    save_model(tmp_path / "one", model)
+    tensors = tmp_path / "one" / "model.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-10])
+    with pytest.raises(InputError, match=r"model\.safetensors is damaged"):
+        load_model(tmp_path / "one")
+    tensors.unlink()
+    with pytest.raises(InputError, match=r"model\.safetensors is missing"):
+        load_model(tmp_path / "one")
+    (tmp_path / "one" / "config.json").write_text("{")
+    with pytest.raises(InputError, match=r"config\.json is damaged"):
+        load_model(tmp_path / "one")
+
+
+def test_the_newest_complete_state_is_found_and_older_ones_go(tmp_path):
+    folder = tmp_path / "state"
+    assert newest_state(folder) is None
+    for step in (9, 10, 100):
+        save_state(folder, step, State({"x": torch.tensor([float(step)])}, {"loss": 0.1 * step}))
+        assert [path.name for path in folder.iterdir()] == [f"{step:09d}"]
+    (folder / "000000200.partial").mkdir()
+    state = newest_state(folder)
+    assert state.tensors["x"].item() == 100
+    assert state.values == {"loss": 0.1 * 100}
+    save_state(folder, 101, State({}, {}))
+    assert [path.name for path in folder.iterdir()] == ["000000101"]
+
+
+def test_a_full_disk_leaves_the_older_state(tmp_path):
+    folder = tmp_path / "state"
+    save_state(folder, 1, State({"x": torch.zeros(10)}, {}))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
+    try:
+        with pytest.raises(OSError, match=r"tensors\.safetensors"):
+            save_state(folder, 2, State({"x": torch.zeros(10_000)}, {}))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [path.name for path in folder.iterdir()] == ["000000001"]
+
+
+def test_an_interrupted_folder_never_gets_its_name(tmp_path):
+    def interrupted():
+        with written_whole(tmp_path / "one") as partial:
+            (partial / "file").write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert list(tmp_path.iterdir()) == []
