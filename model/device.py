@@ -1,0 +1,47 @@
+"""Where a run computes: the device, the precision of its matrix products, and how much of the device's peak it used."""
+
+from __future__ import annotations
+
+import torch
+
+from pipeline.errors import InputError
+
+# Dense bfloat16 FLOP/s by a part of the name CUDA reports, the more special name first (the makers' data sheets).
+PEAKS = (
+    ("H100 PCIe", 756e12),
+    ("H100 NVL", 835e12),
+    ("H100", 989e12),
+    ("H200", 989e12),
+    ("GH200", 989e12),
+    ("B200", 2250e12),
+    ("A100", 312e12),
+    ("L40S", 362e12),
+)
+
+
+def choose_device(wanted: str) -> torch.device:
+    """The device for 'auto', 'cpu' or 'cuda'. Raises InputError if there is no such device here."""
+    if wanted == "auto":
+        wanted = "cuda" if torch.cuda.is_available() else "cpu"
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
+    return torch.device(wanted)
+
+
+def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """The dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights are kept in float32 either way."""
+    if wanted == "auto":
+        wanted = "bfloat16" if device.type == "cuda" else "float32"
+    return getattr(torch, wanted)
+
+
+def device_name(device: torch.device) -> str:
+    """The name results carry: 'cpu', or what CUDA calls the device."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+def peak_flops(name: str, precision: torch.dtype) -> float | None:
+    """Dense FLOP/s the device can do at most in that precision, or None where that is not known."""
+    if precision != torch.bfloat16:
+        return None
+    return next((peak for part, peak in PEAKS if part in name), None)

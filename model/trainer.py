@@ -1,0 +1,235 @@
+"""The training engine: one optimiser step, exactly counted, and everything about it saved and restored.
+
+States and checkpoints are written in this order: the state first, and with it whether a checkpoint is due. So a
+checkpoint on disk never lies ahead of its run, and one that a kill prevented is made up for on resume.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+import torch
+from torch import Tensor
+
+from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
+from model.device import choose_device, choose_precision
+from model.dreamer import Dreamer
+from model.loss import cross_entropy_sum
+from model.optimizer import AdamW, warmed_up
+from model.run import Run, code_version, differences
+from model.stream import IGNORED, START_HASH, Batch, TokenStream, data_digest
+from pipeline.errors import InputError
+
+LOSS_WINDOW = 100
+"""A checkpoint's loss is the mean over this many last steps: one batch alone says little."""
+
+
+class TrainingFailed(RuntimeError):
+    """The training itself went wrong; the text is one line."""
+
+
+class Trainer:
+    """A run's model, optimiser, stream and counters, new or as its newest state left them.
+
+    Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.config = run, run.training
+        self.device = choose_device(self.config.device)
+        self.precision = choose_precision(self.config.precision, self.device)
+        if self.device.type == "cpu":
+            torch.set_num_threads(1)  # several small processes side by side are many times faster than their threads
+        self.stream = open_stream(run)
+        micro_batch_tokens = self.config.micro_batch_tokens or self.config.batch_tokens
+        self.micro_rows = max(1, micro_batch_tokens // self.stream.sequence_length)
+        self.origin = {
+            **run.settings(),
+            "data": data_digest(run.data),
+            "code": code_version(),
+            "computed_on": f"{self.device.type} in {self.precision}",
+        }
+        self.step = self.tokens = 0
+        self.seconds, self.stream_hash, self.epoch = 0.0, START_HASH, 0.0
+        self.losses: deque[float] = deque(maxlen=LOSS_WINDOW)
+        self.due = 0 in self.config.checkpoints
+        self.log_bytes = 0
+
+        state = newest_state(run.folder / "state")
+        if state:
+            self._check_origin(state)
+        torch.manual_seed(self.config.seed)
+        options = {"checkpointing": self.config.checkpointing, "dtype": self.precision}
+        if state:
+            self.model = empty_model(run.model, **options)
+            load_tensors(self.model, _part(state, "model."), run.folder / "state")
+            self.model.to(self.device)
+        else:
+            with self.device:
+                self.model = Dreamer(run.model, **options)
+        self.optimizer = AdamW(
+            self.model.named_parameters(),
+            self.model.decayed_parameters(),
+            beta1=self.config.beta1,
+            beta2=self.config.beta2,
+            epsilon=self.config.epsilon,
+            weight_decay=self.config.weight_decay,
+        )
+        if state:
+            self._restore(state)
+        self.model.train()
+        if self.config.compile and self.device.type == "cuda":
+            self.model.compile(dynamic=False)
+        self._next: tuple[int, Batch] | None = None
+
+    def train_step(self) -> tuple[float, float, float]:
+        """One optimiser step; its loss (mean over the batch's target tokens), learning rate and gradient norm.
+
+        Raises TrainingFailed, the parameters untouched, if loss or norm is not finite.
+        """
+        batch = self._batch(self.step)
+        total = torch.zeros((), device=self.device)
+        try:
+            for begin in range(0, self.stream.batch_rows, self.micro_rows):
+                loss = self._loss(batch, slice(begin, begin + self.micro_rows)) / max(1, batch.target_tokens)
+                loss.backward()
+                total += loss.detach()
+        except torch.OutOfMemoryError as error:
+            tokens = self.micro_rows * self.stream.sequence_length
+            raise TrainingFailed(
+                f"step {self.step + 1}: out of memory on {self.device} with {tokens} tokens at a time; "
+                "lower micro_batch_tokens, or set checkpointing"
+            ) from error
+        norm = self.optimizer.gradient_norm()
+        if self.device.type == "cuda":
+            self._batch(self.step + 1)  # built while the device is at work
+        loss_value, norm_value = torch.stack((total, norm)).tolist()
+        if not math.isfinite(loss_value) or not math.isfinite(norm_value):
+            raise TrainingFailed(
+                f"step {self.step + 1}: loss {loss_value}, gradient norm {norm_value}; training stopped, "
+                f"{self._last_good()}; lower learning_rate or clip"
+            )
+        learning_rate = warmed_up(self.config.learning_rate, self.config.warmup_steps, self.step + 1)
+        self.optimizer.step(learning_rate, norm, self.config.clip)
+        self.optimizer.clear()
+        self.model.update_balance()
+
+        before = self.tokens
+        self.step += 1
+        self.tokens += batch.real_tokens
+        self.epoch = batch.epoch
+        self.stream_hash = batch.extend(self.stream_hash)
+        self.losses.append(loss_value)
+        points = (*self.config.checkpoints, self.config.tokens)
+        self.due = any(before < point <= self.tokens for point in points)
+        return loss_value, learning_rate, norm_value
+
+    def _loss(self, batch: Batch, rows: slice) -> Tensor:
+        """Sum of the losses at the targets of some rows. Hidden states without a target never meet the vocabulary."""
+        targets = batch.targets[rows].flatten()
+        wanted = (targets != IGNORED).nonzero().squeeze(1)
+        tokens, positions, documents, targets, wanted = (
+            self._move(tensor)
+            for tensor in (batch.tokens[rows], batch.positions[rows], batch.documents[rows], targets[wanted], wanted)
+        )
+        hidden = self.model(tokens, positions=positions, documents=documents, return_hidden=True)
+        hidden = hidden.flatten(0, 1).index_select(0, wanted)
+        return cross_entropy_sum(hidden, self.model.head.to(hidden.dtype), targets)
+
+    def _move(self, tensor: Tensor) -> Tensor:
+        if self.device.type == "cpu":
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def _batch(self, step: int) -> Batch:
+        if self._next is None or self._next[0] != step:
+            self._next = step, self.stream.batch(step)
+        return self._next[1]
+
+    def save(self, log_bytes: int) -> None:
+        """Save the state, then the checkpoint if one is due and not there yet."""
+        random = {"random.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        model = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        moments = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.tensors().items()}
+        values = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "stream_hash": self.stream_hash,
+            "losses": list(self.losses),
+            "due": self.due,
+            "log_bytes": log_bytes,
+            "origin": self.origin,
+        }
+        save_state(self.run.folder / "state", self.step, State({**model, **moments, **random}, values))
+        self.save_checkpoint()
+
+    def save_checkpoint(self) -> None:
+        """Write `checkpoints/<tokens>/` if one is due at this step and it is not there yet."""
+        folder = self.run.folder / "checkpoints" / f"{self.tokens:015d}"
+        if not self.due or folder.exists():
+            return
+        extra = {
+            "run_id": self.run.run_id,
+            "tokens": self.tokens,
+            "step": self.step,
+            "epoch": self.epoch,
+            "loss": sum(self.losses) / len(self.losses) if self.losses else None,
+            "seconds": self.seconds,
+            "stream_hash": self.stream_hash,
+        }
+        save_model(folder, self.model, extra)
+
+    def _check_origin(self, state: State) -> None:
+        changed = differences(state.values["origin"], self.origin)
+        if changed:
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise InputError(
+                f"{self.run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
+                "undo that, or remove the folder to start over"
+            )
+
+    def _restore(self, state: State) -> None:
+        values = state.values
+        self.optimizer.load(_part(state, "optimizer."))
+        torch.set_rng_state(state.tensors["random.cpu"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state.tensors["random.cuda"], self.device)
+        self.losses.extend(values["losses"])
+        for name in ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes"):
+            setattr(self, name, values[name])
+
+    def _last_good(self) -> str:
+        checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
+        return f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
+
+
+def _part(state: State, prefix: str) -> dict[str, Tensor]:
+    """Copies (what is loaded is mapped from a file) of the tensors whose names begin with `prefix`, without it."""
+    return {n.removeprefix(prefix): tensor.clone() for n, tensor in state.tensors.items() if n.startswith(prefix)}
+
+
+def open_stream(run: Run) -> TokenStream:
+    """The run's stream. Raises InputError if data, model and batch sizes do not fit each other."""
+    stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
+    S, V = stream.sequence_length, stream.vocabulary_size
+    if run.model.sequence_length < S:
+        raise InputError(
+            f"the data in {run.data} have rows of {S} tokens, "
+            f"the model's sequence_length is only {run.model.sequence_length}"
+        )
+    if run.model.vocabulary_size < V:
+        raise InputError(
+            f"the data in {run.data} use a vocabulary of {V}, "
+            f"the model's vocabulary_size is only {run.model.vocabulary_size}"
+        )
+    for name in ("batch_tokens", "micro_batch_tokens"):
+        value = getattr(run.training, name)
+        if value is not None and value % S:
+            raise InputError(f"{name} is {value}, but it must be a multiple of the packed sequence length {S}")
+    stream.batch_rows = run.training.batch_tokens // S
+    return stream
