@@ -1,6 +1,6 @@
 """What generation keeps between tokens: keys and values of sequence attention, per depth.
 
-Depth attention keeps nothing here: its keys and values belong to one token and are overwritten by the next (section 3.4).
+Depth attention keeps nothing here: its keys and values belong to one token and give way to the next one's (section 3.4).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Cache:
         """Positions [B, new] that the next `new` tokens of each row take. Raises InputError when there is no room."""
         if self.longest + new > self.capacity:
             raise InputError(
-                f"the cache holds {self.capacity} positions, {self.longest} are filled and {new} more do not fit; make it longer"
+                f"the cache has room for {self.capacity} positions, {self.longest} are filled and {new} more do not fit; "
+                "make it longer"
             )
         return self.lengths[:, None] + torch.arange(new, device=self.lengths.device)
 
@@ -52,14 +53,14 @@ class Cache:
         return torch.arange(filled, device=positions.device) <= positions[..., None]
 
     def append(self, depth: int, positions: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Write key and value [B, new, M, K] at depth index `depth`; return those of all filled positions [B, M, filled, K]."""
-        rows = torch.arange(len(positions), device=positions.device)[:, None]
-        self.keys[depth, rows, :, positions] = key.to(self.keys.dtype)
-        self.values[depth, rows, :, positions] = value.to(self.values.dtype)
+        """Write key and value [B, M, new, K] of one depth at `positions`; return those of all filled [B, M, filled, K]."""
+        index = positions[:, None, :, None].expand_as(key)
+        self.keys[depth].scatter_(2, index, key.to(self.keys.dtype))
+        self.values[depth].scatter_(2, index, value.to(self.values.dtype))
         filled = self.longest + positions.shape[1]
         return self.keys[depth, :, :, :filled], self.values[depth, :, :, :filled]
 
     def advance(self, new: int, lengths: Tensor | None) -> None:
-        """Count `new` positions as filled, or in row b the first lengths[b] of them: what is written behind is padding."""
+        """Count `new` positions as filled, or in row b the first lengths[b] of them: what lies behind is padding."""
         self.lengths += new if lengths is None else lengths
         self.longest += new

@@ -1,191 +1,112 @@
 """Dreamer: depth-recurrent attention mixtures, and the layered baseline they are compared with.
 
-Read from top to bottom: sequence attention (SA) and depth attention (DA), the block that mixes them with expert attention
-(EA, in experts.py), and the network that runs the block over the depth. Shapes carry the axis letters of the design:
-B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value heads, K head size, V vocabulary.
+A block mixes attentions along different dimensions: sequence (SA), depth (DA), experts (EA). The network runs one block over
+all depths (DR, DR+DA), or one block per depth (LA). Another dimension is another class with `prepare`, `forward` and `router`
+in `ATTENTIONS`, and its name in `config.MIXTURES`.
 
-What does not depend on the token (casts, merged weights, position codes) is prepared once per forward and used at every depth.
+Where the equations live: Eq. 1 kernels.attend_depth, attention.SequenceAttention; Eq. 2 experts.Router; Eq. 3
+balance.balance_step; Eq. 4 to 6 config.MIXTURES and Block; Eq. 7 kernels.mixed_product; Eq. 8 Dreamer.merged.
+
+Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, E experts, V vocabulary.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import copy
+import dataclasses
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from model.attention import (
-    additive_mask,
-    attend_depth,
-    attend_sequence,
-    depth_angles,
-    document_mask,
-    document_positions,
-    rms_norm,
-    rotate,
-    rotation,
-    sequence_angles,
-)
+from model.attention import DepthAttention, SequenceAttention
 from model.cache import Cache
 from model.config import DreamerConfig
-from model.experts import ExpertAttention, MixedProjections, PlainProjections, Router
+from model.context import (
+    Context,
+    History,
+    Prepared,
+    Result,
+    additive_mask,
+    depth_code,
+    document_mask,
+    document_positions,
+    position_code,
+)
+from model.experts import ExpertAttention, MixedProjections, Router
+from model.kernels import rms_norm
+from model.reference import reference_block, reference_norm
 from pipeline.errors import InputError
 
-
-@dataclass(frozen=True)
-class Context:
-    """What every depth of one forward shares."""
-
-    batch: int
-    length: int
-    rotation: tuple[Tensor, Tensor]  # of the positions, [B, S, 1, K/2]
-    depth_rotation: tuple[Tensor, Tensor] | None  # of the depths, [L, K/2]
-    mask: Tensor | None
-    cache: Cache | None
-    positions: Tensor | None  # cached forwards only, [B, S]
-
-
-class SequenceAttention(nn.Module):
-    """SA: causal attention over the sequence, queries grouped over key/value heads (section 3.3)."""
-
-    def __init__(self, config: DreamerConfig) -> None:
-        super().__init__()
-        N, M, K = config.query_heads, config.key_value_heads, config.head_size
-        projections = MixedProjections if config.recurrent else PlainProjections
-        self.heads, self.sizes, self.epsilon = (N, M, K), (N * K, M * K, M * K), config.norm_epsilon
-        self.gain = nn.Parameter(torch.empty(config.hidden_size))
-        self.query_gain = nn.Parameter(torch.empty(K))
-        self.key_gain = nn.Parameter(torch.empty(K))
-        self.projections = projections(config, sum(self.sizes), N * K)
-
-    def prepare(self, dtype: torch.dtype, code: tuple[Tensor, Tensor] | None) -> tuple[Any, ...]:
-        """What does not depend on the token."""
-        return self.projections.prepare(dtype, code)
-
-    def forward(
-        self, x: Tensor, prepared: tuple[Any, ...], depth: int, context: Context
-    ) -> tuple[Tensor, Tensor | None]:
-        """Update [T, H] for x [T, H] and the ids of the chosen projections, if any."""
-        N, M, K = self.heads
-        B, S = context.batch, context.length
-        x = rms_norm(x, self.gain, self.epsilon)
-        route = self.projections.route(x, prepared, depth)
-        query, key, value = self.projections.project_in(x, prepared, route).view(B, S, -1).split(self.sizes, dim=-1)
-        query = rms_norm(rotate(query.unflatten(-1, (N, K)), *context.rotation), self.query_gain, self.epsilon)
-        key = rms_norm(rotate(key.unflatten(-1, (M, K)), *context.rotation), self.key_gain, self.epsilon)
-        value = value.unflatten(-1, (M, K))
-        if context.cache is None:
-            key, value = key.transpose(1, 2), value.transpose(1, 2)
-        else:
-            key, value = context.cache.append(depth, context.positions, key, value)
-        attended = attend_sequence(query.transpose(1, 2), key, value, context.mask)
-        update = self.projections.project_out(attended.transpose(1, 2).reshape(B * S, N * K), prepared, route)
-        return update, None if route is None else route.ids
-
-
-class DepthAttention(nn.Module):
-    """DA: attention of each token over its own earlier depths and the current one (section 3.4)."""
-
-    def __init__(self, config: DreamerConfig) -> None:
-        super().__init__()
-        N, M, K = config.depth_heads, config.depth_key_value_heads, config.depth_head_size
-        projections = MixedProjections if config.recurrent else PlainProjections
-        self.heads, self.sizes, self.epsilon = (N, M, K), (N * K, M * K, M * K), config.norm_epsilon
-        self.window = config.depth_window
-        self.gain = nn.Parameter(torch.empty(config.hidden_size))
-        self.query_gain = nn.Parameter(torch.empty(K))
-        self.key_gain = nn.Parameter(torch.empty(K))
-        self.projections = projections(config, sum(self.sizes), N * K)
-
-    def prepare(self, dtype: torch.dtype, code: tuple[Tensor, Tensor] | None) -> tuple[Any, ...]:
-        """What does not depend on the token."""
-        return self.projections.prepare(dtype, code)
-
-    def forward(
-        self, x: Tensor, prepared: tuple[Any, ...], depth: int, context: Context, history: list[tuple[Tensor, Tensor]]
-    ) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor], Tensor]:
-        """Update [T, H] for x [T, H], the chosen projections, this depth's key and value [T, M, K], and the scores [T, N, depths].
-
-        `history` holds the keys and values of the earlier depths.
-        """
-        N, M, K = self.heads
-        x = rms_norm(x, self.gain, self.epsilon)
-        route = self.projections.route(x, prepared, depth)
-        query, key, value = self.projections.project_in(x, prepared, route).split(self.sizes, dim=-1)
-        code = tuple(part[depth] for part in context.depth_rotation)
-        query = rms_norm(rotate(query.unflatten(-1, (N, K)), *code), self.query_gain, self.epsilon)
-        key = rms_norm(rotate(key.unflatten(-1, (M, K)), *code), self.key_gain, self.epsilon)
-        entry = key, value.unflatten(-1, (M, K))
-        visible = [*history, entry][-self.window if self.window else None :]
-        attended, scores = attend_depth(query, [key for key, _ in visible], [value for _, value in visible])
-        update = self.projections.project_out(attended.flatten(1), prepared, route)
-        return update, None if route is None else route.ids, entry, scores
+ATTENTIONS: dict[str, type[nn.Module]] = {
+    "sequence": SequenceAttention,
+    "depth": DepthAttention,
+    "experts": ExpertAttention,
+}
+Observer = Callable[[int, str, Result], None]
 
 
 class Block(nn.Module):
-    """One layer: the attentions of Eq. 4, 5 or 6 added to the residual stream, group by group."""
+    """One layer: attentions added to the residual stream, group by group (Eq. 4, 5 or 6)."""
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
         self.order = config.order
-        self.sequence = SequenceAttention(config)
-        self.depth = DepthAttention(config) if config.depth_attention else None
-        self.experts = ExpertAttention(config)
+        self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
-    def prepare(self, dtype: torch.dtype, code: tuple[Tensor, Tensor] | None) -> dict[str, tuple[Any, ...]]:
-        """What does not depend on the token, by attention."""
-        return {name: getattr(self, name).prepare(dtype, code) for group in self.order for name in group}
+    def prepare(self, dtype: torch.dtype, code: Tensor | None) -> list[dict[str, Prepared]]:
+        """What each attention needs that no token changes: per depth of `code` [L, R/2], or once if there is none."""
+        parts = {name: attention.prepare(dtype, code) for name, attention in self.attentions.items()}
+        depths = 1 if code is None else len(code)
+        return [{name: part[index if len(part) > 1 else 0] for name, part in parts.items()} for index in range(depths)]
 
     def forward(
         self,
         x: Tensor,
-        prepared: dict[str, tuple[Any, ...]],
-        depth: int,
+        prepared: dict[str, Prepared],
         context: Context,
-        history: list[tuple[Tensor, Tensor]],
-    ) -> tuple[Tensor, tuple[Tensor, Tensor] | None, dict[str, Tensor], Tensor | None]:
-        """y [T, H] for x [T, H] at depth index `depth`, DA's new key and value, the selections by attention, and DA's scores."""
-        entry, scores, selections = None, None, {}
+        depth: int,
+        histories: dict[str, History],
+    ) -> tuple[Tensor, dict[str, Result]]:
+        """y [T, H] for x [T, H] at depth index `depth`, and what each attention returned."""
+        results: dict[str, Result] = {}
         for group in self.order:
-            updates = []
             for name in group:
-                if name == "sequence":
-                    update, ids = self.sequence(x, prepared[name], depth, context)
-                elif name == "depth":
-                    update, ids, entry, scores = self.depth(x, prepared[name], depth, context, history)
-                else:
-                    update, ids = self.experts(x, prepared[name], depth)
-                updates.append(update)
-                if ids is not None:
-                    selections[name] = ids
-            x = sum(updates, start=x)
-        return x, entry, selections, scores
+                results[name] = self.attentions[name](x, prepared[name], context, depth, histories.get(name, []))
+            x = sum((results[name].update for name in group), start=x)
+        return x, results
 
 
 class Dreamer(nn.Module):
     """LA, DR and DR+DA by configuration: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
-    `checkpointing` recomputes each depth in the backward pass instead of keeping its activations. `dtype` is that of the matrix
-    products (None: the parameters' own); routing stays in float32.
+    `reference` computes everything plainly, by reference.py. `checkpointing` recomputes each depth in the backward pass instead
+    of keeping its activations. `dtype` is that of the matrix products, by default the parameters' own; parameters in float32
+    and products in bfloat16 are cast once per forward, so gradients of one step add up over the depths in bfloat16. Routing
+    stays in float32.
     """
 
-    def __init__(self, config: DreamerConfig, *, checkpointing: bool = False, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        config: DreamerConfig,
+        *,
+        reference: bool = False,
+        checkpointing: bool = False,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.config, self.checkpointing, self.dtype = config, checkpointing, dtype
+        self.config, self.reference, self.checkpointing, self.dtype = config, reference, checkpointing, dtype
         self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.gain = nn.Parameter(
-            torch.empty(config.hidden_size)
-        )  # the final norm; when recurrent, the norm between depths
+        self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.head = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Table 3: N(0, 1/(5H)), output projections N(0, 1/(2.5 H depth dims)), gains 1."""
+        """Table 3: N(0, 1/(5 H)), output projections N(0, 1/(2.5 H depth dimensions)), gains 1."""
         H, L = self.config.hidden_size, self.config.depth
         dimensions = 3 if self.config.depth_attention else 2
         for name, parameter in self.named_parameters():
@@ -205,65 +126,63 @@ class Dreamer(nn.Module):
         lengths: Tensor | None = None,
         depth: int | None = None,
         return_hidden: bool = False,
+        observer: Observer | None = None,
     ) -> Tensor:
-        """Logits [B, S, V] for tokens [B, S], or the final normalised hidden states [B, S, H].
+        """Logits [B, S, V] for tokens [B, S], or with `return_hidden` the normalised hidden states [B, S, H] they come from.
 
-        `documents` [B, S] labels positions; attention stays within equal labels, and -1 is padding, which is not counted in
-        the expert balance. `positions` [B, S] are those within the document, unless given derived from the labels. With a
-        `cache` the tokens follow those already in it; of row b only the first `lengths[b]` are real, the rest is padding.
-        `depth` runs a recurrent model at another depth than it was configured with.
+        `documents` [B, S] labels positions; attention stays within equal labels, and -1 is padding, which does not count in
+        the experts' balance. `positions` [B, S] are those within the document; if not given, they follow from the labels.
+        With a `cache` the tokens come behind those already in it; of row b only the first `lengths[b]` are real, the rest is
+        padding. `depth` runs a recurrent model at another depth than it was made for. `observer` is called with depth index,
+        attention and result, for every attention at every depth.
         """
-        depth = self._check_depth(depth)
         B, S = tokens.shape
+        L = self._check_depth(depth)
         dtype = self.dtype or self.embedding.dtype
-        context, code = self._context(tokens, positions, documents, cache, depth, dtype)
-        prepared = [block.prepare(dtype, code if self.config.recurrent else None) for block in self.blocks]
+        context = self._context(tokens, positions, documents, cache, L, dtype)
+        prepared = self._prepare(context, L, dtype)
         valid = None if documents is None else (documents >= 0).flatten()
 
         x = F.embedding(tokens.flatten(), self.embedding).to(dtype)
-        if self.config.recurrent:
-            x = self.norm(x)
-        history: list[tuple[Tensor, Tensor]] = []
-        for index in range(depth):
-            layer = 0 if self.config.recurrent else index
-            arguments = (x, prepared[layer], index, context, history)
-            if self.checkpointing and torch.is_grad_enabled():
-                x, entry, selections, _ = checkpoint(self.blocks[layer], *arguments, use_reentrant=False)
-            else:
-                x, entry, selections, _ = self.blocks[layer](*arguments)
-            if self.config.recurrent:
-                x = self.norm(x)
-            if entry is not None:
-                history = [*history, entry]
-            if self.training:
-                for name, ids in selections.items():
-                    self._router(layer, name).count(ids, valid)
-        if not self.config.recurrent:
-            x = self.norm(x)
+        x = self.norm(x) if self.config.recurrent else x
+        histories: dict[str, History] = {}
+        for index in range(L):
+            block = self.blocks[0 if self.config.recurrent else index]
+            x, results = self._run(block, x, prepared[index], context, index, histories)
+            x = self.norm(x) if self.config.recurrent else x
+            histories = {name: result.history for name, result in results.items()}
+            for name, result in results.items():
+                if self.training and result.ids is not None:
+                    block.attentions[name].router.count(result.ids, valid)
+                if observer is not None:
+                    observer(index, name, result)
+        x = x if self.config.recurrent else self.norm(x)
         if cache is not None:
             cache.advance(S, lengths)
         hidden = x.view(B, S, -1)
         return hidden if return_hidden else self.logits(hidden)
 
     def norm(self, x: Tensor) -> Tensor:
-        """RMSNorm of the residual stream: before the head, and when recurrent before every depth (section 3.7)."""
-        return rms_norm(x, self.gain, self.config.norm_epsilon)
+        """RMSNorm of the residual stream: once before the head, and when recurrent before every depth too (section 3.7)."""
+        norm = reference_norm if self.reference else rms_norm
+        return norm(x, self.gain, self.config.norm_epsilon)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of normalised hidden states [..., H]."""
         return hidden @ self.head.to(hidden.dtype).T
 
-    def _check_depth(self, depth: int | None) -> int:
-        if depth is None or depth == self.config.depth:
-            return self.config.depth
-        if not self.config.recurrent:
-            raise InputError(
-                f"depth is {depth}, but a layered model has weights for exactly {self.config.depth} layers; "
-                "only recurrent models run at another depth"
-            )
-        if depth < 1:
-            raise InputError(f"depth is {depth}, but it must be at least 1")
-        return depth
+    def _run(self, block: Block, x: Tensor, prepared: dict[str, Prepared], *rest) -> tuple[Tensor, dict[str, Result]]:
+        if self.reference:
+            return reference_block(block, x, *rest)
+        if self.checkpointing and torch.is_grad_enabled():
+            return checkpoint(block, x, prepared, *rest, use_reentrant=False, context_fn=_keep_selections)
+        return block(x, prepared, *rest)
+
+    def _prepare(self, context: Context, depth: int, dtype: torch.dtype) -> list[dict[str, Prepared]]:
+        """What the attentions of each depth need that no token changes."""
+        if self.reference:
+            return [{}] * depth
+        return [part for block in self.blocks for part in block.prepare(dtype, context.routing_code)]
 
     def _context(
         self,
@@ -273,14 +192,15 @@ class Dreamer(nn.Module):
         cache: Cache | None,
         depth: int,
         dtype: torch.dtype,
-    ) -> tuple[Context, tuple[Tensor, Tensor]]:
-        """Position codes and masks of one forward, and the depth code of routing."""
+    ) -> Context:
         config, device = self.config, tokens.device
         B, S = tokens.shape
         mask = None
         if cache is not None:
             if documents is not None or positions is not None:
-                raise InputError("a cached forward takes neither documents nor positions: each row is one document")
+                raise InputError(
+                    "a forward with a cache takes neither documents nor positions: each row is one document"
+                )
             positions = cache.positions(S)
             mask = additive_mask(cache.visible(positions), dtype)
         elif documents is not None:
@@ -288,36 +208,59 @@ class Dreamer(nn.Module):
             mask = document_mask(documents, dtype)
         elif positions is None:
             positions = torch.arange(S, device=device).expand(B, S)
-        angles = sequence_angles(positions, config.head_size, config.rope_base).unsqueeze(2)
-        depth_rotation = None
-        if config.depth_attention:
-            depth_rotation = rotation(
-                depth_angles(depth, config.depth_head_size, config.depth_rope_base, device), dtype
-            )
-        code = rotation(depth_angles(depth, config.routing_size, config.depth_rope_base, device), torch.float64)
-        return Context(B, S, rotation(angles, dtype), depth_rotation, mask, cache, positions), code
+        wide = torch.promote_types(dtype, torch.float32)
+        code = position_code(positions, config.head_size, config.rope_base, wide).flatten(0, 1).unsqueeze(1)
+        of_heads, of_routing = (
+            depth_code(depth, size, config.depth_rope_base, device, wide)
+            for size in (config.depth_head_size, config.routing_size)
+        )
+        return Context(B, S, code, of_heads, of_routing if config.recurrent else None, mask, positions, cache)
 
-    def _router(self, layer: int, name: str) -> Router:
-        attention = getattr(self.blocks[layer], name)
-        return attention.router if name == "experts" else attention.projections.router
+    def _check_depth(self, depth: int | None) -> int:
+        if depth is None or depth == self.config.depth:
+            return self.config.depth
+        if not self.config.recurrent:
+            raise InputError(
+                f"depth is {depth!r}, but a layered model has weights for exactly {self.config.depth} layers; "
+                "only a recurrent model runs at another depth"
+            )
+        if depth < 1:
+            raise InputError(f"depth is {depth!r}, but it must be at least 1")
+        return depth
 
     def routers(self) -> dict[str, Router]:
-        """Every balanced router by its name in the state dict."""
+        """Every balanced router, by its name in the state dict."""
         return {name: module for name, module in self.named_modules() if isinstance(module, Router)}
 
     def expert_counts(self) -> dict[str, Tensor]:
-        """Selections [E] of each router since the last balance update."""
+        """Selections [E] of each router in training since the last `update_balance`."""
         return {name: router.counts.clone() for name, router in self.routers().items()}
 
     def update_balance(self) -> None:
-        """Eq. 3 for every router, once per optimiser step; counts start anew."""
+        """Eq. 3 for every router: once per optimiser step, on the counts of all its forwards, which then start anew."""
         for router in self.routers().values():
             router.update_balance()
 
     def decayed_parameters(self) -> list[nn.Parameter]:
-        """Parameters under weight decay: those of two or more dimensions."""
+        """The parameters under weight decay: those of two or more dimensions."""
         return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
 
     def undecayed_parameters(self) -> list[nn.Parameter]:
         """The gains of the norms."""
         return [parameter for parameter in self.parameters() if parameter.ndim < 2]
+
+    def merged(self) -> Dreamer:
+        """A copy for inference with the shared experts folded into the routable ones (Eq. 8): same outputs, smaller, faster."""
+        model = copy.deepcopy(self)
+        if self.config.shared_expert:
+            model.config = dataclasses.replace(self.config, shared_expert=False)
+            for module in model.modules():
+                if isinstance(module, MixedProjections):
+                    module.merge()
+        return model
+
+
+def _keep_selections():
+    """Under checkpointing, choices are kept and not made again, so that a depth cannot be recomputed with other experts."""
+    kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
+    return create_selective_checkpoint_contexts(kept)

@@ -1,0 +1,81 @@
+"""What the parts of the network tell each other in one forward: codes of positions and depths, masks, and the form of a result.
+
+Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value heads, K head size, A active experts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from model.cache import Cache
+
+Prepared = tuple[Tensor | None, ...]  # what an attention needs at one depth and that no token changes
+History = list[tuple[Tensor, Tensor]]  # keys and values [T, M, K] of earlier depths
+
+
+class Result(NamedTuple):
+    """What an attention of any dimension returns at one depth."""
+
+    update: Tensor  # [T, H], to be added to the residual stream
+    ids: Tensor | None = None  # [T, A], the experts its router chose, where it has one
+    history: History = []  # noqa: RUF012  what its next depth is to see
+    scores: Tensor | None = None  # [T, N, depths], attention along the depth
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all depths of one forward share."""
+
+    batch: int
+    length: int
+    code: Tensor  # of the positions, [T, 1, K/2]
+    depth_code: Tensor  # of the depths, for the heads of depth attention, [L, K/2]
+    routing_code: Tensor | None  # of the depths, for routing, [L, R/2]; layers of their own need none
+    mask: Tensor | None  # added to the scores of sequence attention; None: causal
+    positions: Tensor  # [B, S]
+    cache: Cache | None
+
+
+def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
+    """RoPE of heads of `size` at `positions` [...]: complex numbers of size 1, [..., size/2].
+
+    The angles are computed in float64: in float32 they are off by 1e-4 at position 4096.
+    """
+    exponents = torch.arange(size // 2, device=positions.device, dtype=torch.float64) / (size // 2)
+    angles = positions[..., None] * base**-exponents
+    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+
+
+def depth_code(depth: int, size: int, base: float, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """RoPE of depths 1..L, [L, size/2] (section 3.4).
+
+    The first half of the pairs turns with the depth l, the second half, at the same frequencies, with L - l: it tells how
+    much is still to come.
+    """
+    depths = torch.arange(1, depth + 1, device=device)
+    halves = [position_code(direction, size // 2, base, dtype) for direction in (depths, depth - depths)]
+    return torch.cat(halves, dim=-1)
+
+
+def document_positions(documents: Tensor) -> Tensor:
+    """Positions [B, S] within each run of equal labels [B, S]."""
+    index = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    starts = torch.zeros_like(index)
+    starts[:, 1:] = index[:, 1:] * (documents[:, 1:] != documents[:, :-1])
+    return index - starts.cummax(dim=1).values
+
+
+def document_mask(documents: Tensor, dtype: torch.dtype) -> Tensor:
+    """Additive mask [B, 1, S, S]: a position sees those up to itself that carry the same label."""
+    same = documents[:, :, None] == documents[:, None, :]
+    return additive_mask(same.tril_(), dtype)
+
+
+def additive_mask(visible: Tensor, dtype: torch.dtype) -> Tensor:
+    """Mask [B, 1, Q, S] to add to attention scores, from the booleans [B, Q, S] of what each query may see."""
+    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+    return mask.masked_fill_(~visible, float("-inf")).unsqueeze(1)

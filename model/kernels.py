@@ -1,0 +1,251 @@
+"""The products the network is made of, each with its gradient written out.
+
+On a CPU at small sizes most of a step is spent between the matrix products, so each function makes as few passes over memory as
+it can; on any device the written gradients keep less for the backward pass than derived ones would, and sum in a fixed order.
+`reference.py` states the same mathematics plainly; tests hold the two together, outputs and all gradients.
+
+Axes: T tokens, E experts, A active experts, F expert size, P = T*A token-expert pairs, I and O inputs and outputs of a
+projection, N and M query and key/value heads, K head size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def turn(x: Tensor, code: Tensor) -> Tensor:
+    """RoPE: turn the pairs (x[..., 2i], x[..., 2i + 1]) by the angles of `code` [..., K/2], complex numbers of size 1."""
+    if x.dtype in (torch.float32, torch.float64):
+        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * code).flatten(-2)
+    first, second = x[..., ::2], x[..., 1::2]
+    cosine, sine = code.real.to(x.dtype), code.imag.to(x.dtype)
+    return torch.stack((first * cosine - second * sine, second * cosine + first * sine), dim=-1).flatten(-2)
+
+
+def rms_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None = None) -> Tensor:
+    """RMSNorm over the last axis, x / sqrt(mean(x^2) + epsilon) * gain, of x turned by `code` if there is one.
+
+    In float32 where x is narrower.
+    """
+    if x.dtype in (torch.float32, torch.float64) and not x.is_cuda:
+        return _TurnedNorm.apply(x, gain, epsilon, code)
+    x = x if code is None else turn(x, code)
+    if gain.ndim == 1:
+        return F.rms_norm(x, x.shape[-1:], gain.to(x.dtype), epsilon)
+    return F.rms_norm(x, x.shape[-1:], eps=epsilon) * gain.to(x.dtype)
+
+
+class _TurnedNorm(torch.autograd.Function):
+    """With z = turn(x) / rms(x) and y = z * gain. Turning does not change the rms."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:
+        square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+        scale = square.div_(x.shape[-1]).add_(epsilon).rsqrt_()
+        z = x * scale if code is None else turn(x, code).mul_(scale)
+        ctx.save_for_backward(z, gain, scale, code)
+        return z * gain
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        z, gain, scale, code = ctx.saved_tensors
+        gain_gradient = None
+        if ctx.needs_input_grad[1]:
+            gain_gradient = (gradient * z).flatten(0, -1 - gain.ndim).sum(dim=0)
+        gradient = gradient * gain
+        along = torch.linalg.vecdot(gradient, z).unsqueeze(-1).div_(z.shape[-1])
+        gradient = gradient.addcmul_(z, along, value=-1).mul_(scale)
+        return gradient if code is None else turn(gradient, code.conj()), gain_gradient, None, None
+
+
+class Dispatch(NamedTuple):
+    """Token-expert pairs sorted by expert. Pair i of P = T*A belongs to token i // A."""
+
+    order: Tensor  # [P]: the pair at each place
+    tokens: Tensor  # [P]: the token at each place
+    places: Tensor  # [T, A]: the place of each pair
+    ends: Tensor  # [E] int32: where each expert's run of places ends
+
+
+def dispatch(ids: Tensor, experts: int) -> Dispatch:
+    """Sort the selections `ids` [T, A] by expert; within an expert tokens keep their order."""
+    chosen, order = ids.flatten().sort(stable=True)
+    numbers = torch.arange(max(len(order), experts), device=ids.device)
+    places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
+    ends = torch.searchsorted(chosen, numbers[:experts], right=True, out_int32=True)
+    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends)
+
+
+def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
+    """For each token the sum of the rows at its places: [P, O] and [T, A] -> [T, O]."""
+    if places.shape[1] == 1:
+        return rows.index_select(0, places.flatten())
+    return F.embedding_bag(places, rows, mode="sum")
+
+
+def _grouped(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    """Each expert's run of rows [P, I] times its own matrix of weights [E, I, O]: [P, O]."""
+    if _fits_grouped_mm(rows, weights.shape[1:]):
+        return F.grouped_mm(rows, weights, offs=ends)
+    product = rows.new_empty(len(rows), weights.shape[2])
+    for run, weight in zip(_runs(ends), weights, strict=True):
+        torch.mm(rows[run], weight, out=product[run])
+    return product
+
+
+def _grouped_outer(rows: Tensor, gradient: Tensor, ends: Tensor) -> Tensor:
+    """The gradient of the weights: for each expert its rows [P, I] transposed times its gradients [P, O]: [E, I, O]."""
+    if _fits_grouped_mm(rows, (rows.shape[1], gradient.shape[1])):
+        return F.grouped_mm(rows.T, gradient, offs=ends)
+    product = rows.new_empty(len(ends), rows.shape[1], gradient.shape[1])
+    for run, outer in zip(_runs(ends), product, strict=True):
+        torch.mm(rows[run].T, gradient[run], out=outer)
+    return product
+
+
+def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:
+    """torch's grouped product takes these types, and rows of whole 16 bytes."""
+    return rows.dtype in (torch.float32, torch.bfloat16) and all(size * rows.element_size() % 16 == 0 for size in sizes)
+
+
+def _runs(ends: Tensor) -> list[slice]:
+    stops = ends.tolist()
+    return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
+
+
+def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, to: Dispatch) -> Tensor:
+    """Eq. 7 with a single product per token: s x (W + W_shared), while only s x W passes a gradient on to the score s.
+
+    x [T, I], scores [T, 1], merged weights W + W_shared [E, I, O], shared weights [I, O] or None where there are none.
+    """
+    return _MixedProduct.apply(x, scores, merged, shared, to)
+
+
+class _MixedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, to: Dispatch) -> Tensor:
+        ctx.save_for_backward(x, scores, merged, shared, *to)
+        product = _grouped(x.index_select(0, to.tokens), merged, to.ends)
+        return product.index_select(0, to.places.flatten()).mul_(scores)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        x, scores, merged, shared, *to = ctx.saved_tensors
+        to = Dispatch(*to)
+        sorted_gradient = gradient.index_select(0, to.tokens)
+        through = _grouped(sorted_gradient, merged.transpose(1, 2), to.ends).index_select(0, to.places.flatten())
+        own = through if shared is None else through - gradient @ shared.T
+        scores_gradient = torch.linalg.vecdot(own, x).unsqueeze(-1)
+        merged_gradient = _grouped_outer((x * scores).index_select(0, to.tokens), sorted_gradient, to.ends)
+        return through.mul_(scores), scores_gradient, merged_gradient, None, None
+
+
+def swiglu_experts(x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, to: Dispatch) -> Tensor:
+    """The weighted sum of each token's chosen SwiGLU experts.
+
+    x [T, H], weights [T, A], gate and up projection side by side [E, H, 2F], down projection [E, F, H] -> [T, H]. Weights are
+    applied before the down projection: so its output need not be kept to know their gradient.
+    """
+    return _SwiGLUExperts.apply(x, weights, inward, outward, to)
+
+
+class _SwiGLUExperts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, to: Dispatch) -> Tensor:
+        projected = _grouped(x.index_select(0, to.tokens), inward, to.ends)
+        ctx.save_for_backward(x, weights, inward, outward, projected, *to)
+        gate, up = projected.chunk(2, dim=-1)
+        hidden = F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, to.order).unsqueeze(-1))
+        return _sum_rows(_grouped(hidden, outward, to.ends), to.places)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+        x, weights, inward, outward, projected, *to = ctx.saved_tensors
+        to = Dispatch(*to)
+        sorted_weights = weights.flatten().index_select(0, to.order).unsqueeze(-1)
+        rows, gradient = x.index_select(0, to.tokens), gradient.index_select(0, to.tokens)
+        gate, up = projected.chunk(2, dim=-1)
+        sigmoid = torch.sigmoid(gate)
+        silu = gate * sigmoid
+        hidden = silu * up
+
+        hidden_gradient = _grouped(gradient, outward.transpose(1, 2), to.ends)
+        weights_gradient = torch.linalg.vecdot(hidden_gradient, hidden).index_select(0, to.places.flatten())
+        outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, to.ends)
+
+        hidden_gradient.mul_(sorted_weights)
+        projected_gradient = torch.empty_like(projected)
+        gate_gradient, up_gradient = projected_gradient.chunk(2, dim=-1)
+        torch.mul(hidden_gradient, silu, out=up_gradient)
+        bend = silu * sigmoid
+        slope = sigmoid.add_(silu).sub_(bend)  # of silu at x, with s = sigmoid(x): s + x s (1 - s)
+        torch.mul(hidden_gradient.mul_(up), slope, out=gate_gradient)
+        inward_gradient = _grouped_outer(rows, projected_gradient, to.ends)
+        x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), to.ends), to.places)
+        return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None
+
+
+def attend_depth(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """Eq. 1 over the depth: query [T, N, K] of this depth, keys and values [T, M, K] of the visible depths.
+
+    Returns the attended values [T, N, K] and the scores [T, N, depths] (without a gradient). The history of keys and values is
+    neither copied nor concatenated, so what is kept for the backward pass grows with the depth, not with its square.
+    """
+    T, N, K = query.shape
+    M = keys[0].shape[1]
+    attended, scores = _AttendDepth.apply(query.reshape(T, M, N // M, K), *keys, *values)
+    return attended.view(T, N, K), scores.view(T, N, len(keys))
+
+
+class _AttendDepth(torch.autograd.Function):
+    """Query [T, M, G, K] with G = N / M queries per key; the depths are few, so they are simply gone through."""
+
+    @staticmethod
+    def forward(ctx, query: Tensor, *entries: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = entries[: len(entries) // 2], entries[len(entries) // 2 :]
+        scores = _stacked_products(query, keys).mul_(query.shape[-1] ** -0.5).softmax(dim=-1)
+        attended = _weighted_sum(scores, values)
+        ctx.save_for_backward(query, scores, *entries)
+        ctx.mark_non_differentiable(scores)
+        return attended.to(query.dtype), scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, ...]:
+        query, scores, *entries = ctx.saved_tensors
+        keys, values = entries[: len(entries) // 2], entries[len(entries) // 2 :]
+        through = _stacked_products(gradient, values)
+        through = scores * (through - torch.linalg.vecdot(scores, through).unsqueeze(-1)) * query.shape[-1] ** -0.5
+        key_gradients = [_sum_queries(part.unsqueeze(-1) * query) for part in through.unbind(-1)]
+        value_gradients = [_sum_queries(part.unsqueeze(-1) * gradient) for part in scores.unbind(-1)]
+        gradients = (_weighted_sum(through, keys), *key_gradients, *value_gradients)
+        return tuple(part.to(query.dtype) for part in gradients)
+
+
+def _stacked_products(query: Tensor, entries: list[Tensor]) -> Tensor:
+    """Products of query [T, M, G, K] with each entry [T, M, K]: [T, M, G, depths], in float32 at least."""
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    products = [(query * entry.unsqueeze(2)).sum(dim=-1, dtype=dtype) for entry in entries]
+    return torch.stack(products, dim=-1)
+
+
+def _weighted_sum(weights: Tensor, entries: list[Tensor]) -> Tensor:
+    """Sum over depths of weights [T, M, G, depths] times entries [T, M, K]: [T, M, G, K]."""
+    total = weights[..., :1] * entries[0].unsqueeze(2)
+    for depth, entry in enumerate(entries[1:], start=1):
+        total.addcmul_(weights[..., depth : depth + 1], entry.unsqueeze(2))
+    return total
+
+
+def _sum_queries(x: Tensor) -> Tensor:
+    """Sum over the queries that share a key: [T, M, G, K] -> [T, M, K]."""
+    return x.squeeze(2) if x.shape[2] == 1 else x.sum(dim=2)
