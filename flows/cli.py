@@ -84,6 +84,16 @@ def parser() -> argparse.ArgumentParser:
         "names", metavar="NAME", nargs="+", help="sources or benchmarks by name, or studies: all they name"
     )
     download.add_argument("--mirror", type=Path, required=True, help="the folder to write")
+    carry = add(
+        "carry", _carry, "Prepare a study and write all that a bare machine (torch, no network) needs to run it."
+    )
+    add_study(carry)
+    carry.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write and to carry")
+    carry.add_argument("--mirror", type=Path, help="folder with data sets in the hub's layout")
+    adopt = add("adopt", _adopt, "Enter the results of a carried study, and write its report.")
+    add_study(adopt)
+    adopt.add_argument("folder", metavar="FOLDER", type=Path, help="the carried folder, after python -m model.carried")
+    adopt.add_argument("--mirror", type=Path, help="folder with data sets in the hub's layout")
     return top
 
 
@@ -102,6 +112,32 @@ def _run(chosen: argparse.Namespace) -> None:
             run_in_process(study, chosen.study, chosen.mirror, chosen.root)
     from flows.show import print_outcome
 
+    print_outcome(study)
+
+
+def _carry(chosen: argparse.Namespace) -> None:
+    from flows import progress
+    from flows.carry import carry
+    from flows.study import load_study
+
+    with progress.on_terminal():
+        plan = carry(load_study(chosen.study, mirror=chosen.mirror, root=chosen.root), chosen.folder)
+    print(
+        f"{chosen.folder}: {len(plan['runs'])} runs of {plan['study_id']}. There, with this project's folder beside it:"
+    )
+    print(f"  python -m model.carried {chosen.folder.name} --processes 1")
+    print(f"and back here: dreamer adopt {chosen.study} {chosen.folder}")
+
+
+def _adopt(chosen: argparse.Namespace) -> None:
+    from flows.carry import adopt
+    from flows.show import print_outcome
+    from flows.study import load_study
+    from reports.report import write_report
+
+    study = load_study(chosen.study, mirror=chosen.mirror, root=chosen.root)
+    adopt(study, chosen.folder)
+    write_report(study.database, study.study_id, study.report.parent)
     print_outcome(study)
 
 

@@ -16,7 +16,7 @@ from prefect.cache_policies import NO_CACHE
 from flows import progress
 from flows.evaluate import evaluate_runs
 from flows.prepare import Prepared, prepare_data
-from flows.results import enter_evaluations, enter_models, enter_study
+from flows.results import enter_evaluations, enter_runs, enter_study
 from flows.study import Study, load_study
 from flows.train import Run, plan_models, train_models
 from pipeline.store import Store
@@ -40,7 +40,7 @@ def _train(study: Study) -> list[Run]:
     prepared = prepare_data(study, store)
     planned = plan_models(study, prepared.packed.results["vocabulary_size"])
     runs = train_models(study, store, prepared.packed, planned)
-    enter_models(study, planned, runs)
+    enter_runs(study, planned, runs)
     return runs
 
 

@@ -122,10 +122,11 @@ def locate_sources(study: Study, world: Output | None) -> list[tuple[Source, lis
             mirror=mirror,
             cache=study.folder / "hub",
             revision=source.revision,
-            configurations=(source.configuration,),
+            configurations=source.configurations,
             splits=(source.split,),
         )
-        places.append((source, find_split(folder, source.configuration, source.split)))
+        files = [file for name in source.configurations for file in find_split(folder, name, source.split)]
+        places.append((source, files))
     return places
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -54,8 +55,23 @@ def enter_study(study: Study, prepared: Prepared) -> None:
     ingest(study.database, {"studies": pa.Table.from_pylist([row]), "curation": pa.Table.from_pylist(curation)})
 
 
-def enter_models(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) -> None:
+def enter_runs(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) -> None:
     """The rows of `models`, `runs` and `steps`."""
+    enter_rows(study, planned, [(r.planned.model_id, r.status, r.output.path / "run" / "rows") for r in runs], [])
+
+
+def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:
+    """The rows of `evaluations` and `items`, and the intervals computed from them."""
+    enter_rows(study, [], [], [folder for output in outputs.values() for folder in result_folders(output)])
+
+
+def enter_rows(
+    study: Study, planned: Sequence[Planned], runs: Sequence[tuple[str, str, Path]], evaluations: Sequence[Path]
+) -> None:
+    """Enter models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations.
+
+    With evaluations, the intervals of the data-efficiency factors are computed anew.
+    """
     models = [
         {
             "study_id": study.study_id,
@@ -69,26 +85,19 @@ def enter_models(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) 
         }
         for model in planned
     ]
-    rows = [
-        {**row, "study_id": study.study_id, "model_id": run.planned.model_id, "status": run.status}
-        for run in runs
-        for row in pq.read_table(run.output.path / "run" / "rows" / "runs.parquet").to_pylist()
+    trained = [
+        {**row, "study_id": study.study_id, "model_id": model_id, "status": status}
+        for model_id, status, folder in runs
+        for row in pq.read_table(folder / "runs.parquet").to_pylist()
     ]
     tables: dict[str, Any] = {
-        "models": pa.Table.from_pylist(models),
-        "runs": pa.Table.from_pylist(rows),
-        "steps": [run.output.path / "run" / "rows" / "steps.parquet" for run in runs],
+        "models": pa.Table.from_pylist(models) if models else [],
+        "runs": pa.Table.from_pylist(trained) if trained else [],
+        "steps": [folder / "steps.parquet" for _, _, folder in runs],
+        "evaluations": [folder / "evaluations.parquet" for folder in evaluations],
+        "items": [folder / "items.parquet" for folder in evaluations],
     }
-    ingest(study.database, tables)
-
-
-def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:
-    """The rows of `evaluations` and `items`, and the intervals computed from them."""
-    folders = [folder for output in outputs.values() for folder in result_folders(output)]
-    ingest(study.database, {name: [f / f"{name}.parquet" for f in folders] for name in ("evaluations", "items")})
-    if study.evaluation.bootstrap_replicates:
-        connection = connect(study.database)
-        try:
+    ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
+    if evaluations and study.evaluation.bootstrap_replicates:
+        with closing(connect(study.database)) as connection:
             factor_intervals(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
-        finally:
-            connection.close()

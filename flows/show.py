@@ -94,8 +94,8 @@ def print_sources(*, long: bool) -> None:
         {
             "source": name,
             "repository": source.repository,
-            "split": f"{source.configuration}/{source.split}",
-            "licence": source.licence or "none stated",
+            "split": f"{' '.join(source.configurations)}/{source.split}",
+            "licence": source.licence,
             "access": "gated" if source.gated else "open",
             **(
                 {

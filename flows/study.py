@@ -171,7 +171,15 @@ class Training(Section):
     )
     device: str = "auto"
     precision: str = "auto"
+    compile: bool = False
+    checkpointing: bool = Field(False, description="recompute each depth in the backward pass")
     save_every_seconds: float = 60
+
+    @property
+    def stop_at(self) -> int | None:
+        """Where all seeds stop and the best goes on; None when every seed goes all the way."""
+        screened = len(self.seeds) > 1 and self.screening > 0
+        return round(self.tokens * self.screening) if screened else None
 
     @property
     def points(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ from flows.study import Study, Variant
 from model.accounting import flops_per_token, memory_bytes, parameters
 from model.config import DreamerConfig, la
 from model.matching import match
+from model.screening import screening_loss
 from pipeline.store import Output, Store, digest
 
 VERSION = 1
@@ -96,19 +97,19 @@ def train_models(study: Study, store: Store, packed: Output, planned: Sequence[P
     With several seeds and a screening share, all seeds train that far and the one with the lowest loss over the last
     tenth of it goes on (section 4.1). Raises what the training processes end with.
     """
-    training = study.training
-    screen = len(training.seeds) > 1 and training.screening > 0
-    jobs = [(model, seed) for model in planned for seed in training.seeds]
+    jobs = [(model, seed) for model in planned for seed in study.training.seeds]
+    stop_at = study.training.stop_at
     with stopped_on_exit():
-        if not screen:
+        if not stop_at:
             outputs = side_by_side(study, jobs, lambda job: _train(study, store, packed, *job))
             return [_run(study, packed, job, "complete", output) for job, output in zip(jobs, outputs, strict=True)]
-        stop_at = round(training.tokens * training.screening)
         screened = side_by_side(study, jobs, lambda job: _train(study, store, packed, *job, stop_at=stop_at))
         groups: dict[str, list[tuple[Planned, int, Output]]] = {}
         for (model, seed), output in zip(jobs, screened, strict=True):
             groups.setdefault(model.model_id, []).append((model, seed, output))
-        winners = [min(group, key=lambda entry: (_screening_loss(entry[2]), entry[1])) for group in groups.values()]
+        winners = [
+            min(group, key=lambda entry: (screening_loss(entry[2].path / "run"), entry[1])) for group in groups.values()
+        ]
         finished = side_by_side(study, winners, lambda w: _train(study, store, packed, w[0], w[1], begun=w[2]))
     final = {(model.model_id, seed): output for (model, seed, _), output in zip(winners, finished, strict=True)}
     runs = []
@@ -128,7 +129,7 @@ def _train(
     begun: Output | None = None,
 ) -> Output:
     """One run, to `stop_at` tokens or to the end, on top of what `begun` has done."""
-    description = _description(study, packed, model, seed)
+    description = describe_run(study, packed, model, seed)
     label = f"train {model.model_id} seed {seed}" + (" (screening)" if stop_at else "")
 
     def work(folder: Path) -> dict[str, Any]:
@@ -157,7 +158,8 @@ def _train(
     return output
 
 
-def _description(study: Study, packed: Output, model: Planned, seed: int) -> dict[str, Any]:
+def describe_run(study: Study, packed: Output, model: Planned, seed: int) -> dict[str, Any]:
+    """A run's `run.json` but for the place of its data; the run's id follows from all of it."""
     training = study.training.model_dump(
         exclude={"seeds", "screening", "checkpoints", "sequence_length"}, exclude_none=True
     )
@@ -172,17 +174,7 @@ def _description(study: Study, packed: Output, model: Planned, seed: int) -> dic
 
 
 def _run(study: Study, packed: Output, job: tuple[Planned, int], status: str, output: Output) -> Run:
-    return Run(_description(study, packed, *job)["run_id"], *job, status, output)
-
-
-def _screening_loss(output: Output) -> float:
-    """Mean training loss over the last tenth of the tokens."""
-    import pyarrow.compute as pc
-    import pyarrow.parquet as pq
-
-    steps = pq.read_table(output.path / "run" / "rows" / "steps.parquet", columns=["tokens", "loss"])
-    last = pc.max(steps["tokens"]).as_py()
-    return pc.mean(steps.filter(pc.greater_equal(steps["tokens"], last * 0.9))["loss"]).as_py()
+    return Run(describe_run(study, packed, *job)["run_id"], *job, status, output)
 
 
 def _tick(label: str, run: Path, stop_at: int | None) -> None:

@@ -1,0 +1,124 @@
+"""Run a carried study on a machine with torch and little else: `python -m model.carried <folder> [--processes N]`.
+
+`dreamer carry` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for each
+model and seed. Here they are trained (all seeds to the screening point, the better one to the end) and evaluated,
+several processes side by side; `dreamer adopt` enters what they leave into the results database of any machine.
+A folder can be interrupted at any moment and continued with the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from model.screening import screening_loss
+from pipeline.errors import InputError
+
+PLAN = "plan.json"
+
+
+def run_carried(folder: Path, processes: int) -> None:
+    """Train and evaluate all of `folder`. Raises InputError if it is no carried study, SystemExit if a part fails."""
+    try:
+        plan = json.loads((folder / PLAN).read_text())
+    except FileNotFoundError:
+        raise InputError(
+            f"{folder} is no carried study: it has no {PLAN}; `dreamer carry STUDY FOLDER` writes one"
+        ) from None
+    runs = plan["runs"]
+    if plan["stop_at"]:
+        stop = ["--stop-at", str(plan["stop_at"])]
+        _side_by_side([_train(folder, run, *stop) for run in runs if not _went_on(folder, run)], processes)
+    chosen = choose(folder, plan)
+    _side_by_side([_train(folder, run) for run in chosen], processes)
+    checkpoints = [
+        {"run_id": run["run_id"], "tokens": int(path.name), "path": os.path.relpath(path, folder)}
+        for run in chosen
+        for path in sorted((folder / "runs" / run["run_id"] / "checkpoints").iterdir())
+    ]
+    job = {**plan["evaluation"], "checkpoints": checkpoints, "output": "results"}
+    (folder / "job.json").write_text(json.dumps(job, indent=1))
+    # They share the job: each takes checkpoints that no other has.
+    evaluation = ("model.evaluate", str(folder / "job.json"))
+    _side_by_side([(f"evaluate-{number}", evaluation) for number in range(processes)], processes)
+    (folder / "chosen.json").write_text(json.dumps([run["run_id"] for run in chosen]))
+
+
+def choose(folder: Path, plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs that are trained to the end: all of them, or of each model the seed with the best screening loss."""
+    if not plan["stop_at"]:
+        return plan["runs"]
+    models: dict[str, list[dict[str, Any]]] = {}
+    for run in plan["runs"]:
+        models.setdefault(run["model_id"], []).append(run)
+    chosen = []
+    for seeds in models.values():
+        ahead = [run for run in seeds if _went_on(folder, run)]  # decided in an earlier call
+        best = min(seeds, key=lambda run: (screening_loss(folder / "runs" / run["run_id"]), run["seed"]))
+        chosen.append(ahead[0] if ahead else best)
+    return chosen
+
+
+def _went_on(folder: Path, run: dict[str, Any]) -> bool:
+    return (folder / "runs" / run["run_id"] / "chosen").exists()
+
+
+def _train(folder: Path, run: dict[str, Any], *stop: str) -> tuple[str, Sequence[str]]:
+    place = folder / "runs" / run["run_id"]
+    if not stop:
+        (place / "chosen").touch()
+    return run["run_id"], ("model.train", str(place), *stop)
+
+
+def _side_by_side(commands: list[tuple[str, Sequence[str]]], processes: int) -> None:
+    """Run `python -m` commands, `processes` at a time; the first that fails ends all."""
+    waiting, running = list(commands), dict[str, subprocess.Popen[bytes]]()
+    logs = Path(commands[0][1][1]).parent if commands else Path()
+    started = time.monotonic()
+    try:
+        while waiting or running:
+            while waiting and len(running) < processes:
+                name, arguments = waiting.pop(0)
+                with (logs / f"{name}.log").open("ab") as log:
+                    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+                    command = [sys.executable, "-m", *arguments]
+                    running[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            for name, process in list(running.items()):
+                if process.poll() is None:
+                    continue
+                del running[name]
+                if process.returncode:
+                    said = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
+                    raise SystemExit(f"{name} ended with status {process.returncode}: {' '.join(said)}")
+                print(f"{time.monotonic() - started:7.1f} s  {name} done", flush=True)
+            time.sleep(0.1)
+    finally:
+        for process in running.values():
+            process.terminate()
+        for process in running.values():
+            process.wait()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m model.carried", description="Train and evaluate a carried study.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--processes", type=int, default=1, help="trainings and evaluations at a time (default 1)")
+    chosen = parser.parse_args(arguments)
+    try:
+        run_carried(chosen.folder, max(1, chosen.processes))
+    except InputError as error:
+        print(f"model.carried: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
