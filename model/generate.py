@@ -1,0 +1,160 @@
+"""Generation: prompts of different lengths in one batch, token by token, with the keys and values of the past in a
+cache.
+
+The cache holds sequence attention's keys and values and nothing else: depth attention looks at one token's own
+depths, which are gone when the next token comes, so its memory does not grow with what is generated. Tests compare
+with recomputing the whole sequence for every token.
+
+Axes: B batch, S sequence, H hidden, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.cache import Cache
+from model.dreamer import Dreamer
+from pipeline.errors import InputError
+
+
+def nothing(finished: float) -> None:
+    """The progress callback that does nothing."""
+
+
+@torch.inference_mode()
+def generate(
+    model: Dreamer,
+    prompts: Sequence[Sequence[int]],
+    *,
+    max_new_tokens: int,
+    end_token: int,
+    stop: Callable[[list[int]], bool] | None = None,
+    temperature: float = 0.0,
+    seed: int = 0,
+    batch_tokens: int = 16_384,
+    depth: int | None = None,
+    finished: Callable[[float], None] = nothing,
+) -> list[list[int]]:
+    """What the model writes after each prompt: at most `max_new_tokens` tokens, up to and without the end token.
+
+    `stop(tokens)` is asked after each token, with all tokens written so far for that prompt, whether it was the last;
+    those tokens are returned. With `temperature` 0 the likeliest token is taken; else tokens are sampled, from random
+    numbers that depend on `seed`, the place in `prompts` and the step, and not on how prompts are batched.
+
+    No sequence gets longer than the model's sequence length S. A prompt that leaves no room for min(max_new_tokens, S
+    / 2) tokens is cut on the left. `batch_tokens` bounds the positions in the cache; `depth` runs a recurrent model
+    at another depth; `finished(n)` is called when n more prompts are done. Raises InputError for an empty prompt.
+    """
+    S = model.config.sequence_length
+    if max_new_tokens < 1:
+        raise InputError(f"max_new_tokens is {max_new_tokens}, but it must be at least 1")
+    room = S - min(max_new_tokens, S // 2)
+    cut = [list(prompt)[-room:] for prompt in prompts]
+    if not all(cut):
+        raise InputError(f"prompt {cut.index([])} holds no token; a model of this kind needs one to begin with")
+    budgets = [min(max_new_tokens, S - len(prompt)) for prompt in cut]
+    written: list[list[int]] = [[] for _ in prompts]
+    for batch in _batches(cut, budgets, batch_tokens):
+        choose = _Chooser(temperature, seed, batch)
+        row_finished = _row_ends(written, budgets, end_token, stop)
+        _write(model, cut, batch, max(budgets[index] for index in batch), choose, row_finished, depth)
+        finished(len(batch))
+    return written
+
+
+def take_rows(cache: Cache, rows: Sequence[int]) -> None:
+    """Keep these rows of the cache, in this order; a row may be taken several times to go on in several ways."""
+    index = torch.tensor(rows, device=cache.lengths.device)
+    cache.keys = cache.keys.index_select(1, index)
+    cache.values = cache.values.index_select(1, index)
+    cache.lengths = cache.lengths[index]
+
+
+def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Tokens [B, S] and lengths [B] of rows of different lengths. Padding follows what is read, so causality keeps it
+    out."""
+    lengths = [len(row) for row in rows]
+    tokens = np.zeros((len(rows), max(lengths)), dtype=np.int64)
+    for index, row in enumerate(rows):
+        tokens[index, : len(row)] = row
+    return torch.from_numpy(tokens).to(device), torch.tensor(lengths, device=device)
+
+
+def _batches(prompts: list[list[int]], budgets: list[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Places of prompts of similar length, the longest first, as many as the cache may hold."""
+    batch: list[int] = []
+    width = 0
+    for index in sorted(range(len(prompts)), key=lambda index: -len(prompts[index])):
+        width = max(width, len(prompts[batch[0]] if batch else prompts[index]) + budgets[index])
+        if batch and (len(batch) + 1) * width > batch_tokens:
+            yield batch
+            batch, width = [], len(prompts[index]) + budgets[index]
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+class _Chooser:
+    """Picks the next token of each row: the likeliest, or a sampled one."""
+
+    def __init__(self, temperature: float, seed: int, batch: list[int]) -> None:
+        self.temperature = temperature
+        self._random = {index: np.random.default_rng((seed, index)) for index in batch} if temperature > 0 else {}
+
+    def __call__(self, logits: Tensor, rows: list[int]) -> list[int]:
+        """Tokens for logits [B, V] of the prompts at places `rows`."""
+        if self.temperature <= 0:
+            return logits.argmax(-1).tolist()
+        # Inverse transform: the first token at which the cumulated probability passes a uniform number.
+        cumulated = (logits.double() / self.temperature).softmax(-1).cumsum(-1)
+        uniform = torch.tensor([self._random[row].random() for row in rows], device=logits.device, dtype=torch.double)
+        chosen = torch.searchsorted(cumulated, (uniform * cumulated[:, -1])[:, None], right=True).squeeze(-1)
+        return chosen.clamp(max=logits.shape[-1] - 1).tolist()
+
+
+def _row_ends(
+    written: list[list[int]], budgets: list[int], end_token: int, stop: Callable[[list[int]], bool] | None
+) -> Callable[[int, int], bool]:
+    def row_ends(row: int, token: int) -> bool:
+        """Take note of a prompt's next token; whether it was the last."""
+        if token == end_token:
+            return True
+        written[row].append(token)
+        return len(written[row]) >= budgets[row] or (stop is not None and stop(written[row]))
+
+    return row_ends
+
+
+def _write(
+    model: Dreamer,
+    prompts: list[list[int]],
+    batch: list[int],
+    longest: int,
+    choose: _Chooser,
+    row_ends: Callable[[int, int], bool],
+    depth: int | None,
+) -> None:
+    """Go on with one batch until every row has ended. Rows that have ended are taken out when they are half of the
+    batch."""
+    device = model.head.device
+    tokens, lengths = right_padded([prompts[row] for row in batch], device)
+    dtype = model.dtype or model.head.dtype
+    cache = Cache(model.config, len(batch), tokens.shape[1] + longest, device, dtype, depth)
+    hidden = model(tokens, cache=cache, lengths=lengths, depth=depth, return_hidden=True)
+    last = hidden[torch.arange(len(batch), device=device), lengths - 1]
+    rows, going = list(batch), set(batch)
+    while True:
+        chosen = choose(model.logits(last), rows)
+        going = {row for row, token in zip(rows, chosen, strict=True) if row in going and not row_ends(row, token)}
+        if not going:
+            return
+        if len(going) <= len(rows) // 2:
+            places = [place for place, row in enumerate(rows) if row in going]
+            take_rows(cache, places)
+            rows, chosen = [rows[place] for place in places], [chosen[place] for place in places]
+        tokens = torch.tensor(chosen, device=device)[:, None]
+        last = model(tokens, cache=cache, depth=depth, return_hidden=True)[:, 0]

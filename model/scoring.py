@@ -1,0 +1,191 @@
+"""Log-likelihoods of given continuations, in batches of similar length.
+
+What can be shared is computed once: all continuations of one context (the options of a multiple-choice question)
+branch off from a single pass over the context, and logits are only made at the positions that are scored. Tests
+compare every number with a plain pass over one sequence at a time.
+
+Axes: B batch, S sequence, H hidden, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from model.cache import Cache
+from model.dreamer import Dreamer
+from model.generate import nothing, right_padded, take_rows
+
+# Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
+LOGIT_VALUES = 2**26
+
+
+@dataclass
+class _Group:
+    """One context and the continuations that follow it, each with the request it belongs to."""
+
+    context: list[int]
+    requests: list[int] = field(default_factory=list)
+    continuations: list[list[int]] = field(default_factory=list)
+
+    @property
+    def shared(self) -> bool:
+        """Whether the context is read once for several continuations; a single one is read along with it."""
+        return len(self.continuations) > 1
+
+    @property
+    def row(self) -> list[int]:
+        """What the first pass reads."""
+        return self.context if self.shared else self.context + self.continuations[0][:-1]
+
+    @property
+    def branches(self) -> list[int]:
+        """Which continuations need a second pass: all but those of one token, which the context itself predicts."""
+        return [index for index, tokens in enumerate(self.continuations) if self.shared and len(tokens) > 1]
+
+    @property
+    def rows(self) -> int:
+        """Rows it takes: a branch keeps a copy of its context in the cache."""
+        return 1 + len(self.branches)
+
+    @property
+    def width(self) -> int:
+        """Length of its longest row."""
+        return len(self.context) + max(map(len, self.continuations)) - 1
+
+
+@torch.inference_mode()
+def log_likelihoods(
+    model: Dreamer,
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    *,
+    batch_tokens: int = 16_384,
+    finished: Callable[[float], None] = nothing,
+) -> list[tuple[float, bool]]:
+    """For each (context, continuation): the log-probability of the continuation, and whether each of its tokens is
+    the likeliest.
+
+    A context must not be empty. Where both together pass the model's sequence length, the context is cut on the left;
+    a continuation that is longer by itself is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens
+    of a batch, padding included; `finished(n)` is called when n more pieces of work are done.
+    """
+    groups = _grouped(pairs, model.config.sequence_length, batch_tokens)
+    totals, greedy = [0.0] * len(pairs), [True] * len(pairs)
+    for batch in _batches(groups, batch_tokens):
+        for request, value, likeliest in _score(model, batch):
+            totals[request] += value
+            greedy[request] &= likeliest
+        finished(sum(len(group.requests) for group in batch))
+    return list(zip(totals, greedy, strict=True))
+
+
+def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> list[tuple[list[int], list[int]]]:
+    """Cut a text into (context, continuation) pairs of at most `length` inputs in which every token is scored once.
+
+    The first token follows `prefix_token`; the last window is filled up with context. These are lm-eval's windows
+    (`get_rolling_token_windows` with a context of 1, made disjoint).
+    """
+    tokens, windows = list(tokens), []
+    for start in range(0, len(tokens), length):
+        scored = tokens[start : start + length]
+        room = length + 1 - len(scored)
+        windows.append((tokens[max(0, start - room) : start] or [prefix_token], scored))
+    return windows
+
+
+def _pieces(context: list[int], continuation: list[int], length: int) -> list[tuple[list[int], list[int]]]:
+    assert context, "a context must not be empty"
+    if len(continuation) > length:
+        return rolling_windows(continuation, context[-1], length)
+    room = length + 1 - len(continuation)
+    return [(context[-room:], continuation)] if continuation else []
+
+
+def _grouped(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], length: int, batch_tokens: int) -> list[_Group]:
+    """Requests by context, where the context is the longer part and the group still fits into a batch."""
+    groups: list[_Group] = []
+    open_groups: dict[tuple[int, ...], _Group] = {}
+    for request, (context, continuation) in enumerate(pairs):
+        for seen, scored in _pieces(list(context), list(continuation), length):
+            group = open_groups.get(tuple(seen))
+            if group is None or len(scored) > len(seen) or (len(group.requests) + 2) * 2 * len(seen) > batch_tokens:
+                group = open_groups[tuple(seen)] = _Group(seen)
+                groups.append(group)
+            group.requests.append(request)
+            group.continuations.append(scored)
+    return groups
+
+
+def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
+    """Groups in order of falling width, as many at a time as fit."""
+    batch: list[_Group] = []
+    rows = 0
+    for group in sorted(groups, key=lambda group: -group.width):
+        if batch and (rows + group.rows) * batch[0].width > batch_tokens:
+            yield batch
+            batch, rows = [], 0
+        batch.append(group)
+        rows += group.rows
+    if batch:
+        yield batch
+
+
+def _score(model: Dreamer, batch: list[_Group]) -> Iterator[tuple[int, float, bool]]:
+    """(request, log-probability, all likeliest) of every continuation in the batch, in pieces that add up."""
+    device = model.head.device
+    rows = [group.row for group in batch]
+    branches = [(row, group, index) for row, group in enumerate(batch) for index in group.branches]
+    cache = None
+    if branches:
+        width = max(len(group.continuations[index]) - 1 for _, group, index in branches)
+        cache = Cache(model.config, len(rows), max(map(len, rows)) + width, device, model.dtype or model.head.dtype)
+    hidden = _forward(model, rows, cache)
+
+    spans = []  # (request, row of the pass, first position, tokens to be found from there on)
+    for row, group in enumerate(batch):
+        for request, tokens in zip(group.requests, group.continuations, strict=True):
+            spans.append((request, row, len(group.context) - 1, tokens[:1] if group.shared else tokens))
+    yield from _read(model, hidden, spans)
+
+    if branches:
+        take_rows(cache, [row for row, _, _ in branches])
+        hidden = _forward(model, [group.continuations[index][:-1] for _, group, index in branches], cache)
+        spans = [
+            (group.requests[index], row, 0, group.continuations[index][1:])
+            for row, (_, group, index) in enumerate(branches)
+        ]
+        yield from _read(model, hidden, spans)
+
+
+def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None) -> Tensor:
+    """Hidden states [B, S, H] of rows of different lengths."""
+    tokens, lengths = right_padded(rows, model.head.device)
+    if cache is None:
+        return model(tokens, return_hidden=True)
+    return model(tokens, cache=cache, lengths=lengths, return_hidden=True)
+
+
+def _read(
+    model: Dreamer, hidden: Tensor, spans: list[tuple[int, int, int, list[int]]]
+) -> Iterator[tuple[int, float, bool]]:
+    """The log-probabilities of the tokens of each span, from the hidden states at the positions before them."""
+    rows = [row for _, row, _, tokens in spans for _ in tokens]
+    positions = [first + offset for _, _, first, tokens in spans for offset in range(len(tokens))]
+    wanted = torch.tensor([token for _, _, _, tokens in spans for token in tokens], device=hidden.device)
+    states = hidden[torch.tensor(rows, device=hidden.device), torch.tensor(positions, device=hidden.device)]
+    values, hits = [], []
+    step = max(1, LOGIT_VALUES // model.config.vocabulary_size)
+    for states_part, wanted_part in zip(states.split(step), wanted.split(step), strict=True):
+        logits = model.logits(states_part).float()
+        found = logits.gather(-1, wanted_part[:, None]).squeeze(-1)
+        values.append(found - logits.logsumexp(-1))
+        hits.append(logits.argmax(-1) == wanted_part)
+    values, hits = torch.cat(values).double().tolist(), torch.cat(hits).tolist()
+    start = 0
+    for request, _, _, tokens in spans:
+        end = start + len(tokens)
+        yield request, sum(values[start:end]), all(hits[start:end])
+        start = end

@@ -1,0 +1,101 @@
+"""What the tests of evaluation share: a small tokenizer, small models, and the same questions answered one by one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from model.checkpoint import save_model
+from model.config import DreamerConfig
+from model.dreamer import Dreamer
+from model.tokenizer import Tokenizer, load_tokenizer
+
+END = "<|end|>"
+SENTENCES = (
+    "Question: Ann has 3 coins. She finds 4 more. How many coins does she have?\nAnswer: 7",
+    "Question: Ben gives away 12 of 20 apples. How many are left?\nAnswer: 8",
+    "The following are multiple choice questions (with answers) about abstract algebra.",
+    "Find the degree of the given field extension. A. 0 B. 4 C. 2 D. 6 naïve café – ½",
+)
+
+
+def write_tokenizer(folder: Path) -> Tokenizer:
+    """A byte-level BPE tokenizer in the form of the pipeline's."""
+    from tokenizers import Tokenizer as Codec
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    codec = Codec(models.BPE())
+    codec.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    codec.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
+    codec.train_from_iterator(SENTENCES, trainer)
+    folder.mkdir(parents=True)
+    codec.save(str(folder / "tokenizer.json"))
+    meta = {"end_token": codec.token_to_id(END), "vocabulary_size": codec.get_vocab_size()}
+    (folder / "tokenizer_meta.json").write_text(json.dumps(meta))
+    return load_tokenizer(folder)
+
+
+def small_config(**overrides: object) -> DreamerConfig:
+    """A DR+DA model with an odd number of experts, unless told otherwise."""
+    sizes = {
+        "depth": 3,
+        "recurrent": True,
+        "depth_attention": True,
+        "vocabulary_size": 320,
+        "hidden_size": 32,
+        "query_heads": 2,
+        "key_value_heads": 1,
+        "head_size": 16,
+        "depth_head_size": 16,
+        "experts": 5,
+        "active_experts": 2,
+        "expert_size": 16,
+        "routing_size": 16,
+        "sequence_length": 96,
+    }
+    return DreamerConfig(**{**sizes, **overrides})
+
+
+def small_model(seed: int = 0, **overrides: object) -> Dreamer:
+    """A random model whose predictions are far from uniform, so that greedy choices are not close calls."""
+    torch.manual_seed(seed)
+    model = Dreamer(small_config(**overrides)).eval()
+    with torch.no_grad():
+        model.head.mul_(8)
+    return model
+
+
+def save_small_model(folder: Path, seed: int = 0, **overrides: object) -> Path:
+    """The same on disk."""
+    save_model(folder, small_model(seed, **overrides), {"seed": seed})
+    return folder
+
+
+@torch.inference_mode()
+def plain_logits(model: Dreamer, tokens: Sequence[int]) -> torch.Tensor:
+    """Logits [S, V] of one sequence, uncached and by itself, in float64."""
+    return model(torch.tensor([list(tokens)]))[0].double()
+
+
+def plain_log_likelihood(model: Dreamer, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
+    """lm-eval's definition: all of it in one pass, cut on the left to what the model reads."""
+    whole = [*context, *continuation][-(model.config.sequence_length + 1) :]
+    values = plain_logits(model, whole[:-1])[-len(continuation) :].log_softmax(-1)
+    wanted = torch.tensor(list(continuation))
+    return float(values.gather(-1, wanted[:, None]).sum()), bool((values.argmax(-1) == wanted).all())
+
+
+def plain_generation(model: Dreamer, prompt: Sequence[int], count: int, end_token: int) -> list[int]:
+    """Greedy decoding that computes the whole sequence anew for every token."""
+    written: list[int] = []
+    while len(written) < count:
+        token = int(plain_logits(model, [*prompt, *written])[-1].argmax())
+        if token == end_token:
+            break
+        written.append(token)
+    return written

@@ -1,0 +1,370 @@
+"""The adapter: every number equal to a plain, unbatched, uncached computation; lm-eval's tasks as lm-eval builds
+them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from evaluation_world import (
+    plain_generation,
+    plain_log_likelihood,
+    save_small_model,
+    small_model,
+    write_tokenizer,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.evaluate import ask
+from model.measures import tables
+from model.scoring import log_likelihoods, rolling_windows
+from model.text import Generation, TextModel
+from pipeline.errors import InputError
+
+harness = pytest.importorskip("model.harness")
+harness.quiet_libraries()
+
+MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"
+needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
+SUBJECTS = (
+    "abstract_algebra",
+    "college_mathematics",
+    "elementary_mathematics",
+    "high_school_mathematics",
+    "high_school_statistics",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer and a saved model that fit each other."""
+    folder = tmp_path_factory.mktemp("model")
+    write_tokenizer(folder / "tokenizer")
+    save_small_model(folder / "checkpoint", sequence_length=192)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text_model(folder: Path) -> TextModel:
+    return harness.load_text_model(folder / "checkpoint", folder / "tokenizer", "cpu")
+
+
+def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:
+    own = {"metric": "acc", "filter": "none", "chance": 0.25, "yaml": None, "overrides": {}, "plain": None}
+    return {"benchmark": benchmark, "task": task, "dataset_path": str(place), **own, **more}
+
+
+def write_data(folder: Path, configuration: str, **splits: list[dict[str, Any]]) -> Path:
+    """A data set in hub layout."""
+    files = []
+    for split, rows in splits.items():
+        path = folder / configuration / f"{split}.jsonl.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(path, "wt") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        files.append(f"  - split: {split}\n    path: {configuration}/{split}.jsonl.gz\n")
+    header = f"configs:\n- config_name: {configuration}\n  data_files:\n{''.join(files)}"
+    (folder / "README.md").write_text(f"---\n{header}---\n")
+    return folder
+
+
+# --- log-likelihoods ---
+
+
+def check_log_likelihoods(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
+    model = small_model()
+    found = log_likelihoods(model, pairs, batch_tokens=batch_tokens)
+    for (context, continuation), (value, greedy) in zip(pairs, found, strict=True):
+        expected, likeliest = plain_log_likelihood(model, context, continuation)
+        assert math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-4)
+        assert greedy == likeliest
+
+
+tokens = st.lists(st.integers(0, 319), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 200, 100_000])
+def test_log_likelihoods_equal_a_plain_pass(batch_tokens: int) -> None:
+    model = small_model()
+    context = list(range(1, 31))
+    likely = plain_generation(model, context, 4, end_token=-1)
+    options = [[5], [6], [7, 8, 9], [7, 8], [7], [5], likely, likely[:1]]
+    pairs = [(context, option) for option in options]  # one question, options of different lengths, one twice
+    pairs += [(context[:20], [4, 4]), ([3], [1] * 40), ([3], [2] * 40), (context, [9] * 50)]
+    pairs += [(list(range(200, 310)), [1, 2]), (list(range(200, 310)), [3, 4, 5]), (list(range(96)), [9])]  # too long
+    check_log_likelihoods(pairs, batch_tokens)
+    assert log_likelihoods(model, pairs)[6][1]  # what greedy decoding writes is recognised
+
+
+@given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=8), st.integers(1, 300))
+def test_log_likelihoods_of_anything(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
+    check_log_likelihoods(pairs, batch_tokens)
+
+
+def test_a_continuation_longer_than_the_model_reads() -> None:
+    model = small_model(sequence_length=16)
+    continuation = [7 * place % 320 for place in range(40)]
+    expected = [
+        plain_log_likelihood(model, context, scored) for context, scored in rolling_windows(continuation, 3, 16)
+    ]
+    (found,) = log_likelihoods(model, [([1, 2, 3], continuation)])
+    assert found[0] == pytest.approx(sum(value for value, _ in expected), abs=1e-4)
+    assert log_likelihoods(model, [([1], [])]) == [(0.0, True)]
+
+
+@given(st.lists(st.integers(1, 99), max_size=60), st.integers(1, 20))
+def test_rolling_windows_are_those_of_lm_eval(text: list[int], length: int) -> None:
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+    expected = map(make_disjoint_window, get_rolling_token_windows(text, 0, length, 1))
+    assert rolling_windows(text, 0, length) == list(expected)
+
+
+def test_texts(text_model: TextModel) -> None:
+    model, tokenizer = text_model.model, text_model.tokenizer
+    texts = ["How many coins? " * 40, "7", "Ben – naïve ½ 🙂"]
+    for text, (value, count) in zip(texts, text_model.rolling_log_likelihoods(texts), strict=True):
+        encoded = tokenizer.encode(text)
+        windows = rolling_windows(encoded, tokenizer.end_token, 192)
+        assert value == pytest.approx(sum(plain_log_likelihood(model, *window)[0] for window in windows), abs=1e-3)
+        assert count == len(encoded)
+    (empty,) = text_model.log_likelihoods([("", "7 coins")])
+    assert empty[0] == pytest.approx(text_model.rolling_log_likelihoods(["7 coins"])[0][0], abs=1e-4)
+
+
+def test_pairs_are_cut_apart_as_lm_eval_does(text_model: TextModel) -> None:
+    lm = harness.DreamerLM(text_model)
+    pairs = [
+        ("Question: How many?\nAnswer:", " 7"),
+        ("Question: How many?\nAnswer: ", "7"),
+        ("A. one\nB. two\nAnswer:", " B"),
+        ("x\n\n", "naïve"),
+    ]
+    assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
+    end = text_model.tokenizer.end_token
+    assert text_model.tokenizer.encode_pairs([("", "7")]) == [([end], text_model.tokenizer.encode("7"))]
+    assert end not in text_model.tokenizer.encode("<|end|>")  # no text can end a document
+
+
+# --- writing ---
+
+
+def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: TextModel) -> None:
+    model, tokenizer = text_model.model, text_model.tokenizer
+    prompts = ["Question: How many?\nAnswer:", "Ann has", "Ben gives away 12 of 20 apples. " * 30, ""]
+    free = text_model.write([(prompt, Generation(max_new_tokens=24)) for prompt in prompts])
+    for prompt, text in zip(prompts, free, strict=True):
+        context = (tokenizer.encode(prompt) or [tokenizer.end_token])[-(192 - 24) :]
+        assert text == tokenizer.decode(plain_generation(model, context, 24, tokenizer.end_token))
+    # Stop strings of one and of several tokens, taken from what is written, beside one that never comes.
+    stops = (free[0][7:10], free[1][3:4], "never written")
+    cut = text_model.write([(prompt, Generation(stops, 24)) for prompt in prompts])
+    for whole, part in zip(free, cut, strict=True):
+        places = [whole.find(stop) for stop in stops if stop in whole]
+        assert part == (whole[: min(places)] if places else whole)
+    assert len(cut[0]) <= 7
+
+
+def test_a_stop_string_ends_the_writing(text_model: TextModel) -> None:
+    """Not only is the text cut: the tokens behind the stop string are never computed."""
+    (text,) = text_model.write([("Ann has", Generation(max_new_tokens=40))])
+    stop = text_model._stop((text[4:6],))
+    tokens = text_model.tokenizer.encode(text)
+    ends = [stop(tokens[:length]) for length in range(1, len(tokens) + 1)]
+    first = ends.index(True) + 1
+    assert text_model.tokenizer.decode(tokens[:first]).count(text[4:6]) >= 1
+    assert text[4:6] not in text_model.tokenizer.decode(tokens[: first - 1])
+
+
+def test_generation_arguments() -> None:
+    assert Generation.from_arguments({"until": "\n", "do_sample": False, "temperature": 0.7}) == Generation(("\n",))
+    assert Generation.from_arguments({"until": ["a", ""], "max_tokens": 9, "top_p": 1.0}) == Generation(("a",), 9)
+    assert Generation.from_arguments({"do_sample": True}, 12) == Generation((), 12, 1.0)
+    for arguments in ({"num_beams": 4}, {"do_sample": True, "top_p": 0.9}):
+        with pytest.raises(InputError, match=r"argument '(num_beams|top_p)' of the task is not supported"):
+            Generation.from_arguments(arguments)
+
+
+# --- tasks ---
+
+
+@needs_mirror
+def test_tasks_of_the_mirror_are_lm_evals_own(tmp_path: Path) -> None:
+    gsm8k = harness.HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)
+    with gzip.open(MIRROR / "openai/gsm8k/main/test.jsonl.gz", "rt") as file:
+        first = json.loads(file.readline())
+    prompt, generation = gsm8k.requests["generate_until"][0]
+    assert prompt == f"Question: {first['question']}\nAnswer:"
+    assert generation == Generation(("Question:", "</s>", "<|im_end|>"), 256)
+    assert gsm8k.items == 3
+
+    mmlu = harness.HarnessTask(specification("mmlu", "mmlu_abstract_algebra", MIRROR / "cais/mmlu"), cache=tmp_path)
+    assert mmlu.items == 100
+    context, option = mmlu.requests["loglikelihood"][1]
+    assert context.startswith("The following are multiple choice questions (with answers) about abstract algebra.\n\n")
+    assert context.endswith("\nAnswer:")
+    assert option == " B"
+
+    # Only the split to be evaluated is there.
+    mathqa = harness.HarnessTask(specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"), cache=tmp_path)
+    assert mathqa.items == 1000
+    assert len(mathqa.requests["loglikelihood"]) == 5000
+
+
+@needs_mirror
+def test_scores_equal_lm_evals_own_evaluation(text_model: TextModel, tmp_path: Path) -> None:
+    """lm-eval's loop and ours give the same number for every metric and filter, and ours is the mean of its items."""
+    from lm_eval.evaluator import evaluate
+
+    specifications = [
+        specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k", overrides={"max_new_tokens": 6}),
+        *(specification("mmlu_math", f"mmlu_{subject}", MIRROR / "cais/mmlu") for subject in SUBJECTS),
+        specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"),
+    ]
+    limit = 12
+    ours = tables("run", 1000, ask(text_model, [
+        harness.HarnessTask(each, limit=limit, cache=tmp_path) for each in specifications
+    ]))  # fmt: skip
+    built = {each["task"]: harness.build_task(each, tmp_path) for each in specifications}
+    theirs = evaluate(harness.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100)["results"]
+
+    items = ours["items"].to_pylist()
+    for row in ours["evaluations"].to_pylist():
+        metric = f"{row['metric']},{row['filter']}"
+        stderr = f"{row['metric']}_stderr,{row['filter']}"
+        leaves = [each["task"] for each in specifications if each["benchmark"] == row["task"]]
+        assert row["items"] == limit * len(leaves)
+        assert row["value"] == pytest.approx(sum(theirs[leaf][metric] for leaf in leaves) / len(leaves))
+        if len(leaves) == 1:
+            assert row["stderr"] == pytest.approx(theirs[leaves[0]][stderr])
+        keys = ("task", "metric", "filter")
+        own = [item["value"] for item in items if all(item[key] == row[key] for key in keys)]
+        assert len(own) == row["items"]
+        assert row["value"] == pytest.approx(sum(own) / len(own))
+    pairs = {(row["task"], row["metric"], row["filter"]) for row in ours["evaluations"].to_pylist()}
+    assert pairs == {
+        ("gsm8k", "exact_match", "strict-match"),
+        ("gsm8k", "exact_match", "flexible-extract"),
+        ("mmlu_math", "acc", "none"),
+        ("mathqa", "acc", "none"),
+        ("mathqa", "acc_norm", "none"),
+    }
+
+
+def test_math_by_both_definitions(tmp_path: Path) -> None:
+    """hendrycks_math reads between dollar signs, minerva_math finds the box; neither needs worked examples."""
+    rows = [
+        {"problem": "What is 1+1?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{2}$."},
+        {"problem": "Half of 1?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{\frac{1}{2}}$."},
+    ]
+    place = write_data(tmp_path / "math", "algebra", test=rows)
+    hendrycks = harness.HarnessTask(specification("math", "hendrycks_math_algebra", place), cache=tmp_path)
+    assert hendrycks.requests["generate_until"][0][0] == "Problem: What is 1+1?\nAnswer:"
+    minerva = harness.HarnessTask(specification("minerva", "minerva_math_algebra", place), cache=tmp_path)
+    assert minerva.requests["generate_until"][0][0] == "Problem:\nWhat is 1+1?\n\nSolution:"
+    answers = {"generate_until": [" The answer is $2$.", r" So it is $\boxed{0.5}$."]}
+    values = {
+        (measure.metric, item): value
+        for task in (hendrycks, minerva)
+        for measure in task.score(answers).measures
+        for item, value in measure.findings.items()
+    }
+    assert values["exact_match", "hendrycks_math_algebra/0"] == 1
+    assert values["exact_match", "hendrycks_math_algebra/1"] == 0
+    assert values["math_verify", "minerva_math_algebra/0"] == values["math_verify", "minerva_math_algebra/1"] == 1
+
+
+USERS_TASK = """
+task: shapes
+dataset_name: default
+output_type: generate_until
+test_split: test
+training_split: train
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 5}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+metadata: {version: 2.5}
+"""
+
+
+def test_a_users_own_task(tmp_path: Path) -> None:
+    place = write_data(tmp_path / "data", "default", test=[{"question": "Sides of a square?", "answer": "4"}])
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    overrides = {"doc_to_text": "{{question}} =", "generation_kwargs": {"until": [";"]}}
+    given = specification("shapes", "shapes", place, yaml=str(path), overrides=overrides)
+    task = harness.HarnessTask(given, max_new_tokens=99, cache=tmp_path)
+    assert task.requests == {"generate_until": [("Sides of a square? =", Generation((";",), 5))]}
+    scored = task.score({"generate_until": ["4"]})
+    assert (scored.version, scored.measures[0].findings) == ("2.5", {"shapes/0": 1.0})
+    assert task.score({"generate_until": ["5"]}).measures[0].findings == {"shapes/0": 0.0}  # nothing is left over
+
+
+def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    prompts = []
+    for text in ("one", "two"):
+        place = write_data(tmp_path / "data", "default", test=[{"question": text, "answer": "4"}])
+        for file in place.rglob("*"):
+            os.utime(file, (0, 0))
+        with harness.fresh_cache(tmp_path) as cache:
+            task = harness.HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=cache)
+        prompts += [prompt for prompt, _ in task.requests["generate_until"]]
+    assert prompts == ["one", "two"]
+    assert not list(tmp_path.glob(".datasets*"))
+
+
+def test_what_can_go_wrong(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lm-eval has no task 'gsm8'; did you mean gsm8k"):
+        harness.find_task("gsm8")
+    with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k: no data in .*nowhere.*dreamer download"):
+        harness.build_task(specification("gsm8k", "gsm8k", tmp_path / "nowhere"), tmp_path)
+    place = write_data(tmp_path / "data", "main", train=[{"question": "?", "answer": "4"}])
+    with pytest.raises(InputError, match="has no split 'test', only train"):
+        harness.build_task(specification("gsm8k", "gsm8k", place), tmp_path)
+    place = write_data(tmp_path / "other", "main", test=[{"query": "?", "answer": "4"}])
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK.replace("metadata", "metadatum"))
+    with pytest.raises(InputError, match=r"lm-eval refuses the definition in .*shapes.yaml.*metadatum"):
+        harness.build_task(specification("s", "shapes", place, yaml=str(path), overrides={"dataset_name": "main"}))
+    path.write_text("group: several\ntask: [gsm8k, mathqa]")
+    with pytest.raises(InputError, match="defines no single task"):
+        harness.build_task(specification("s", "several", place, yaml=str(path)))
+    with pytest.raises(InputError, match="no task file"):
+        harness.build_task(specification("s", "shapes", place, yaml=str(tmp_path / "none.yaml")))
+
+
+@pytest.mark.slow
+def test_the_lm_eval_command_gives_the_same_numbers(folder: Path, text_model: TextModel, tmp_path: Path) -> None:
+    rows = [{"question": f"Sides of shape {number}?", "answer": str(number)} for number in range(6)]
+    place = write_data(tmp_path / "data", "default", test=rows)
+    path = tmp_path / "shapes.yaml"
+    text = USERS_TASK.replace("training_split: train\n", "").replace("generate_until", "loglikelihood")
+    text = text.replace("exact_match", "perplexity").replace("aggregation: mean", "aggregation: perplexity")
+    path.write_text(text.replace("task: shapes", f"task: shapes\ndataset_path: {place}"))
+    arguments = [
+        "--model", "dreamer", "--model_args", f"path={folder / 'checkpoint'},tokenizer={folder / 'tokenizer'}",
+        "--tasks", str(path), "--output_path", str(tmp_path / "out.json"), "--device", "cpu",
+    ]  # fmt: skip
+    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "model.harness", *arguments],
+        capture_output=True, text=True, env={**os.environ, **environment}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    (written,) = tmp_path.rglob("out*.json")
+    theirs = json.loads(written.read_text())["results"]["shapes"]["perplexity,none"]
+    task = harness.HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
+    (row,) = tables("run", 1, ask(text_model, [task]))["evaluations"].to_pylist()
+    assert row["value"] == pytest.approx(theirs)
