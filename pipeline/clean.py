@@ -1,0 +1,225 @@
+"""Cleaning: rules that mend a text or drop a document, each with a name, a count and a switch.
+
+Mending comes first and changes as little as it can: mathematics must survive. So Unicode is composed (NFC), never
+replaced by compatibility forms, under which x² would become x2 and ½ 1⁄2; only characters that nobody can see are
+removed. A mended document goes on and is counted under the rule's name in `mended`; a dropped one goes to `dropped/`
+with the rule's name as its reason. The first rule that drops a document is the one that is named.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.documents import DocumentWriter, read_documents, shards
+from pipeline.errors import InputError
+from pipeline.reading import quiet
+
+TEXTS = ("question", "response", "answer")
+
+# Control characters but for tab and line feed, soft hyphens, zero-width spaces, direction marks, byte order marks: what
+# comes along by accident. Zero-width joiners stay: some scripts and emoji are spelled with them.
+CONTROLS = (
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x{80}-\x{9f}\x{ad}\x{200b}\x{200e}\x{200f}"
+    r"\x{202a}-\x{202e}\x{2060}\x{2066}-\x{2069}\x{feff}]"
+)
+LINE_ENDS = r"\r\n?"
+
+# What UTF-8 looks like when it was read as Windows-1252 or Latin-1: "Ã©", "â€™", "Â°", "Ï€", "ðŸ˜€".
+MOJIBAKE = (
+    r"[\x{c2}\x{c3}\x{ce}\x{cf}\x{e2}\x{f0}]"
+    r"[\x{80}-\x{bf}\x{152}\x{153}\x{160}\x{161}\x{178}\x{17d}\x{17e}\x{192}\x{2c6}\x{2dc}\x{2013}\x{2014}"
+    r"\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
+)
+SHORT = 40  # characters up to which a text may be all symbols
+BATCH_ROWS = 2048
+
+# Classes of UTF-8 bytes. Counting bytes is what keeps cleaning fast: regular expressions see the few suspects only.
+_BYTES = np.arange(256)
+_ASCII_CONTROL = ((_BYTES < 0x20) & (_BYTES != 0x09) & (_BYTES != 0x0A)) | (_BYTES == 0x7F)
+_NOT_ASCII = _BYTES >= 0x80
+_MAY_COMPOSE = _BYTES >= 0xCC  # first bytes of U+0300 and above: all below is composed already
+_MAY_BE_INVISIBLE = _ASCII_CONTROL | np.isin(_BYTES, (0xC2, 0xE2, 0xEF))
+_LETTER = np.isin(_BYTES, [*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC3, 0x100)])
+_GAP = (_BYTES <= 0x20) | (_BYTES >= 0x7F)
+
+
+@dataclass(frozen=True)
+class CleanSettings:
+    """Which rules apply, and their bounds. Lengths are in characters; None or False switches a rule off.
+
+    A question may be empty: that is a document of plain text, to which the bounds on questions do not apply.
+    """
+
+    compose_unicode: bool = True
+    remove_controls: bool = True
+    trim: bool = True
+    shortest_question: int | None = 3
+    longest_question: int | None = 20_000
+    shortest_response: int | None = 1
+    longest_response: int | None = 200_000
+    broken_characters: float | None = 0.001  # largest share of U+FFFD in question and response
+    mojibake: float | None = 0.01  # largest share of characters that begin a wrongly decoded sequence
+    longest_run: int | None = 1_000  # that many ASCII characters without a space are data (base64, a dump), not text
+    letters: float | None = 0.25  # least share of letters and digits, those of other scripts included
+
+    def __post_init__(self) -> None:
+        for name in ("broken_characters", "mojibake", "letters"):
+            share = getattr(self, name)
+            if share is not None and not 0 <= share <= 1:
+                raise InputError(f"clean: {name} is {share}; it is a share, from 0 to 1, or null for no such rule")
+        for name in ("shortest_question", "longest_question", "shortest_response", "longest_response", "longest_run"):
+            length = getattr(self, name)
+            if length is not None and length < 0:
+                raise InputError(f"clean: {name} is {length}; it is a number of characters, or null for no such rule")
+
+
+def clean(
+    source: Path | str,
+    output: Path | str,
+    settings: CleanSettings | None = None,
+    *,
+    progress: Callable[[float, str], None] = quiet,
+) -> dict[str, Any]:
+    """A stage: the documents of `source`, mended, without those that a rule drops.
+
+    Returns `counts`, and as `mended` how many documents each mending rule changed, by source.
+    """
+    settings = settings or CleanSettings()
+    total = sum(pq.ParquetFile(path).metadata.num_rows for path in shards(source))
+    mended: Counter[tuple[str, str]] = Counter()
+    done = 0
+    with DocumentWriter(output) as writer:
+        for batch in read_documents(source, batch_rows=BATCH_ROWS):
+            original, names = batch, batch["source"]
+            batch, changes = _mend(batch, settings)
+            for rule, changed in changes.items():
+                mended.update((name, rule) for name in names.filter(changed).to_pylist())
+            reason = pa.nulls(len(batch), pa.string())
+            for rule, bad in _faults(batch, original, settings):
+                reason = pc.if_else(pc.and_(bad, pc.is_null(reason)), rule, reason)
+            writer.keep(batch.filter(pc.is_null(reason)))
+            writer.drop(original.filter(pc.is_valid(reason)), reason.filter(pc.is_valid(reason)))
+            done += len(batch)
+            progress(done / total, f"{done:,} documents")
+    rows = [{"source": name, "rule": rule, "documents": count} for (name, rule), count in sorted(mended.items())]
+    return {"counts": writer.counts(), "mended": rows}
+
+
+def _mend(batch: pa.RecordBatch, settings: CleanSettings) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
+    """The batch after the mending rules, and the rows that each rule changed."""
+    changes: dict[str, pa.Array] = {}
+    rules: tuple[tuple[str, bool, Callable[[pa.Array], pa.Array]], ...] = (
+        ("compose_unicode", settings.compose_unicode, _compose),
+        ("remove_controls", settings.remove_controls, _remove_controls),
+        ("trim", settings.trim, pc.utf8_trim_whitespace),
+    )
+    for rule, wanted, mend in rules:
+        if not wanted:
+            continue
+        changes[rule] = pa.array([False] * len(batch))
+        for name in TEXTS:
+            before = pc.fill_null(batch[name], "")
+            after = mend(before)
+            changes[rule] = pc.or_(changes[rule], pc.not_equal(before, after))
+            batch = batch.set_column(batch.schema.get_field_index(name), name, after)
+    return batch, changes
+
+
+def _compose(texts: pa.Array) -> pa.Array:
+    candidates = _Utf8(texts).any(_MAY_COMPOSE)
+    composed = [unicodedata.normalize("NFC", text) for text in texts.filter(candidates).to_pylist()]
+    return pc.replace_with_mask(texts, candidates, pa.array(composed, pa.string()))
+
+
+def _remove_controls(texts: pa.Array) -> pa.Array:
+    """Line ends become line feeds, invisible characters go."""
+    candidates = _Utf8(texts).any(_MAY_BE_INVISIBLE)
+    some = pc.replace_substring_regex(texts.filter(candidates), pattern=LINE_ENDS, replacement="\n")
+    some = pc.replace_substring_regex(some, pattern=CONTROLS, replacement="")
+    return pc.replace_with_mask(texts, candidates, some)
+
+
+class _Utf8:
+    """The bytes of an array of strings, for questions about classes of bytes (tables of 256 booleans)."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        _, offsets, data = texts.buffers()
+        ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
+        self.ends = ends - ends[0] if len(texts) else np.zeros(1, np.int64)
+        whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+        # One more byte, so that an empty text at the end still has a place to start.
+        self.bytes = np.append(whole[ends[0] : ends[-1]] if len(texts) else whole[:0], np.uint8(0))
+
+    def count(self, table: np.ndarray) -> np.ndarray:
+        """Bytes of the class in each text."""
+        starts, stops = self.ends[:-1], self.ends[1:]
+        if not len(starts):
+            return np.zeros(0, np.int64)
+        found = np.add.reduceat(table[self.bytes], starts, dtype=np.int64)
+        return np.where(starts == stops, 0, found)
+
+    def any(self, table: np.ndarray) -> pa.Array:
+        return pa.array(self.count(table) > 0)
+
+    def longest_run(self, breaks: np.ndarray) -> np.ndarray:
+        """Length of the longest run of bytes outside the class `breaks` in each text."""
+        starts, stops = self.ends[:-1], self.ends[1:]
+        if not len(starts):
+            return np.zeros(0, np.int64)
+        where = np.flatnonzero(breaks[self.bytes[:-1]])
+        # A run ends at a break, or where its text does. Both lists are sorted, which a stable sort only has to merge.
+        edges = np.sort(np.concatenate([where, self.ends]), kind="stable")
+        runs = np.diff(edges, append=edges[-1])
+        first = np.searchsorted(edges, starts)
+        longest = np.maximum.reduceat(runs, first)
+        return np.where(starts == stops, 0, longest)
+
+
+def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSettings) -> Iterator[tuple[str, pa.Array]]:
+    """Each dropping rule's name and the rows it drops. Mojibake is looked for in the `original`: mending hides it."""
+    question, response = batch["question"], batch["response"]
+    asked, answered = pc.utf8_length(question), pc.utf8_length(response)
+    characters = pc.cast(pc.max_element_wise(pc.add(asked, answered), 1), pa.float64())
+    bytes_ = [_Utf8(texts) for texts in (question, response)]
+
+    def share(found: pa.Array) -> pa.Array:
+        return pc.divide(pc.cast(found, pa.float64()), characters)
+
+    if settings.shortest_question is not None:
+        yield "question too short", pc.and_(pc.greater(asked, 0), pc.less(asked, settings.shortest_question))
+    if settings.longest_question is not None:
+        yield "question too long", pc.greater(asked, settings.longest_question)
+    if settings.shortest_response is not None:
+        yield "response too short", pc.less(answered, settings.shortest_response)
+    if settings.longest_response is not None:
+        yield "response too long", pc.greater(answered, settings.longest_response)
+    if settings.broken_characters is not None:
+        broken = pc.add(*(pc.count_substring(texts, "\ufffd") for texts in (question, response)))
+        yield "broken encoding", pc.greater(share(broken), settings.broken_characters)
+    if settings.mojibake is not None:
+        found = pc.add(*(_mojibake(pc.fill_null(original[name], "")) for name in TEXTS[:2]))
+        yield "mojibake", pc.greater(share(found), settings.mojibake)
+    if settings.longest_run is not None:
+        runs = [texts.longest_run(_GAP) for texts in bytes_]
+        yield "not text: endless word", pa.array(np.maximum(*runs) > settings.longest_run)
+    if settings.letters is not None:
+        letters = pa.array(sum(texts.count(_LETTER) for texts in bytes_), pa.int64())
+        few = pc.less(share(letters), settings.letters)
+        yield "not text: symbols", pc.and_(few, pc.greater(characters, float(SHORT)))
+
+
+def _mojibake(texts: pa.Array) -> pa.Array:
+    """How often each text has what a wrong decoding leaves behind."""
+    candidates = _Utf8(texts).any(_NOT_ASCII)
+    found = pc.count_substring_regex(texts.filter(candidates), MOJIBAKE)
+    return pc.replace_with_mask(pa.array(np.zeros(len(texts), np.int32)), candidates, pc.cast(found, pa.int32()))

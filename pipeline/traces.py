@@ -1,0 +1,226 @@
+r"""Reasoning traces: taking them out of responses and leaving the worked solution.
+
+The paper trains without them ("we aim for latent reasoning instead"). Public sets mark them in four ways, which are
+told apart by the text alone, since sets mix them:
+
+    paired     <think> ... </think> solution, also with other names (see `MARKS`); "several" when there is more than one
+    thought    <|begin_of_thought|> ... <|end_of_thought|> <|begin_of_solution|> solution <|end_of_solution|>
+    closing    reasoning ... </think> solution: the opening mark belonged to the prompt and was not stored
+    unclosed   a trace that never ends, because generation was cut off: dropped, never split at a guess
+    none       no marks: the response stays as it is
+
+A response is read from left to right. An opening mark starts a trace, which ends at the next closing mark of its kind.
+A closing mark without an opening one ends a trace that began where the last one ended, or at the start. So marks that a
+trace itself mentions do no harm.
+
+Marks that are only mentioned are not marks: in code (between backticks, in fenced blocks), in quotation marks, and,
+where the question itself speaks of such marks, anything but a trace that begins the response, or one that is closed and
+begins a line. A question that ends with an opening mark is a prompt that was cut there: the response begins inside the
+trace.
+
+What remains is unchanged byte for byte, but for white space: none is left at its ends, and where a trace stood between
+two parts a blank line is left (one space, when the trace was within a line).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.documents import DocumentWriter, read_documents, shards
+from pipeline.reading import quiet
+
+NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
+DROP_UNCLOSED = "trace never closed"
+DROP_EMPTY = "nothing after the trace"
+
+# Opening and closing marks of traces. Names in angle brackets are matched without regard to case.
+MARKS: tuple[tuple[str, str], ...] = (
+    *((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "thoughts", "reasoning", "reflection")),
+    ("<scratchpad>", "</scratchpad>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|im_start|>think", "<|im_start|>answer"),
+    ("[think]", "[/think]"),
+    ("◁think▷", "◁/think▷"),
+)
+# Marks around a solution: they are taken out and what is between them stays.
+WRAPPING: tuple[str, ...] = ("<|begin_of_solution|>", "<|end_of_solution|>")
+
+_CLOSING = dict(MARKS)
+_OPENING = {close: opening for opening, close in MARKS}
+_ALL = sorted((*_CLOSING, *_OPENING, *WRAPPING), key=len, reverse=True)
+_ANY = "|".join(map(re.escape, _ALL))
+# One expression for each first character: a literal start is what makes the search fast (500 MB/s against 50).
+_MARK = {
+    first: re.compile("|".join(re.escape(mark) for mark in _ALL if mark[0] == first), re.IGNORECASE)
+    for first in dict.fromkeys(mark[0] for mark in _ALL)
+}
+_FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
+_TICKS = re.compile(r"(`+)[^`]+\1")
+_QUOTES = "\"'“”‘’"
+
+
+class Stripped(NamedTuple):
+    """A response without its traces, and how they were marked. The text of an unclosed one is empty."""
+
+    text: str
+    kind: str
+
+
+class _Mark(NamedTuple):
+    start: int
+    end: int
+    name: str
+
+
+def strip_trace(response: str, question: str = "") -> Stripped:
+    """Take the reasoning traces out of one response; the rules are at the top of this file."""
+    marks = _marks(response)
+    mentioned = _mentioned(question) if marks else set()
+    kept: list[tuple[int, int]] = []  # what stays, as ranges of the response
+    traces: list[str] = []  # how each trace found so far was marked
+    end = 0  # of the last trace or wrapping mark
+    for mark in marks:
+        if mark.start < end or _is_code(response, end, mark):
+            continue
+        if mark.name in WRAPPING:
+            if _pair(mark.name) not in mentioned:
+                kept.append((end, mark.start))
+                end = mark.end
+        elif mark.name in _CLOSING:
+            before = response[end : mark.start]
+            close = next((m for m in marks if m.start >= mark.end and m.name == _CLOSING[mark.name]), None)
+            if _pair(mark.name) in mentioned and before.strip() and (not close or before.rpartition("\n")[2].strip()):
+                continue
+            if not close:
+                return Stripped("", UNCLOSED)
+            kept.append((end, mark.start))
+            end = close.end
+            traces.append(THOUGHT if mark.name == "<|begin_of_thought|>" else PAIRED)
+        elif _pair(mark.name) not in mentioned:
+            end = mark.end
+            traces.append(CLOSING)
+    if not end:
+        return Stripped(response, NONE)
+    kept.append((end, len(response)))
+    return Stripped(_join(response, kept), _kind(traces))
+
+
+def _marks(text: str) -> list[_Mark]:
+    return sorted(
+        _Mark(found.start(), found.end(), found[0].lower())
+        for first, mark in _MARK.items()
+        if first in text
+        for found in mark.finditer(text)
+    )
+
+
+def _mentioned(question: str) -> set[str]:
+    """The kinds of marks a question speaks of; an opening mark at its very end is no mention but the trace's start."""
+    marks = _marks(question)
+    if marks and marks[-1].name in _CLOSING and not question[marks[-1].end :].strip():
+        begun = _pair(marks[-1].name)
+        return {_pair(mark.name) for mark in marks} - {begun}
+    return {_pair(mark.name) for mark in marks}
+
+
+def _is_code(response: str, start: int, mark: _Mark) -> bool:
+    """Whether the mark stands in quotation marks, between backticks or in a fenced block of the text from `start` on.
+
+    A closing mark alone on its line in a block without its opening one is real all the same: the fence before it was
+    left open in a trace whose own opening mark is missing, and the fence after it begins a block of the solution.
+    """
+    around = response[max(mark.start - 1, 0) : mark.start] + response[mark.end : mark.end + 1]
+    if len(around) == 2 and all(character in _QUOTES for character in around):
+        return True
+    line_start = response.rfind("\n", start, mark.start) + 1 or start
+    line_end = response.find("\n", mark.end)
+    line = response[line_start : line_end if line_end >= 0 else len(response)]
+    place = mark.start - line_start
+    if any(code.start() < place < code.end() for code in _TICKS.finditer(line)):
+        return True
+    opened: int | None = None
+    if "```" not in response and "~~~" not in response:
+        return False
+    for fence in _FENCE.finditer(response, start):
+        if opened is None:
+            if fence.start() > mark.start:
+                return False
+            opened = fence.start()
+        elif fence.start() < mark.start:
+            opened = None
+        else:
+            alone = mark.name in _OPENING and line.strip().lower() == mark.name
+            return not (alone and _OPENING[mark.name] not in response[opened : fence.start()].lower())
+    return False
+
+
+def _pair(mark: str) -> str:
+    """A name for a kind of marks, the same for the opening and the closing one."""
+    mark = mark.lower()
+    return _OPENING.get(mark, "solution" if mark in WRAPPING else mark)
+
+
+def _kind(traces: list[str]) -> str:
+    if THOUGHT in traces or not traces:
+        return THOUGHT
+    if PAIRED not in traces:
+        return CLOSING
+    return SEVERAL if len(traces) > 1 else PAIRED
+
+
+def _join(response: str, kept: list[tuple[int, int]]) -> str:
+    """The kept ranges, trimmed, with a blank line or a space for each gap, as there was a line break in it or not."""
+    text = ""
+    before = 0
+    for start, end in kept:
+        part = response[start:end]
+        if not part.strip():
+            continue
+        lead = start + len(part) - len(part.lstrip())
+        gap = response[before:lead]
+        text += (("\n\n" if "\n" in gap else " ") if text else "") + part.strip()
+        before = start + len(part.rstrip())
+    return text
+
+
+def strip_traces(
+    source: Path | str, output: Path | str, *, progress: Callable[[float, str], None] = quiet
+) -> dict[str, Any]:
+    """A stage: the documents of `source` without reasoning traces.
+
+    Drops documents whose trace is never closed and those of which nothing is left. Returns `counts`, and as `traces`
+    how many documents of each source had each kind of marking.
+    """
+    total = sum(pq.ParquetFile(path).metadata.num_rows for path in shards(source))
+    kinds: Counter[tuple[str, str]] = Counter()
+    with DocumentWriter(output) as writer:
+        for batch in read_documents(source):
+            marked = pc.match_substring_regex(batch["response"], _ANY, ignore_case=True)
+            rows = zip(*(batch.filter(marked)[name].to_pylist() for name in ("response", "question")), strict=True)
+            stripped = [strip_trace(response, question or "") for response, question in rows]
+            names = batch["source"].to_pylist()
+            kind = _scatter(marked, [one.kind for one in stripped], pa.array([NONE] * len(batch), pa.string()))
+            kinds.update(zip(names, kind.to_pylist(), strict=True))
+            response = _scatter(marked, [one.text for one in stripped], batch["response"])
+            documents = batch.set_column(batch.schema.get_field_index("response"), "response", response)
+            unclosed = pc.equal(kind, UNCLOSED)
+            empty = pc.and_(pc.not_equal(kind, NONE), pc.and_not(pc.equal(response, ""), unclosed))
+            writer.drop(batch.filter(unclosed), DROP_UNCLOSED)
+            writer.drop(batch.filter(empty), DROP_EMPTY)
+            writer.keep(documents.filter(pc.invert(pc.or_(unclosed, empty))))
+            progress(kinds.total() / total, f"{kinds.total():,} documents")
+    traces = [{"source": name, "kind": kind, "documents": count} for (name, kind), count in sorted(kinds.items())]
+    return {"counts": writer.counts(), "traces": traces}
+
+
+def _scatter(where: pa.Array, values: list[str], into: pa.Array) -> pa.Array:
+    return pc.replace_with_mask(into, where, pa.array(values, pa.string()))
