@@ -17,20 +17,19 @@ import argparse
 import fcntl
 import hashlib
 import importlib.util
-import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 
 from model.checkpoint import written_whole
+from model.job import Checkpoint, Job, check_settings, read_job, replace_json
 from model.measures import Scored, tables
 from model.plain import PlainTask
 from model.text import TextModel, load_text_model
@@ -58,63 +57,6 @@ class Task(Protocol):
     def score(self, answers: Mapping[str, Sequence[Any]]) -> Scored: ...
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A model to evaluate: its run, the tokens it was trained on, and its folder."""
-
-    run_id: str
-    tokens: int
-    path: Path
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """What to evaluate on what. Paths in the file may be relative to it, so that a prepared study can be carried."""
-
-    checkpoints: tuple[Checkpoint, ...]
-    tokenizer: Path
-    tasks: tuple[Mapping[str, Any], ...]  # specifications, as of `pipeline/benchmarks.py`
-    output: Path
-    limit: int | None = None  # items of each task; None: all
-    max_new_tokens: int | None = None  # of an answer, where the task does not say; None: lm-eval's 256
-    batch_tokens: int = 16_384
-    device: str = "auto"
-
-
-def read_job(path: Path | str) -> Job:
-    """The job in a file. Raises InputError if the file is missing or damaged, or a field is missing or unknown."""
-    path = Path(path)
-    try:
-        values = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{path}: there is no such job file") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}: not valid JSON ({error})") from None
-    known = {field.name for field in fields(Job)}
-    for name in values.keys() - known:
-        raise InputError(f"{path}: there is no field {name!r}; known are {', '.join(sorted(known))}")
-    for name in ("checkpoints", "tokenizer", "tasks", "output"):
-        if not values.get(name):
-            raise InputError(f"{path}: {name} is missing")
-    for name in ("limit", "max_new_tokens", "batch_tokens"):
-        if not isinstance(values.get(name) or 1, int) or (values.get(name) is not None and values[name] < 1):
-            raise InputError(f"{path}: {name} is {values[name]!r}, but it must be a whole number of at least 1")
-    place = path.resolve().parent
-    try:
-        checkpoints = tuple(Checkpoint(c["run_id"], int(c["tokens"]), place / c["path"]) for c in values["checkpoints"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(f"{path}: a checkpoint needs run_id, tokens and path") from None
-    tasks = []
-    for task in values["tasks"]:
-        for name in ("benchmark", "task", "metric", "filter"):
-            if not isinstance(task.get(name), str):
-                raise InputError(f"{path}: task {task.get('task')!r}: {name} is missing")
-        paths = {name: str(place / task[name]) for name in ("dataset_path", "yaml", "plain") if task.get(name)}
-        tasks.append({**task, **paths})
-    given = {"tokenizer": place / values["tokenizer"], "output": place / values["output"]}
-    return Job(**{**values, **given, "checkpoints": checkpoints, "tasks": tuple(tasks)})
-
-
 def evaluate(job: Job, *, harness: bool | None = None, line: Callable[[str], object] = lambda text: None) -> list[Path]:
     """Evaluate every checkpoint of the job that is not there yet; returns the folders of all.
 
@@ -123,7 +65,7 @@ def evaluate(job: Job, *, harness: bool | None = None, line: Callable[[str], obj
     """
     tokenizer = load_tokenizer(job.tokenizer)
     job.output.mkdir(parents=True, exist_ok=True)
-    _check_settings(job)
+    check_settings(job)
     folders = {checkpoint: _folder(job, checkpoint) for checkpoint in job.checkpoints}
     if all(folder.exists() for folder in folders.values()):
         return list(folders.values())
@@ -136,28 +78,43 @@ def evaluate(job: Job, *, harness: bool | None = None, line: Callable[[str], obj
                     started = time.monotonic()
                     rows = _evaluate(job, checkpoint, tokenizer, tasks, progress)
                     _write(folder, rows)
+                    progress.finish()
                     line(_summary(checkpoint, tasks, rows, time.monotonic() - started))
-    progress.tell(final=True)
+    progress.tell()
     return list(folders.values())
 
 
 def build_tasks(job: Job, *, harness: bool | None = None) -> list[Task]:
-    """The tasks of a job with their prompts. Raises InputError if one needs lm-eval and it is not there."""
+    """The tasks of a job with their prompts: lm-eval's, or plain where it is missing or only the plain items are there.
+
+    Raises InputError if a task needs lm-eval and it is not installed.
+    """
     if harness is None:
         harness = importlib.util.find_spec("lm_eval") is not None
-    default = {} if job.max_new_tokens is None else {"max_new_tokens": job.max_new_tokens}
+    default = {"limit": job.limit}
+    if job.max_new_tokens is not None:
+        default["max_new_tokens"] = job.max_new_tokens
+    plain = [bool(task.get("plain")) and not (harness and _has_definition(task)) for task in job.tasks]
+    if all(plain):
+        return [PlainTask(task, **default) for task in job.tasks]
     if not harness:
-        for task in job.tasks:
-            if not task.get("plain"):
-                raise InputError(
-                    f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval; pip install 'lm-eval[math]'"
-                )
-        return [PlainTask(task, limit=job.limit, **default) for task in job.tasks]
+        task = job.tasks[plain.index(False)]
+        raise InputError(
+            f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
+            "pip install 'lm-eval[math]'"
+        )
     from model.harness import HarnessTask, fresh_cache, quiet_libraries
 
     quiet_libraries()
     with fresh_cache(job.output) as cache:
-        return [HarnessTask(task, limit=job.limit, cache=cache, **default) for task in job.tasks]
+        return [
+            PlainTask(task, **default) if items else HarnessTask(task, cache=cache, **default)
+            for task, items in zip(job.tasks, plain, strict=True)
+        ]
+
+
+def _has_definition(task: Mapping[str, Any]) -> bool:
+    return bool(task.get("yaml") or task.get("dataset_path"))
 
 
 def ask(model: TextModel, tasks: Sequence[Task]) -> list[Scored]:
@@ -197,26 +154,6 @@ def _write(folder: Path, rows: Mapping[str, Any]) -> None:
                 os.fsync(file.fileno())
 
 
-def _check_settings(job: Job) -> None:
-    """Note what decides the results beside them; refuse to mix them with results of other settings."""
-    settings = {
-        "tasks": [[task["benchmark"], task["task"], task.get("overrides") or {}] for task in job.tasks],
-        "limit": job.limit,
-        "max_new_tokens": job.max_new_tokens,
-        "tokenizer": hashlib.blake2b((job.tokenizer / "tokenizer.json").read_bytes(), digest_size=16).hexdigest(),
-    }
-    path = job.output / "settings.json"
-    if path.exists():
-        before = json.loads(path.read_text())
-        for name, value in settings.items():
-            if before.get(name) != value:
-                raise InputError(
-                    f"{job.output}: holds results of other settings ({name}); name another folder as output"
-                )
-    else:
-        _replace(path, settings)
-
-
 @contextmanager
 def _claim(job: Job, checkpoint: Checkpoint, wait: bool) -> Iterator[bool]:
     """Whether this process may work on a checkpoint, that is, no other one does. A dead process claims nothing.
@@ -235,38 +172,36 @@ def _claim(job: Job, checkpoint: Checkpoint, wait: bool) -> Iterator[bool]:
 
 
 class _Progress:
-    """`progress.json`: items done and in all, over all checkpoints, items per second of this process, seconds left."""
+    """`progress.json`: items done and in all, over all checkpoints; items per second of this process; seconds left."""
 
-    def __init__(self, path: Path, tasks: Sequence[Task], folders: Sequence[Path]) -> None:
+    def __init__(self, path: Path, tasks: Sequence[Task], folders: Iterable[Path]) -> None:
         self._path, self._folders = path, list(folders)
         self._items = sum(task.items for task in tasks)
         self._requests = sum(len(requests) for task in tasks for requests in task.requests.values())
-        self._answered = 0.0  # requests, by this process
+        self._own = self._share = 0.0  # checkpoints done by this process, and the share of the one in hand
         self._started, self._told = time.monotonic(), 0.0
-        self.tell(final=True)
+        self.tell()
 
     def add(self, requests: float) -> None:
-        """Count answered requests."""
-        self._answered += requests
+        """Count answered requests of the checkpoint in hand."""
+        self._share = min(1.0, self._share + requests / self._requests)
         if time.monotonic() - self._told >= TELL_SECONDS:
             self.tell()
 
-    def tell(self, *, final: bool = False) -> None:
-        """Rewrite the file. Between checkpoints (`final`) only whole ones count."""
+    def finish(self) -> None:
+        """The checkpoint in hand is written."""
+        self._own, self._share = self._own + 1, 0.0
+        self.tell()
+
+    def tell(self) -> None:
+        """Rewrite the file."""
         self._told = time.monotonic()
-        checkpoints = self._answered / self._requests
         whole = sum(folder.exists() for folder in self._folders)
-        done = round(self._items * min(len(self._folders), whole + (0.0 if final else checkpoints % 1)))
         total = self._items * len(self._folders)
-        rate = self._items * checkpoints / max(1e-9, self._told - self._started)
+        done = min(total, round(self._items * (whole + self._share)))
+        rate = self._items * (self._own + self._share) / max(1e-9, self._told - self._started)
         left = (total - done) / rate if rate else None
-        _replace(self._path, {"done": done, "total": total, "items_per_second": rate, "seconds_left": left})
-
-
-def _replace(path: Path, values: Mapping[str, Any]) -> None:
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(values))
-    os.replace(beside, path)
+        replace_json(self._path, {"done": done, "total": total, "items_per_second": rate, "seconds_left": left})
 
 
 def _summary(checkpoint: Checkpoint, tasks: Sequence[Task], rows: Mapping[str, Any], seconds: float) -> str:

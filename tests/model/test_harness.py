@@ -20,7 +20,7 @@ from evaluation_world import (
     small_model,
     write_tokenizer,
 )
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.evaluate import ask
@@ -104,6 +104,7 @@ def test_log_likelihoods_equal_a_plain_pass(batch_tokens: int) -> None:
     assert log_likelihoods(model, pairs)[6][1]  # what greedy decoding writes is recognised
 
 
+@settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=8), st.integers(1, 300))
 def test_log_likelihoods_of_anything(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
     check_log_likelihoods(pairs, batch_tokens)

@@ -1,0 +1,111 @@
+"""What an evaluation is asked to do: the job file, read and checked, and what must stay the same when it is
+continued."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import InputError
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A model to evaluate: its run, the tokens it was trained on, and its folder."""
+
+    run_id: str
+    tokens: int
+    path: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to evaluate on what. Paths in the file may be relative to it, so that a prepared study can be carried."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    tokenizer: Path
+    tasks: tuple[Mapping[str, Any], ...]  # specifications, as of `pipeline/benchmarks.py`
+    output: Path
+    limit: int | None = None  # items of each task; None: all
+    max_new_tokens: int | None = None  # of an answer, where the task does not say; None: lm-eval's 256
+    batch_tokens: int = 16_384
+    device: str = "auto"
+
+
+def read_job(path: Path | str) -> Job:
+    """The job in a file. Raises InputError if the file is missing or damaged, or a field is missing or unknown."""
+    path = Path(path)
+    try:
+        values = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such job file") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not valid JSON ({error})") from None
+    known = {field.name for field in fields(Job)}
+    for name in values.keys() - known:
+        raise InputError(f"{path}: there is no field {name!r}; known are {', '.join(sorted(known))}")
+    for name in ("checkpoints", "tokenizer", "tasks", "output"):
+        if not values.get(name):
+            raise InputError(f"{path}: {name} is missing")
+    for name in ("limit", "max_new_tokens", "batch_tokens"):
+        if not isinstance(values.get(name) or 1, int) or (values.get(name) is not None and values[name] < 1):
+            raise InputError(f"{path}: {name} is {values[name]!r}, but it must be a whole number of at least 1")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", str(values.get("device", "auto"))):
+        raise InputError(f"{path}: device is {values['device']!r}, but it must be auto, cpu, cuda or cuda:<number>")
+    place = path.resolve().parent
+    try:
+        checkpoints = tuple(Checkpoint(c["run_id"], int(c["tokens"]), place / c["path"]) for c in values["checkpoints"])
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{path}: a checkpoint needs run_id, tokens and path") from None
+    tasks = []
+    for task in values["tasks"]:
+        for name in ("benchmark", "task", "metric", "filter"):
+            if not isinstance(task.get(name), str):
+                raise InputError(f"{path}: task {task.get('task')!r}: {name} is missing")
+        paths = {name: place / task[name] for name in ("dataset_path", "yaml", "plain") if task.get(name)}
+        tasks.append({**task, **{name: str(path) for name, path in paths.items() if path.exists()}})
+    given = {"tokenizer": place / values["tokenizer"], "output": place / values["output"]}
+    return Job(**{**values, **given, "checkpoints": checkpoints, "tasks": tuple(tasks)})
+
+
+def check_settings(job: Job) -> None:
+    """Note what decides the results in `settings.json` beside them; with what is noted there, compare.
+
+    Raises InputError if the output holds results of other tasks, limits or another tokenizer: they must not be mixed.
+    """
+    settings = {
+        "tasks": [
+            [task["benchmark"], task["task"], _without_places(task.get("overrides") or {})] for task in job.tasks
+        ],
+        "limit": job.limit,
+        "max_new_tokens": job.max_new_tokens,
+        "tokenizer": hashlib.blake2b((job.tokenizer / "tokenizer.json").read_bytes(), digest_size=16).hexdigest(),
+    }
+    path = job.output / "settings.json"
+    if path.exists():
+        before = json.loads(path.read_text())
+        for name, value in settings.items():
+            if before.get(name) != value:
+                raise InputError(
+                    f"{job.output}: holds results of other settings ({name}); name another folder as output"
+                )
+    else:
+        replace_json(path, settings)
+
+
+def _without_places(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the data lie decides nothing: a study may be moved between two evaluations."""
+    return {name: value for name, value in overrides.items() if name != "dataset_kwargs"}
+
+
+def replace_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a file beside and rename it, so that readers see the old values or the new ones."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(json.dumps(values))
+    os.replace(beside, path)

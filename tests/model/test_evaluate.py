@@ -1,0 +1,287 @@
+"""The evaluation process: rows as the tables want them, with and without lm-eval, whole or not at all, each once."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from evaluation_world import save_small_model, write_tokenizer
+
+from model.evaluate import evaluate, main, read_job
+from model.measures import Measure, Scored, bits_per_unit, perplexity, tables
+from model.plain import PlainTask
+from pipeline.errors import InputError
+from pipeline.worlds import WorldSettings, world_specifications, write_world
+
+ITEMS = 9
+EVALUATIONS = ["run_id", "tokens", "task", "metric", "filter", "value", "stderr", "items", "chance", "task_version"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A world, a tokenizer and two checkpoints."""
+    place = tmp_path_factory.mktemp("place")
+    write_world(place / "world", WorldSettings(documents=300, items=ITEMS))
+    write_tokenizer(place / "tokenizer")
+    for seed in range(2):
+        save_small_model(place / f"checkpoint-{seed}", seed, sequence_length=256)
+    return place
+
+
+def write_job(place: Path, output: str, **changes: Any) -> Path:
+    """A job with paths relative to its file."""
+    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
+    job = {
+        "checkpoints": checkpoints,
+        "tokenizer": "tokenizer",
+        "tasks": world_specifications(place / "world"),
+        "limit": None,
+        "device": "cpu",
+        "output": output,
+        **changes,
+    }
+    path = place / f"{output}.json"
+    path.write_text(json.dumps(job))
+    return path
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    return pq.read_table(folder / "rows" / f"{name}.parquet").to_pylist()
+
+
+def test_rows_are_those_of_the_tables(place: Path) -> None:
+    folders = evaluate(read_job(write_job(place, "rows")))
+    assert folders == [place / "rows" / "run" / f"{tokens:015d}" for tokens in (500, 1000)]
+    for folder, tokens in zip(folders, (500, 1000), strict=True):
+        assert pq.read_schema(folder / "rows" / "evaluations.parquet").names == EVALUATIONS
+        assert pq.read_schema(folder / "rows" / "items.parquet").names == [*EVALUATIONS[:5], "item_id", "value"]
+        evaluations, items = rows(folder, "evaluations"), rows(folder, "items")
+        assert {(row["run_id"], row["tokens"]) for row in evaluations + items} == {("run", tokens)}
+        assert {(row["task"], row["metric"], row["filter"]) for row in evaluations} == {
+            ("world_short", "exact_match", "strip"),
+            ("world_long", "exact_match", "strip"),
+            ("world_choice", "acc", "none"),
+            *(("world_text", f"{unit}_perplexity", "none") for unit in ("word", "byte", "token")),
+            ("world_text", "bits_per_byte", "none"),
+        }
+        for row in evaluations:
+            assert (row["items"], row["task_version"]) == (ITEMS, "1.0")
+            assert row["chance"] == {"world_short": 0.1, "world_long": 0.1, "world_choice": 0.25}.get(row["task"])
+            own = [i for i in items if all(i[key] == row[key] for key in ("task", "metric", "filter"))]
+            assert [item["item_id"] for item in own] == [f"{row['task']}/{number}" for number in range(ITEMS)]
+            if row["task"] != "world_text":
+                assert row["value"] == pytest.approx(sum(item["value"] for item in own) / ITEMS)
+    progress = json.loads((place / "rows" / "progress.json").read_text())
+    assert progress["done"] == progress["total"] == 2 * 4 * ITEMS
+    assert progress["seconds_left"] == 0
+    assert not list((place / "rows").rglob("*.partial"))
+
+
+def test_lm_eval_and_plain_items_agree(place: Path) -> None:
+    """Both ways of asking the world's questions give the same rows."""
+    found = [
+        [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluate(job, harness=harness)]
+        for harness in (True, False)
+        for job in [read_job(write_job(place, f"harness-{harness}"))]
+    ]
+    for ours, plain in zip(*found, strict=True):
+        for name, own in ours.items():
+            assert len(own) == len(plain[name]) > 0
+            for row, other in zip(own, plain[name], strict=True):
+                assert {k: v for k, v in row.items() if k not in ("value", "stderr")} == {
+                    k: v for k, v in other.items() if k not in ("value", "stderr")
+                }
+                assert row["value"] == pytest.approx(other["value"])
+                assert row.get("stderr") == pytest.approx(other.get("stderr"))
+    assert {row["value"] for row in found[0][0]["items"] if row["task"] == "world_choice"} == {0.0, 1.0}
+
+
+def test_plain_scores(tmp_path: Path) -> None:
+    """Exact match after white space is removed; of choices the likeliest, by length where the metric says so."""
+
+    def scores(lines: list[dict[str, Any]], metric: str, answers: dict[str, Any]) -> dict[str, Any]:
+        path = tmp_path / "items.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        task = PlainTask({"benchmark": "b", "task": "t", "metric": metric, "filter": "none", "plain": str(path)})
+        return {measure.metric: measure.findings for measure in task.score(answers).measures}
+
+    line = {"id": "a", "prompt": "?", "target": "7", "until": ["\n"]}
+    found = scores([line, line | {"id": "b"}], "exact_match", {"generate_until": [" 7 ", "7 8"]})
+    assert found == {"exact_match": {"a": 1.0, "b": 0.0}}
+    line = {"id": "a", "prompt": "?", "target": "seven", "choices": ["eight", "seven", "9"]}
+    answers = {"loglikelihood": [(-9.0, False), (-4.0, False), (-3.0, False)]}
+    assert scores([line], "acc", answers) == {"acc": {"a": 0.0}}
+    assert scores([line], "acc_norm", answers) == {"acc_norm": {"a": 1.0}}
+    line = {"id": "a", "prompt": "", "target": "one two"}
+    found = scores([line], "word_perplexity", {"loglikelihood_rolling": [(-3.0, 4)]})
+    assert found["word_perplexity"] == {"a": (-3.0, 2)}
+    assert found["byte_perplexity"] == found["bits_per_byte"] == {"a": (-3.0, 7)}
+    assert found["token_perplexity"] == {"a": (-3.0, 4)}
+
+
+def test_a_limit_holds_for_each_task_and_shows(place: Path) -> None:
+    (folder, _) = evaluate(read_job(write_job(place, "limited", limit=2)))
+    assert {row["items"] for row in rows(folder, "evaluations")} == {2}
+    with pytest.raises(InputError, match=r"results of other settings \(limit\); name another folder"):
+        evaluate(read_job(write_job(place, "limited", limit=3)))
+
+
+def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
+    first = Scored("math", "1.0", 0.0, [Measure("exact_match", "none", {"a/0": 1, "a/1": 0, "a/2": 0})])
+    second = Scored("math", "2.0", 0.0, [Measure("exact_match", "none", {"b/0": True})])
+    (row,) = tables("r", 5, [first, second])["evaluations"].to_pylist()
+    assert (row["value"], row["items"], row["task_version"]) == (0.5, 4, "1.0, 2.0")
+    assert row["stderr"] == pytest.approx(math.sqrt(1 / 3 / 4))  # of 1, 0, 0, 1
+    (row,) = tables("r", 5, [second])["evaluations"].to_pylist()
+    assert (row["value"], row["stderr"]) == (1.0, None)
+
+
+def test_measures_of_a_corpus() -> None:
+    findings = {"t/0": (-10.0, 5), "t/1": (-2.0, 5), "t/2": (0.0, 0)}
+    measures = [
+        Measure("word_perplexity", "none", findings, perplexity, single=True),
+        Measure("bits_per_byte", "none", findings, bits_per_unit, single=True),
+        Measure("f1", "none", {"t/0": (1, 0)}, lambda pairs: 0.25),
+        Measure("byte_perplexity", "none", {"t/0": (-10000.0, 1)}, perplexity, single=True),
+    ]
+    found = tables("r", 5, [Scored("text", None, None, measures)])
+    values = {row["metric"]: row["value"] for row in found["evaluations"].to_pylist()}
+    assert values == {
+        "word_perplexity": pytest.approx(math.exp(1.2)),
+        "bits_per_byte": pytest.approx(1.2 / math.log(2)),
+        "f1": 0.25,
+        "byte_perplexity": math.inf,
+    }
+    assert all(row["stderr"] is None for row in found["evaluations"].to_pylist())
+    items = {(row["metric"], row["item_id"]): row["value"] for row in found["items"].to_pylist()}
+    assert items["word_perplexity", "t/0"] == pytest.approx(math.exp(2))
+    assert ("word_perplexity", "t/2") not in items  # an empty document has none of its own
+    assert ("f1", "t/0") not in items
+    assert found["items"].schema.field("value").type == pa.float64()
+
+
+def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
+    path = write_job(place, "again", tasks=world_specifications(place / "world")[:1])
+    folders = evaluate(read_job(path), harness=False)
+    before = [folder.stat().st_ino for folder in folders]
+    (folders[1] / "rows" / "items.parquet").rename(place / "again" / "moved")
+    (folders[1] / "rows" / "evaluations.parquet").unlink()
+    (folders[1] / "rows").rmdir()
+    folders[1].rmdir()
+    # What a killed process leaves is neither taken for a result nor in the way.
+    (folders[1].with_name(folders[1].name + ".partial") / "rows").mkdir(parents=True)
+    assert evaluate(read_job(path), harness=False) == folders
+    assert folders[0].stat().st_ino == before[0]
+    assert rows(folders[1], "items") == pq.read_table(place / "again" / "moved").to_pylist()
+    assert not list((place / "again").rglob("*.partial"))
+
+
+def start(path: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "model.evaluate", str(path), "--verbose"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def carried(place: Path) -> list[dict[str, Any]]:
+    """Specifications as they are carried to a bare machine: the plain items alone."""
+    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
+
+
+@pytest.mark.slow
+def test_processes_share_a_job(place: Path) -> None:
+    checkpoints = [{"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)]
+    path = write_job(place, "shared", checkpoints=checkpoints, tasks=carried(place))
+    processes = [start(path), start(path)]
+    said = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    lines = [line.split(":")[0] for out, _ in said for line in out.splitlines()]
+    assert sorted(lines) == [f"run-{i} {i}" for i in range(6)]  # each by one of them, once
+    assert len(list((place / "shared").glob("*/*/rows/items.parquet"))) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, number: signal.Signals) -> None:
+    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(40)]
+    path = write_job(place, f"killed-{number.value}", checkpoints=checkpoints, tasks=carried(place))
+    process = start(path)
+    process.stdout.readline()  # the first checkpoint is done
+    time.sleep(0.1)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 143)
+    finished = list((place / f"killed-{number.value}").glob("*/*[0-9]"))
+    assert 0 < len(finished) < 40
+    for folder in finished:
+        assert len(rows(folder, "items")) == 7 * ITEMS
+    read = read_job(path)
+    job = read.__class__(**{**vars(read), "checkpoints": read.checkpoints[: len(finished) + 1]})
+    assert len(evaluate(job)) == len(finished) + 1
+
+
+@pytest.mark.slow
+def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
+    process = start(write_job(place, "quiet", limit=2))
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines()] == ["run 500", "run 1,000"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokenizer": "nowhere"}, "tokenizer: no file .*nowhere"),
+        ({"checkpoints": [{"run_id": "r", "tokens": 1, "path": "nowhere"}]}, "no model in .*nowhere"),
+        ({"checkpoints": [{"run_id": "r", "path": "x"}]}, "a checkpoint needs run_id, tokens and path"),
+        ({"checkpoints": []}, "checkpoints is missing"),
+        ({"limit": 0}, "limit is 0, but it must be a whole number of at least 1"),
+        ({"limits": 3}, "there is no field 'limits'; known are batch_tokens, "),
+        ({"tasks": [{"benchmark": "b", "task": "t"}]}, "task 't': metric is missing"),
+        ({"device": "abacus"}, "device is 'abacus', but it must be auto"),
+    ],
+)
+def test_bad_jobs_get_one_line(
+    place: Path, changes: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tasks = {"tasks": carried(place)}
+    assert main([str(write_job(place, "bad", **{**tasks, **changes}))]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert re.search(message, said), said
+
+
+def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path) -> None:
+    task = {"benchmark": "gsm8k", "task": "gsm8k", "metric": "exact_match", "filter": "none", "chance": 0.0}
+    with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k needs lm-eval.*pip install"):
+        evaluate(read_job(write_job(place, "bare", tasks=[task])), harness=False)
+
+
+def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:
+    save_small_model(place / "narrow", vocabulary_size=100)
+    checkpoints = [{"run_id": "r", "tokens": 1, "path": "narrow"}]
+    with pytest.raises(InputError, match=r"narrow: the model knows 100 tokens, the tokenizer has \d+"):
+        evaluate(read_job(write_job(place, "misfit", checkpoints=checkpoints, tasks=carried(place))))
+
+
+def test_files_of_items(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    given = {"benchmark": "b", "task": "t", "metric": "acc", "filter": "none", "plain": str(path)}
+    with pytest.raises(InputError, match="no such file of items"):
+        PlainTask(given)
+    path.write_text("")
+    with pytest.raises(InputError, match="holds no item"):
+        PlainTask(given)
+    path.write_text('{"id": "a", "prompt": "?", "target": "7"}\n{"id": "b"}\n')
+    with pytest.raises(InputError, match="line 2: not an item"):
+        PlainTask(given)
