@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(number, lambda number, frame: received.append(number))
     talks = options.verbose or sys.stdout.isatty()
     try:
-        train(
+        status = train(
             options.folder,
             stop_at=options.stop_at,
             stopped=lambda: bool(received),
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TrainingFailed, OSError) as error:
         print(f"{options.folder}: {error}", file=sys.stderr)
         return 1
-    return 128 + received[0] if received else 0
+    return 128 + received[0] if received and status != "complete" else 0
 
 
 if __name__ == "__main__":
