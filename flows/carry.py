@@ -42,7 +42,7 @@ def carry(study: Study, folder: Path) -> dict[str, Any]:
         plain = shutil.copy(task["plain"], folder / "tasks")
         tasks.append({**task, "plain": os.path.relpath(plain, folder), "yaml": None, "dataset_path": None})
     runs = []
-    for model in plan_models(study, prepared.packed.results["vocabulary_size"]):
+    for model in plan_models(study, prepared.vocabulary_size):
         for seed in study.training.seeds:
             description = describe_run(study, prepared.packed, model, seed)
             place = folder / "runs" / description["run_id"]
@@ -79,7 +79,7 @@ def adopt(study: Study, folder: Path) -> None:
         raise InputError(f"{folder} holds {plan['study_id']}, not {study.study_id}: the study file has changed since")
     prepared = prepare_data(study, Store(study.store_folder))
     enter_study(study, prepared)
-    planned = plan_models(study, prepared.packed.results["vocabulary_size"])
+    planned = plan_models(study, prepared.vocabulary_size)
     runs = [
         (
             run["model_id"],

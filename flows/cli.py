@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from flows.processes import Failed
 from pipeline.errors import InputError
 
 BAD_INPUT = 2
@@ -29,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"dreamer: {error}", file=sys.stderr)
         return BAD_INPUT
+    except Failed as error:
+        print(f"dreamer: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("dreamer: stopped; run the same command again to go on from here", file=sys.stderr)
         return 130
@@ -196,10 +200,12 @@ def _sources(chosen: argparse.Namespace) -> None:
 
 
 def _download(chosen: argparse.Namespace) -> None:
+    from flows import progress
     from flows.fetch import download_all
 
-    for folder in download_all(chosen.names, chosen.mirror):
-        print(folder)
+    with progress.on_terminal():
+        folders = download_all(chosen.names, chosen.mirror)
+    print(*folders, sep="\n")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-
 import pandas as pd
 
 from flows.show import console, print_table
 from flows.study import BUILTIN, Study
-from flows.train import Planned, accelerators, plan_models
+from flows.train import Planned, accelerators, devices, plan_models
 from model.accounting import flops_per_token
 from pipeline.errors import InputError
 from pipeline.sources import resolve_source
@@ -38,8 +36,7 @@ def print_plan(study: Study) -> None:
     flops = sum(
         BACKWARD * flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned
     )
-    on_gpu = training.device != "cpu" and accelerators()
-    devices = study.workers or (accelerators() if on_gpu else os.cpu_count() or 1)
+    on_gpu, count = accelerators(study) > 0, devices(study)
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
     kept = len(training.points) * (1 if screened else len(training.seeds))
     checkpoints = sum(4 * model.parameters * kept for model in planned)
@@ -53,7 +50,7 @@ def print_plan(study: Study) -> None:
         "seeds": f"{len(training.seeds)}"
         + (f", all to {training.screening:.0%} of the tokens, the best to the end" if screened else ""),
         "compute": f"{flops:.3g} FLOPs of training",
-        "time": f"{_duration(flops / rate / devices)} of training on {devices} x {kind}; evaluation comes on top",
+        "time": f"{_duration(flops / rate / count)} of training on {count} x {kind}; evaluation comes on top",
         "disk": f"{_bytes(checkpoints)} of checkpoints, {_bytes(state)} to resume from, {_bytes(tokens)} of tokens",
     }
     console.print()

@@ -12,7 +12,7 @@ from flows import progress
 from flows.prepare import Prepared
 from flows.processes import read_progress, run_module, stopped_on_exit
 from flows.study import Study
-from flows.train import Run, accelerator, side_by_side
+from flows.train import Run, Slots, side_by_side
 from pipeline.store import Output, Store
 
 VERSION = 1
@@ -24,18 +24,19 @@ def evaluate_runs(study: Study, store: Store, prepared: Prepared, runs: Sequence
     Raises what the evaluation processes end with.
     """
     complete = [run for run in runs if run.status == "complete"]
+    slots = Slots(study)
     with stopped_on_exit():
-        outputs = side_by_side(study, complete, lambda run: _evaluate(study, store, prepared, run))
+        outputs = side_by_side(complete, lambda run: _evaluate(study, store, prepared, run, slots))
     return {run.run_id: output for run, output in zip(complete, outputs, strict=True)}
 
 
 def checkpoints(run: Run) -> list[dict[str, Any]]:
     """run_id, tokens and path of a run's checkpoints, in order of tokens."""
-    folders = sorted((run.output.path / "run" / "checkpoints").iterdir())
+    folders = sorted((run.folder / "checkpoints").iterdir())
     return [{"run_id": run.run_id, "tokens": int(folder.name), "path": str(folder.resolve())} for folder in folders]
 
 
-def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run) -> Output:
+def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run, slots: Slots) -> Output:
     label = f"evaluate {run.planned.model_id} seed {run.seed}"
     settings = study.evaluation
 
@@ -52,7 +53,7 @@ def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run) -> Outpu
         }
         (folder / "job.json").write_text(json.dumps(job, indent=1))
         offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((folder / "cache").resolve())}
-        with accelerator(study) as environment:
+        with slots.one() as environment:
             tick = partial(_tick, label, folder / "results" / "progress.json")
             run_module(
                 "model.evaluate",
@@ -65,7 +66,7 @@ def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run) -> Outpu
 
     progress.report(label, 0.0, "waiting")
     # The benchmarks' definitions and the digests of their data are in the key of `items`.
-    configuration = {"limit": settings.limit, "max_new_tokens": settings.max_new_tokens}
+    configuration = {"run_id": run.run_id, "limit": settings.limit, "max_new_tokens": settings.max_new_tokens}
     output = store.build("evaluation", VERSION, configuration, [run.output, prepared.items], work, resumes=True)
     progress.report(label, 1.0, "done")
     return output

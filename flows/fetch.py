@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+from flows import progress
 from flows.study import BUILTIN, load_study, presets
 from pipeline.benchmarks import BENCHMARKS, Benchmark, resolve_benchmark
 from pipeline.download import download
 from pipeline.sources import SOURCES, Source, resolve_source
 
 
-def download_all(names: Sequence[str], mirror: Path) -> Iterator[Path]:
-    """Fetch every named source or benchmark, or all that a study names; yields the repositories' folders.
+def download_all(names: Sequence[str], mirror: Path) -> list[Path]:
+    """Fetch every named source or benchmark, or all that a study names; returns the repositories' folders.
 
     Raises InputError for a name that is none of these, or a repository that cannot be had.
     """
     entries: list[Source | Benchmark] = [entry for name in names for entry in _entries(name)]
-    yield from download(entries, mirror)
+    return download(entries, mirror, progress=partial(progress.report, "download"))
 
 
 def _entries(name: str) -> list[Source | Benchmark]:

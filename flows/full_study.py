@@ -38,7 +38,7 @@ def _prepare(study: Study) -> Prepared:
 def _train(study: Study) -> list[Run]:
     store = Store(study.store_folder)
     prepared = prepare_data(study, store)
-    planned = plan_models(study, prepared.packed.results["vocabulary_size"])
+    planned = plan_models(study, prepared.vocabulary_size)
     runs = train_models(study, store, prepared.packed, planned)
     enter_runs(study, planned, runs)
     return runs
@@ -48,7 +48,7 @@ def _train(study: Study) -> list[Run]:
 def _evaluate(study: Study) -> None:
     store = Store(study.store_folder)
     prepared = prepare_data(study, store)
-    planned = plan_models(study, prepared.packed.results["vocabulary_size"])
+    planned = plan_models(study, prepared.vocabulary_size)
     runs = train_models(study, store, prepared.packed, planned)
     enter_evaluations(study, evaluate_runs(study, store, prepared, runs))
 

@@ -46,7 +46,7 @@ def is_complete(study: Study) -> bool:
     store = FinishedStore(study.store_folder)
     try:
         prepared = prepare_data(study, store)
-        planned = plan_models(study, prepared.packed.results["vocabulary_size"])
+        planned = plan_models(study, prepared.vocabulary_size)
         runs = train_models(study, store, prepared.packed, planned)
         evaluate_runs(study, store, prepared, runs)
     except Missing:

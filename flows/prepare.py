@@ -22,7 +22,7 @@ from pipeline.benchmarks import Benchmark, benchmark_items, resolve_benchmark, t
 from pipeline.clean import CleanSettings, clean
 from pipeline.decontaminate import DecontaminationSettings, decontaminate
 from pipeline.dedup import DedupSettings, deduplicate
-from pipeline.download import find_split, read_source, repository_folder
+from pipeline.download import find_split, has_splits, read_source, repository_folder, source_files
 from pipeline.sources import Source, resolve_source
 from pipeline.store import Output, Store, file_digest
 from pipeline.tokens import pack, take_tokenizer, train_tokenizer
@@ -52,6 +52,11 @@ class Prepared:
     items: Output
     specifications: list[dict[str, Any]]
     stages: list[Output]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Of the tokenizer, and so of the models."""
+        return self.tokenizer.results["vocabulary_size"]
 
 
 def prepare_data(study: Study, store: Store) -> Prepared:
@@ -123,10 +128,9 @@ def locate_sources(study: Study, world: Output | None) -> list[tuple[Source, lis
             cache=study.folder / "hub",
             revision=source.revision,
             configurations=source.configurations,
-            splits=(source.split,),
+            splits=source.splits,
         )
-        files = [file for name in source.configurations for file in find_split(folder, name, source.split)]
-        places.append((source, files))
+        places.append((source, source_files(source, folder)))
     return places
 
 
@@ -167,7 +171,7 @@ def _benchmark_items(
         tables.append(world_items(world.path))
     for benchmark, folder in benchmarks:
         tables.append(benchmark_items(benchmark, folder))
-        specifications += task_specifications(benchmark, folder)
+        specifications += task_specifications(benchmark, folder, study.store_folder / "texts")
     table = pa.concat_tables(tables).combine_chunks()
 
     def work(folder: Path, _: Callable[[float, str], None]) -> dict[str, Any]:
@@ -181,7 +185,9 @@ def _benchmark_items(
             file_digest(path)
             for benchmark, folder in benchmarks
             for configuration in benchmark.configurations
-            for path in find_split(folder, configuration, benchmark.split)
+            for split in benchmark.splits
+            if split == benchmark.split or has_splits(folder, [(configuration, split)])
+            for path in find_split(folder, configuration, split)
         ],
     }
     return _build(store, "items", configuration, [world] if world else [], work), specifications

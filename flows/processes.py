@@ -42,6 +42,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+class Failed(RuntimeError):
+    """A child ended with an error of its own; the text says which, and where its log is."""
+
+
 class Stopped(RuntimeError):
     """A child ended because we were told to stop."""
 
@@ -56,10 +60,9 @@ def run_module(
 ) -> None:
     """Run `python -m module arguments` to its end, calling `tick` about twice a second; its output goes to `log`.
 
-    Raises InputError with the child's last line when it exits with status 2, RuntimeError for any other failure.
+    Raises InputError with the child's last line when it exits with status 2, Failed for any other failure.
     """
-    if _stopping.is_set():
-        raise Stopped(module)
+    refuse_when_stopping()
     command = [sys.executable, "-c", _LEASH, str(os.getpid()), sys.executable, "-m", module, *arguments]
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -86,9 +89,15 @@ def run_module(
     if child.returncode == BAD_INPUT:
         raise InputError(_last_line(log))
     if child.returncode:
-        raise RuntimeError(
+        raise Failed(
             f"{module} {' '.join(arguments)} ended with status {child.returncode}; see {log}: {_last_line(log)}"
         )
+
+
+def refuse_when_stopping() -> None:
+    """Raise Stopped once `stop_all` has been called: nothing new is begun."""
+    if _stopping.is_set():
+        raise Stopped("the study is being stopped")
 
 
 def stop_all(grace: float = GRACE_SECONDS) -> None:

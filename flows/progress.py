@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from typing import Any, Protocol
 
 
@@ -93,23 +94,35 @@ class Lines:
 
 
 class Artifacts:
-    """Prefect progress artifacts of the running flow, at most one update in two seconds for each key."""
+    """Prefect progress artifacts of the flow run that made this object, at most one update in two seconds for each key.
+
+    Reports come from worker threads, which know no flow run: artifacts are made in the context of the maker. A server
+    that does not answer costs the progress in its UI, not the study.
+    """
 
     def __init__(self) -> None:
+        self.context = copy_context()
         self.artifacts: dict[str, Any] = {}
         self.seen: dict[str, float] = {}
+        self.broken = False
 
     def update(self, key: str, fraction: float, words: str) -> None:
+        now = time.monotonic()
+        if self.broken or (key in self.seen and fraction < 1 and now - self.seen[key] < 2):
+            return
+        self.seen[key] = now
+        try:
+            self.context.run(self._send, key, fraction, words)
+        except Exception as error:  # whatever the client and its transport may raise
+            self.broken = True
+            print(f"no more progress artifacts: Prefect's server did not take one ({error})", file=sys.stderr)
+
+    def _send(self, key: str, fraction: float, words: str) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-        now = time.monotonic()
         if key in self.artifacts:
-            if fraction < 1 and now - self.seen[key] < 2:
-                return
             update_progress_artifact(self.artifacts[key], progress=fraction * 100)
-        else:
-            slug = "".join(c if c.isalnum() else "-" for c in key.lower()).strip("-")
-            self.artifacts[key] = create_progress_artifact(
-                progress=fraction * 100, key=slug, description=f"{key}: {words}"
-            )
-        self.seen[key] = now
+            return
+        slug = "-".join("".join(c if c.isalnum() else " " for c in key.lower()).split())
+        description = f"{key}: {words}"
+        self.artifacts[key] = create_progress_artifact(progress=fraction * 100, key=slug, description=description)

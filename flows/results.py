@@ -57,7 +57,7 @@ def enter_study(study: Study, prepared: Prepared) -> None:
 
 def enter_runs(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) -> None:
     """The rows of `models`, `runs` and `steps`."""
-    enter_rows(study, planned, [(r.planned.model_id, r.status, r.output.path / "run" / "rows") for r in runs], [])
+    enter_rows(study, planned, [(run.planned.model_id, run.status, run.folder / "rows") for run in runs], [])
 
 
 def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:

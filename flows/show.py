@@ -81,9 +81,10 @@ def print_status(study: Study) -> None:
 
 def _words(folder: Any) -> str:
     """How far a training or evaluation is that has not finished."""
-    run = read_progress(folder / "run" / "progress.json")
-    if run.get("tokens"):
-        return f"{run['tokens']:,} of {run['target']:,} tokens, loss {run['loss']:.3f}"
+    runs = {path.parent.name: read_progress(path) for path in sorted(folder.glob("seed*/progress.json"))}
+    if runs:
+        told = (f"{name}: {run.get('tokens', 0):,} of {run.get('target', 0):,} tokens" for name, run in runs.items())
+        return ", ".join(told)
     evaluation = read_progress(folder / "results" / "progress.json")
     return f"{evaluation['done']} of {evaluation['total']}" if evaluation.get("total") else ""
 
@@ -117,7 +118,7 @@ def print_sources(*, long: bool) -> None:
             "benchmark": name,
             "repository": b.repository,
             "split": b.split,
-            "lm-eval tasks": " ".join(b.tasks),
+            "lm-eval tasks": " ".join(b.tasks.values()),
             "accuracy": f"{b.metric},{b.filter}",
         }
         for name, b in BENCHMARKS.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flows import progress
-from flows.processes import free_device, read_progress, run_module, stopped_on_exit
+from flows.processes import free_device, read_progress, refuse_when_stopping, run_module, stopped_on_exit
 from flows.study import Study, Variant
 from model.accounting import flops_per_token, memory_bytes, parameters
 from model.config import DreamerConfig, la
@@ -58,7 +58,8 @@ class Run:
     planned: Planned
     seed: int
     status: str
-    output: Output
+    folder: Path
+    output: Output  # of all seeds of the model
 
 
 def plan_models(study: Study, vocabulary_size: int) -> list[Planned]:
@@ -92,70 +93,68 @@ def _variant(variant: Variant, baseline: DreamerConfig) -> DreamerConfig:
 
 
 def train_models(study: Study, store: Store, packed: Output, planned: Sequence[Planned]) -> list[Run]:
-    """Train every model of the study; finished runs are taken from the store, interrupted ones go on.
+    """Train every model of the study; finished models are taken from the store, interrupted ones go on.
 
     With several seeds and a screening share, all seeds train that far and the one with the lowest loss over the last
     tenth of it goes on (section 4.1). Raises what the training processes end with.
     """
-    jobs = [(model, seed) for model in planned for seed in study.training.seeds]
-    stop_at = study.training.stop_at
+    slots = Slots(study)
     with stopped_on_exit():
-        if not stop_at:
-            outputs = side_by_side(study, jobs, lambda job: _train(study, store, packed, *job))
-            return [_run(study, packed, job, "complete", output) for job, output in zip(jobs, outputs, strict=True)]
-        screened = side_by_side(study, jobs, lambda job: _train(study, store, packed, *job, stop_at=stop_at))
-        groups: dict[str, list[tuple[Planned, int, Output]]] = {}
-        for (model, seed), output in zip(jobs, screened, strict=True):
-            groups.setdefault(model.model_id, []).append((model, seed, output))
-        winners = [
-            min(group, key=lambda entry: (screening_loss(entry[2].path / "run"), entry[1])) for group in groups.values()
-        ]
-        finished = side_by_side(study, winners, lambda w: _train(study, store, packed, w[0], w[1], begun=w[2]))
-    final = {(model.model_id, seed): output for (model, seed, _), output in zip(winners, finished, strict=True)}
-    runs = []
-    for (model, seed), output in zip(jobs, screened, strict=True):
-        went_on = final.get((model.model_id, seed))
-        runs.append(_run(study, packed, (model, seed), "complete" if went_on else "screened", went_on or output))
-    return runs
+        outputs = side_by_side(planned, lambda model: _train_model(study, store, packed, model, slots))
+    return [
+        Run(
+            run_id=describe_run(study, packed, model, seed)["run_id"],
+            planned=model,
+            seed=seed,
+            status="complete" if seed in output.results["chosen"] else "screened",
+            folder=output.path / f"seed{seed}",
+            output=output,
+        )
+        for model, output in zip(planned, outputs, strict=True)
+        for seed in study.training.seeds
+    ]
 
 
-def _train(
-    study: Study,
-    store: Store,
-    packed: Output,
-    model: Planned,
-    seed: int,
-    stop_at: int | None = None,
-    begun: Output | None = None,
-) -> Output:
-    """One run, to `stop_at` tokens or to the end, on top of what `begun` has done."""
-    description = describe_run(study, packed, model, seed)
-    label = f"train {model.model_id} seed {seed}" + (" (screening)" if stop_at else "")
+def _train_model(study: Study, store: Store, packed: Output, model: Planned, slots: Slots) -> Output:
+    """All seeds of one model: a folder of the store with a run folder for each."""
+    seeds, stop_at = study.training.seeds, study.training.stop_at
+    runs = [describe_run(study, packed, model, seed) for seed in seeds]
 
     def work(folder: Path) -> dict[str, Any]:
-        run = folder / "run"
-        if not run.exists() and begun:
-            copying = folder / "run.copying"
-            shutil.rmtree(copying, ignore_errors=True)
-            shutil.copytree(begun.path / "run", copying)
-            copying.rename(run)
-        run.mkdir(exist_ok=True)
-        (run / "run.json").write_text(json.dumps({**description, "data": os.path.relpath(packed.path, run)}, indent=1))
-        arguments = [str(run), *(["--stop-at", str(stop_at)] if stop_at else [])]
-        with accelerator(study) as environment:
-            tick = partial(_tick, label, run, stop_at)
-            run_module("model.train", arguments, log=folder / "log.txt", tick=tick, environment=environment)
-        return {
-            "run_id": description["run_id"],
-            "seed": seed,
-            "tokens": read_progress(run / "progress.json").get("tokens"),
-        }
+        for run in runs:
+            place = folder / f"seed{run['seed']}"
+            place.mkdir(exist_ok=True)
+            (place / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, place)}, indent=1))
+        chosen = _choose(folder, seeds, stop_at, lambda seed: _train(model, folder, seed, stop_at, slots))
+        side_by_side(chosen, lambda seed: _train(model, folder, seed, None, slots))
+        return {"chosen": chosen, "run_ids": [run["run_id"] for run in runs]}
 
+    return store.build("training", VERSION, {"runs": runs, "stop_at": stop_at}, [packed], work, resumes=True)
+
+
+def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callable[[int], None]) -> list[int]:
+    """The seeds that go on: all, or after the screening of each the one with the lowest loss. Decided once."""
+    if not stop_at:
+        return seeds
+    decided = folder / "chosen.json"
+    if not decided.exists():
+        side_by_side(seeds, screen)
+        best = min(seeds, key=lambda seed: (screening_loss(folder / f"seed{seed}"), seed))
+        decided.with_suffix(".tmp").write_text(json.dumps([best]))
+        decided.with_suffix(".tmp").rename(decided)
+    return json.loads(decided.read_text())
+
+
+def _train(model: Planned, folder: Path, seed: int, stop_at: int | None, slots: Slots) -> None:
+    """One training process, to `stop_at` tokens or to the end."""
+    label = f"{'screen' if stop_at else 'train'} {model.model_id} seed {seed}"
+    run = folder / f"seed{seed}"
     progress.report(label, 0.0, "waiting")
-    configuration = {**description, "stop_at": stop_at}
-    output = store.build("training", VERSION, configuration, [packed, *([begun] if begun else [])], work, resumes=True)
+    with slots.one() as environment:
+        arguments = [str(run), *(["--stop-at", str(stop_at)] if stop_at else [])]
+        tick = partial(_tick, label, run, stop_at)
+        run_module("model.train", arguments, log=folder / f"seed{seed}.log", tick=tick, environment=environment)
     progress.report(label, 1.0, "done")
-    return output
 
 
 def describe_run(study: Study, packed: Output, model: Planned, seed: int) -> dict[str, Any]:
@@ -173,10 +172,6 @@ def describe_run(study: Study, packed: Output, model: Planned, seed: int) -> dic
     return {"run_id": f"{model.model_id}-s{seed}-{digest([content, packed.key])[:8]}", **content}
 
 
-def _run(study: Study, packed: Output, job: tuple[Planned, int], status: str, output: Output) -> Run:
-    return Run(describe_run(study, packed, *job)["run_id"], *job, status, output)
-
-
 def _tick(label: str, run: Path, stop_at: int | None) -> None:
     said = read_progress(run / "progress.json")
     if said.get("tokens"):
@@ -187,22 +182,49 @@ def _tick(label: str, run: Path, stop_at: int | None) -> None:
         progress.report(label, min(said["tokens"] / target, 0.999), words)
 
 
-def accelerators() -> int:
-    """How many CUDA devices this machine has."""
+def accelerators(study: Study) -> int:
+    """How many CUDA devices the study may use on this machine."""
     import torch
 
-    return torch.cuda.device_count()
+    return torch.cuda.device_count() if study.training.device != "cpu" else 0
 
 
-def side_by_side(study: Study, jobs: Sequence[T], work: Callable[[T], R]) -> list[R]:
-    """Run `work` over the jobs in threads, as many at once as the machine has cores or GPUs; the first error ends all.
+def devices(study: Study) -> int:
+    """How many processes run at once: the study's `workers`, else one for each GPU, else one for each core."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return study.workers or accelerators(study) or cores
+
+
+class Slots:
+    """As many processes at once as the machine has devices for; a GPU is held by one process at a time."""
+
+    def __init__(self, study: Study) -> None:
+        self.accelerators = accelerators(study)
+        self.free = threading.Semaphore(devices(study))
+
+    @contextmanager
+    def one(self) -> Iterator[dict[str, str]]:
+        """Wait for a place to run and yield the environment that shows a child only its device."""
+        while not self.free.acquire(timeout=0.5):
+            refuse_when_stopping()
+        try:
+            if not self.accelerators:
+                yield {}
+                return
+            with free_device(self.accelerators) as device:
+                yield {"CUDA_VISIBLE_DEVICES": str(device)}
+        finally:
+            self.free.release()
+
+
+def side_by_side(jobs: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """Run `work` over all jobs, each in a thread that waits for its turn where it needs one; the first error ends all.
 
     The calling thread only waits, so that signals and cancellations reach it at once.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    on_gpu = study.training.device != "cpu" and accelerators()
-    workers = study.workers or (accelerators() if on_gpu else cores)
-    pool = ThreadPoolExecutor(workers)
+    if not jobs:
+        return []
+    pool = ThreadPoolExecutor(len(jobs))
     futures = [pool.submit(work, job) for job in jobs]
     try:
         for future in as_completed(futures):
@@ -210,14 +232,3 @@ def side_by_side(study: Study, jobs: Sequence[T], work: Callable[[T], R]) -> lis
         return [future.result() for future in futures]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-@contextmanager
-def accelerator(study: Study) -> Iterator[dict[str, str]]:
-    """Hold one free GPU and yield the environment that shows a child only that one; on a CPU, nothing."""
-    devices = accelerators() if study.training.device != "cpu" else 0
-    if not devices:
-        yield {}
-        return
-    with free_device(devices) as device:
-        yield {"CUDA_VISIBLE_DEVICES": str(device)}

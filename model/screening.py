@@ -1,4 +1,4 @@
-"""Which seed of a model goes on: all train a part of the budget, the one with the better loss continues (section 4.1)."""
+"""Which seed goes on: all train a part of the budget, the one with the better loss continues (section 4.1)."""
 
 from __future__ import annotations
 

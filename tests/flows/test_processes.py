@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.processes import Stopped, free_device, run_module, stop_all, stopped_on_exit
+from flows.processes import Failed, Stopped, free_device, run_module, stop_all, stopped_on_exit
 from pipeline.errors import InputError
 
 HELPER = """
@@ -54,7 +54,7 @@ def test_bad_input_of_a_child_is_bad_input_of_ours(tmp_path: Path) -> None:
 
 
 def test_failure_names_the_log_and_its_last_line(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match=r"status 1; see .*log.txt: RuntimeError: broken"):
+    with pytest.raises(Failed, match=r"status 1; see .*log.txt: RuntimeError: broken"):
         run_module("helper_child", ["fail", "-"], log=tmp_path / "log.txt")
 
 
