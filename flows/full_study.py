@@ -61,31 +61,31 @@ def _report(study: Study) -> str:
     return str(path)
 
 
-@flow(name="prepare-data", log_prints=True)
+@flow(name="prepare-data")
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> None:
     """Sources to packed token shards."""
     _prepare(load_study(study, mirror=mirror, root=root))
 
 
-@flow(name="train-models", log_prints=True)
+@flow(name="train-models")
 def train_models_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> None:
     """Matched models, trained on the same token stream."""
     _train(load_study(study, mirror=mirror, root=root))
 
 
-@flow(name="evaluate-checkpoints", log_prints=True)
+@flow(name="evaluate-checkpoints")
 def evaluate_checkpoints_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> None:
     """Every checkpoint on every benchmark, into the results database."""
     _evaluate(load_study(study, mirror=mirror, root=root))
 
 
-@flow(name="report", log_prints=True)
+@flow(name="report")
 def report_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> str:
     """The HTML report and its figures."""
     return _report(load_study(study, mirror=mirror, root=root))
 
 
-@flow(name="full-study", log_prints=True)
+@flow(name="full-study")
 def full_study(study: str = "demo", mirror: str | None = None, root: str | None = None) -> str:
     """Take a study from raw data to its report; returns the report's path.
 

@@ -90,11 +90,13 @@ class Lines:
             return
         self.last[key] = step
         seconds = time.monotonic() - self.started
-        print(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip(), file=sys.stderr, flush=True)
+        # Not print: Prefect takes that over inside a flow.
+        sys.stderr.write(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip() + "\n")
+        sys.stderr.flush()
 
 
 class Artifacts:
-    """Prefect progress artifacts of the flow run that made this object, at most one update in two seconds for each key.
+    """Progress artifacts and log lines of the flow run that made this object, at most one update in two seconds a key.
 
     Reports come from worker threads, which know no flow run: artifacts are made in the context of the maker. A server
     that does not answer costs the progress in its UI, not the study.
@@ -115,11 +117,14 @@ class Artifacts:
             self.context.run(self._send, key, fraction, words)
         except Exception as error:  # whatever the client and its transport may raise
             self.broken = True
-            print(f"no more progress artifacts: Prefect's server did not take one ({error})", file=sys.stderr)
+            sys.stderr.write(f"no more progress in Prefect's UI: its server did not take an artifact ({error})\n")
 
     def _send(self, key: str, fraction: float, words: str) -> None:
+        from prefect import get_run_logger
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
+        if fraction >= 1:
+            get_run_logger().info("%s: %s", key, words)
         if key in self.artifacts:
             update_progress_artifact(self.artifacts[key], progress=fraction * 100)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -23,8 +24,9 @@ OUTCOME = """
 SELECT d.depth, d.variant, d.task, d.baseline_accuracy, d.baseline_tokens, d.variant_tokens, d.factor, d.bound,
        i.low, i.high, d.near_chance
 FROM data_efficiency AS d
-LEFT JOIN factor_intervals AS i USING (study_id, depth, variant, task)
-WHERE d.study_id = '{study_id}' AND coalesce(i.rule, 'first crossing') = 'first crossing'
+LEFT JOIN factor_intervals AS i
+    ON (i.study_id, i.depth, i.variant, i.task, i.rule) = (d.study_id, d.depth, d.variant, d.task, 'first')
+WHERE d.study_id = '{study_id}'
 ORDER BY d.depth, d.task = 'average' DESC, d.task, d.variant
 """
 
@@ -42,6 +44,8 @@ def print_table(table: pd.DataFrame) -> None:
 def _text(value: Any) -> str:
     if value is None or value is pd.NaT or (isinstance(value, float) and pd.isna(value)):
         return "-"
+    if isinstance(value, float) and math.isinf(value):
+        return "unbounded"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):
