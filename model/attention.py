@@ -45,8 +45,9 @@ class _Attention(nn.Module):
         N, M = self.heads, self.key_value_heads
         projected = self.projections.project_in(x, prepared, route).unflatten(-1, (N + 2 * M, -1))
         gains = torch.cat((self.query_gain.expand(N, -1), self.key_gain.expand(M, -1)))
-        query_key = rms_norm(projected[:, : N + M], gains, self.epsilon, code)
-        return query_key[:, :N], query_key[:, N:], projected[:, N + M :]
+        query_key, value = projected.split((N + M, M), dim=1)
+        query, key = rms_norm(query_key, gains, self.epsilon, code).split((N, M), dim=1)
+        return query, key, value
 
 
 class SequenceAttention(_Attention):

@@ -32,33 +32,33 @@ class Context:
 
     batch: int
     length: int
-    code: Tensor  # of the positions, [T, 1, K/2]
-    depth_code: Tensor  # of the depths, for the heads of depth attention, [L, K/2]
-    routing_code: Tensor | None  # of the depths, for routing, [L, R/2]; layers of their own need none
+    code: Tensor  # of the positions, [T, 1, K/2, 2]
+    depth_code: Tensor  # of the depths, for the heads of depth attention, [L, K/2, 2]
+    routing_code: Tensor | None  # of the depths, for routing, [L, R/2, 2]; layers of their own need none
     mask: Tensor | None  # added to the scores of sequence attention; None: causal
     positions: Tensor  # [B, S]
     cache: Cache | None
 
 
 def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
-    """RoPE of heads of `size` at `positions` [...]: complex numbers of size 1, [..., size/2].
+    """RoPE of heads of `size` at `positions` [...]: cosine and sine of each pair's angle, [..., size/2, 2].
 
     The angles are computed in float64: in float32 they are off by 1e-4 at position 4096.
     """
     exponents = torch.arange(size // 2, device=positions.device, dtype=torch.float64) / (size // 2)
     angles = positions[..., None] * base**-exponents
-    return torch.polar(torch.ones_like(angles), angles).to(dtype.to_complex())
+    return torch.stack((angles.cos(), angles.sin()), dim=-1).to(dtype)
 
 
 def depth_code(depth: int, size: int, base: float, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """RoPE of depths 1..L, [L, size/2] (section 3.4).
+    """RoPE of depths 1..L, [L, size/2, 2] (section 3.4).
 
     The first half of the pairs turns with the depth l, the second half, at the same frequencies, with L - l: it tells how
     much is still to come.
     """
     depths = torch.arange(1, depth + 1, device=device)
     halves = [position_code(direction, size // 2, base, dtype) for direction in (depths, depth - depths)]
-    return torch.cat(halves, dim=-1)
+    return torch.cat(halves, dim=-2)
 
 
 def document_positions(documents: Tensor) -> Tensor:
@@ -71,11 +71,11 @@ def document_positions(documents: Tensor) -> Tensor:
 
 def document_mask(documents: Tensor, dtype: torch.dtype) -> Tensor:
     """Additive mask [B, 1, S, S]: a position sees those up to itself that carry the same label."""
-    same = documents[:, :, None] == documents[:, None, :]
-    return additive_mask(same.tril_(), dtype)
+    labels = documents.int()
+    causal = torch.ones(2 * labels.shape[1:], dtype=torch.bool, device=labels.device).tril()
+    return additive_mask((labels[:, :, None] == labels[:, None, :]).logical_and_(causal), dtype)
 
 
 def additive_mask(visible: Tensor, dtype: torch.dtype) -> Tensor:
     """Mask [B, 1, Q, S] to add to attention scores, from the booleans [B, Q, S] of what each query may see."""
-    mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-    return mask.masked_fill_(~visible, float("-inf")).unsqueeze(1)
+    return torch.where(visible, 0.0, float("-inf")).to(dtype).unsqueeze(1)

@@ -57,7 +57,7 @@ class Block(nn.Module):
         self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
     def prepare(self, dtype: torch.dtype, code: Tensor | None) -> list[dict[str, Prepared]]:
-        """What each attention needs that no token changes: per depth of `code` [L, R/2], or once if there is none."""
+        """What each attention needs that no token changes: per depth of `code` [L, R/2, 2], or once if there is none."""
         parts = {name: attention.prepare(dtype, code) for name, attention in self.attentions.items()}
         depths = 1 if code is None else len(code)
         return [{name: part[index if len(part) > 1 else 0] for name, part in parts.items()} for index in range(depths)]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from model.balance import balance_step
 from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
-from model.kernels import Dispatch, dispatch, mixed_product, rms_norm, swiglu_experts, turn
+from model.kernels import Dispatch, dispatch, mixed_product, rms_norm, route, swiglu_experts, turn
 
 
 class Router(nn.Module):
@@ -38,7 +38,7 @@ class Router(nn.Module):
         self.register_buffer("counts", torch.zeros(experts, dtype=torch.long))  # selections since the last update
 
     def prepare(self, code: Tensor | None) -> list[Prepared]:
-        """Per depth the query projection [H, R] and the keys [E, R]; one entry where there is no depth code [L, R/2].
+        """Per depth the query projection [H, R] and the keys [E, R]; one entry where there is no depth code [L, R/2, 2].
 
         The code turns all queries of a depth alike, so the few keys are turned backwards instead, which gives the same scores.
         The gain of the query's norm and the scores' 1/sqrt(R) go into the keys as well.
@@ -49,22 +49,11 @@ class Router(nn.Module):
         query = self.query.to(dtype)
         if code is None:
             return [(query, keys)]
-        return [(query, turned) for turned in turn(keys.unsqueeze(0), code.conj().unsqueeze(1)).unbind()]
+        return [(query, turned) for turned in turn(keys.unsqueeze(0), code.unsqueeze(1), back=True).unbind()]
 
     def forward(self, x: Tensor, query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Choose experts for x [T, H] with a prepared query and keys: their ids [T, A] and weights [T, A]."""
-        q = x.to(query.dtype) @ query
-        scale = (q.square().mean(dim=-1, keepdim=True) + self.epsilon).rsqrt()
-        logits = (q @ keys.T) * scale
-        biased = logits.detach() + self.bias
-        if self.active == 1:
-            ids = biased.argmax(dim=-1, keepdim=True)
-        else:
-            ids = biased.topk(self.active, dim=-1, sorted=False).indices
-        weights = torch.sigmoid(logits.gather(-1, ids))
-        if self.normalised:
-            weights = weights / (weights.sum(dim=-1, keepdim=True) + 1e-20)
-        return ids, weights
+        return route(x, query, keys, self.bias, self.active, self.normalised, self.epsilon)
 
     @torch.no_grad()
     def count(self, ids: Tensor, valid: Tensor | None) -> None:

@@ -18,13 +18,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 
-def turn(x: Tensor, code: Tensor) -> Tensor:
-    """RoPE: turn the pairs (x[..., 2i], x[..., 2i + 1]) by the angles of `code` [..., K/2], complex numbers of size 1."""
-    if x.dtype in (torch.float32, torch.float64):
-        pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
-        return torch.view_as_real(pairs * code).flatten(-2)
-    first, second = x[..., ::2], x[..., 1::2]
-    cosine, sine = code.real.to(x.dtype), code.imag.to(x.dtype)
+def turn(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
+    """RoPE: turn the pairs (x[..., 2i], x[..., 2i + 1]) by the angles whose cosine and sine are `code` [..., K/2, 2]."""
+    pairs = x.unflatten(-1, (-1, 2))
+    if not x.is_cuda and x.dtype == code.dtype:
+        rotation = torch.view_as_complex(code)
+        turned = torch.view_as_complex(pairs) * (rotation.conj() if back else rotation)
+        return torch.view_as_real(turned).flatten(-2)
+    first, second = pairs.unbind(-1)
+    cosine, sine = code.to(x.dtype).unbind(-1)
+    sine = -sine if back else sine
     return torch.stack((first * cosine - second * sine, second * cosine + first * sine), dim=-1).flatten(-2)
 
 
@@ -62,7 +65,52 @@ class _TurnedNorm(torch.autograd.Function):
         gradient = gradient * gain
         along = torch.linalg.vecdot(gradient, z).unsqueeze(-1).div_(z.shape[-1])
         gradient = gradient.addcmul_(z, along, value=-1).mul_(scale)
-        return gradient if code is None else turn(gradient, code.conj()), gain_gradient, None, None
+        return gradient if code is None else turn(gradient, code, back=True), gain_gradient, None, None
+
+
+def route(
+    x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
+) -> tuple[Tensor, Tensor]:
+    """Eq. 2: choose `active` experts for x [T, H] by their scores plus bias; ids [T, A] and weights [T, A].
+
+    `query` [H, R] projects the queries, which are normalised; `keys` [E, R] hold everything else the scores need. Computed in
+    the dtype of `query`.
+    """
+    weights, ids = _Route.apply(x.to(query.dtype), query, keys, bias, active, normalised, epsilon)
+    return ids, weights
+
+
+class _Route(torch.autograd.Function):
+    """Only the chosen scores pass a gradient on, so only they are kept."""
+
+    @staticmethod
+    def forward(
+        ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
+    ) -> tuple[Tensor, Tensor]:
+        q = x @ query
+        square = torch.linalg.vector_norm(q, dim=-1, keepdim=True).square_()
+        scale = square.div_(q.shape[-1]).add_(epsilon).rsqrt_()
+        scores = (q @ keys.T).mul_(scale)
+        biased = scores + bias
+        ids = biased.argmax(dim=-1, keepdim=True) if active == 1 else biased.topk(active, dim=-1, sorted=False).indices
+        chosen = scores.gather(-1, ids)
+        sigmoid = torch.sigmoid(chosen)
+        total = sigmoid.sum(dim=-1, keepdim=True).add_(1e-20) if normalised else None
+        ctx.save_for_backward(x, query, keys, q, scale, ids, chosen, sigmoid, total)
+        ctx.mark_non_differentiable(ids)
+        return sigmoid / total if normalised else sigmoid, ids
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        x, query, keys, q, scale, ids, chosen, sigmoid, total = ctx.saved_tensors
+        if total is not None:
+            gradient = (gradient - (gradient * sigmoid).sum(dim=-1, keepdim=True) / total) / total
+        gradient = gradient * sigmoid * (1 - sigmoid) * scale
+        scores_gradient = gradient.new_zeros(len(x), len(keys)).scatter_(-1, ids, gradient)
+        along = (gradient * chosen).sum(dim=-1, keepdim=True).mul_(scale).div_(q.shape[-1])
+        q_gradient = (scores_gradient @ keys).addcmul_(q, along, value=-1)
+        return q_gradient @ query.T, x.T @ q_gradient, scores_gradient.T @ q, None, None, None, None
 
 
 class Dispatch(NamedTuple):
@@ -183,12 +231,9 @@ class _SwiGLUExperts(torch.autograd.Function):
         outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, to.ends)
 
         hidden_gradient.mul_(sorted_weights)
-        projected_gradient = torch.empty_like(projected)
-        gate_gradient, up_gradient = projected_gradient.chunk(2, dim=-1)
-        torch.mul(hidden_gradient, silu, out=up_gradient)
-        bend = silu * sigmoid
-        slope = sigmoid.add_(silu).sub_(bend)  # of silu at x, with s = sigmoid(x): s + x s (1 - s)
-        torch.mul(hidden_gradient.mul_(up), slope, out=gate_gradient)
+        slope = (sigmoid + silu).addcmul_(silu, sigmoid, value=-1)  # of silu at x, with s = sigmoid(x): s + x s (1 - s)
+        up_gradient = silu.mul_(hidden_gradient)
+        projected_gradient = torch.cat((hidden_gradient.mul_(up).mul_(slope), up_gradient), dim=-1)
         inward_gradient = _grouped_outer(rows, projected_gradient, to.ends)
         x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), to.ends), to.places)
         return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None

@@ -19,6 +19,11 @@ def reference_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
     return x / (x.square().mean(dim=-1, keepdim=True) + epsilon).sqrt() * gain
 
 
+def angles_of(code: Tensor) -> Tensor:
+    """Angles [...] of cosines and sines [..., 2]."""
+    return torch.atan2(code[..., 1], code[..., 0])
+
+
 def rope(x: Tensor, angles: Tensor) -> Tensor:
     """Turn the pairs (x[..., 2i], x[..., 2i + 1]) by angles [..., i]."""
     first, second = x[..., ::2], x[..., 1::2]
@@ -102,7 +107,7 @@ def sequence_attention(module: nn.Module, x: Tensor, context: Context, routing_a
         key, value = key.repeat_interleave(share, dim=1), value.repeat_interleave(share, dim=1)
         return (attention(query, key, value, visible)[0].transpose(1, 2).flatten(0, 1),)
 
-    update, ids, _ = projected_attention(module, x, context.code.angle(), routing_angles, attend)
+    update, ids, _ = projected_attention(module, x, angles_of(context.code), routing_angles, attend)
     return Result(update, ids)
 
 
@@ -120,7 +125,7 @@ def depth_attention(
         attended, scores = attention(query.unsqueeze(2), keys, values, visible)
         return attended.squeeze(2), scores.squeeze(2).detach(), entries
 
-    angles = context.depth_code[depth].angle()
+    angles = angles_of(context.depth_code[depth])
     update, ids, (scores, entries) = projected_attention(module, x, angles, routing_angles, attend)
     return Result(update, ids, entries, scores)
 
@@ -129,7 +134,7 @@ def reference_block(
     block: nn.Module, x: Tensor, context: Context, depth: int, histories: dict[str, History]
 ) -> tuple[Tensor, dict[str, Result]]:
     """Eq. 4, 5 or 6 for x [T, H] at depth index `depth`: y, and what each attention returned."""
-    routing_angles = None if context.routing_code is None else context.routing_code[depth].angle()
+    routing_angles = None if context.routing_code is None else angles_of(context.routing_code[depth])
     results: dict[str, Result] = {}
     for group in block.order:
         for name in group:
