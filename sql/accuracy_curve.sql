@@ -1,0 +1,30 @@
+-- The accuracy curve of every model, the mean over its seeds, with what each checkpoint follows: the one before, and
+-- the best before. The first row that reaches a goal whose best before does not is the crossing of that goal.
+create or replace view accuracy_curve as
+with points as (
+    select
+        study_id,
+        depth,
+        variant,
+        task,
+        tokens,
+        avg(value order by run_id) as accuracy,
+        -- Seeds answer the same items, so their errors do not average out: the mean is the cautious choice.
+        if(count(stderr) = count(*), avg(stderr), null) as stderr,
+        avg(chance) as chance,
+        max(items) as items,
+        any_value(seeds) as seeds
+    from curve_points
+    where measure = 'accuracy'
+    group by study_id, depth, variant, task, tokens
+)
+
+select
+    *,
+    lag(tokens) over curve as tokens_before,
+    lag(accuracy) over curve as accuracy_before,
+    max(accuracy) over (curve rows between unbounded preceding and 1 preceding) as best_before
+from points
+window curve as (partition by study_id, depth, variant, task order by tokens);
+
+comment on view accuracy_curve is 'Accuracy against tokens of every model, mean over its seeds, by task and on average';

@@ -1,0 +1,43 @@
+-- The factors of data_efficiency in tokens, in FLOPs and in seconds of training. Variants are matched in FLOPs, so the
+-- first two are nearly equal; a variant that trains slower per token gains less in seconds. The bound holds for all.
+create or replace view compute_efficiency as
+with costs as (
+    select
+        model_runs.study_id,
+        model_runs.depth,
+        model_runs.variant,
+        avg(models.flops_per_token) as flops_per_token,
+        avg(model_runs.tokens_per_second) as tokens_per_second
+    from model_runs
+    left join models using (study_id, model_id)
+    group by model_runs.study_id, model_runs.depth, model_runs.variant
+)
+
+select
+    factors.study_id,
+    factors.depth,
+    factors.variant,
+    factors.task,
+    factors.factor as factor_tokens,
+    factors.factor * baseline.flops_per_token / own.flops_per_token as factor_flops,
+    factors.factor * own.tokens_per_second / baseline.tokens_per_second as factor_seconds,
+    factors.bound,
+    factors.near_chance
+from data_efficiency as factors
+left join costs as own
+    on own.study_id = factors.study_id
+    and own.depth is not distinct from factors.depth
+    and own.variant = factors.variant
+left join costs as baseline
+    on baseline.study_id = factors.study_id
+    and baseline.depth is not distinct from factors.depth
+    and baseline.variant = 'LA'
+order by
+    factors.study_id,
+    factors.depth,
+    variant_order(factors.variant),
+    factors.variant,
+    factors.task = 'average',
+    factors.task;
+
+comment on view compute_efficiency is 'The data-efficiency factors in tokens, FLOPs and seconds of training';

@@ -1,0 +1,76 @@
+-- The results as the paper's Table 2 has them, one row for each model and task: a text with its best (lowest)
+-- perplexity, a benchmark with its best accuracy and its data-efficiency factor, and the average curve's.
+create or replace view table_2 as
+with perplexity_curves as (
+    select study_id, depth, variant, task, tokens, avg(value order by run_id) as perplexity
+    from curve_points
+    where measure = 'perplexity'
+    group by study_id, depth, variant, task, tokens
+),
+
+perplexities as (
+    select study_id, depth, variant, task, min(perplexity) as perplexity, arg_min(tokens, perplexity) as best_tokens
+    from perplexity_curves
+    group by study_id, depth, variant, task
+),
+
+accuracies as (
+    select
+        factors.study_id,
+        factors.depth,
+        factors.variant,
+        factors.task,
+        best.accuracy,
+        best.tokens as best_tokens,
+        factors.factor as data_efficiency,
+        factors.bound,
+        intervals.low,
+        intervals.high,
+        factors.near_chance
+    from data_efficiency as factors
+    left join best_accuracy as best
+        on best.study_id = factors.study_id
+        and best.depth is not distinct from factors.depth
+        and best.variant = factors.variant
+        and best.task = factors.task
+    left join factor_intervals as intervals
+        on intervals.study_id = factors.study_id
+        and intervals.depth is not distinct from factors.depth
+        and intervals.variant = factors.variant
+        and intervals.task = factors.task
+        and intervals.rule = 'first'
+),
+
+rows as (
+    select *, 'perplexity' as kind from perplexities
+    union all by name
+    select *, 'accuracy' as kind from accuracies
+)
+
+select
+    rows.study_id,
+    rows.variant,
+    rows.depth,
+    rows.task,
+    rows.perplexity,
+    rows.accuracy,
+    rows.data_efficiency,
+    rows.bound,
+    rows.low,
+    rows.high,
+    rows.near_chance,
+    rows.best_tokens,
+    chosen_metric.metric,
+    chosen_metric.filter
+from rows
+left join chosen_metric using (study_id, task, kind)
+order by
+    rows.study_id,
+    rows.depth,
+    variant_order(rows.variant),
+    rows.variant,
+    rows.kind desc,
+    rows.task = 'average',
+    rows.task;
+
+comment on view table_2 is 'Perplexity, best accuracy and data efficiency of every model, by task and on average';

@@ -1,0 +1,34 @@
+-- How many tokens does each model need to an accuracy on a task?   from tokens_to('gsm8k', 0.4)
+-- `bound` says how to read `tokens`: needed 'exactly' that many up to the spacing of the checkpoints, 'at most' that
+-- many (the first checkpoint has it), or 'more than' `tokens_trained` (never reached: `tokens` is null).
+create or replace macro tokens_to(task_name, goal) as table
+with crossings as (
+    select
+        study_id,
+        depth,
+        variant,
+        tokens,
+        log_crossing(tokens_before, accuracy_before, tokens, accuracy, goal) as tokens_interpolated,
+        if(tokens_before is null, 'at most', 'exactly') as bound
+    from accuracy_curve
+    where task = task_name and reaches(accuracy, goal) and not coalesce(reaches(best_before, goal), false)
+)
+
+select
+    models.study_id,
+    models.depth,
+    models.variant,
+    crossings.tokens,
+    crossings.tokens_interpolated,
+    coalesce(crossings.bound, 'more than') as bound,
+    models.tokens_trained,
+    models.accuracy as best_accuracy
+from best_accuracy as models
+left join crossings
+    on crossings.study_id = models.study_id
+    and crossings.depth is not distinct from models.depth
+    and crossings.variant = models.variant
+where models.task = task_name
+order by models.study_id, models.depth, crossings.tokens nulls last, models.variant;
+
+comment on macro table tokens_to is 'tokens_to(task, accuracy): the training tokens each model needs to that accuracy';
