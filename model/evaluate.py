@@ -57,11 +57,11 @@ class Task(Protocol):
     def score(self, answers: Mapping[str, Sequence[Any]]) -> Scored: ...
 
 
-def evaluate(job: Job, *, harness: bool | None = None, line: Callable[[str], object] = lambda text: None) -> list[Path]:
+def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> list[Path]:
     """Evaluate every checkpoint of the job that is not there yet; returns the folders of all.
 
-    `harness` says whether lm-eval is used (None: where it is installed); `line` gets a line per finished checkpoint.
-    Raises InputError for bad input, also when the output holds results of other tasks, limits or another tokenizer.
+    `line` gets a line per finished checkpoint. Raises InputError for bad input, also when the output holds results of
+    other tasks, limits or another tokenizer.
     """
     tokenizer = load_tokenizer(job.tokenizer)
     job.output.mkdir(parents=True, exist_ok=True)
@@ -69,14 +69,15 @@ def evaluate(job: Job, *, harness: bool | None = None, line: Callable[[str], obj
     folders = {checkpoint: _folder(job, checkpoint) for checkpoint in job.checkpoints}
     if all(folder.exists() for folder in folders.values()):
         return list(folders.values())
-    tasks = build_tasks(job, harness=harness)
+    tasks = build_tasks(job)
     progress = _Progress(job.output / "progress.json", tasks, folders.values())
+    asker = _Asker(job, tokenizer, tasks, progress)
     for wait in (False, True):  # first what no other process has in hand, then what another one may have left behind
         for checkpoint, folder in folders.items():
             with _claim(job, checkpoint, wait) as mine:
                 if mine and not folder.exists():
                     started = time.monotonic()
-                    rows = _evaluate(job, checkpoint, tokenizer, tasks, progress)
+                    rows = asker(checkpoint)
                     _write(folder, rows)
                     progress.finish()
                     line(_summary(checkpoint, tasks, rows, time.monotonic() - started))
@@ -84,20 +85,20 @@ def evaluate(job: Job, *, harness: bool | None = None, line: Callable[[str], obj
     return list(folders.values())
 
 
-def build_tasks(job: Job, *, harness: bool | None = None) -> list[Task]:
+def build_tasks(job: Job) -> list[Task]:
     """The tasks of a job with their prompts: lm-eval's, or plain where it is missing or only the plain items are there.
 
     Raises InputError if a task needs lm-eval and it is not installed.
     """
-    if harness is None:
-        harness = importlib.util.find_spec("lm_eval") is not None
+    installed = importlib.util.find_spec("lm_eval") is not None
+    harness = installed if job.harness is None else job.harness and installed
     default = {"limit": job.limit}
     if job.max_new_tokens is not None:
         default["max_new_tokens"] = job.max_new_tokens
     plain = [bool(task.get("plain")) and not (harness and _has_definition(task)) for task in job.tasks]
     if all(plain):
         return [PlainTask(task, **default) for task in job.tasks]
-    if not harness:
+    if not installed:
         task = job.tasks[plain.index(False)]
         raise InputError(
             f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
@@ -128,13 +129,32 @@ def ask(model: TextModel, tasks: Sequence[Task]) -> list[Scored]:
     return [task.score(own) for task, own in zip(tasks, answers, strict=True)]
 
 
-def _evaluate(
-    job: Job, checkpoint: Checkpoint, tokenizer: Tokenizer, tasks: Sequence[Task], progress: _Progress
-) -> dict[str, Any]:
-    model = load_text_model(
-        checkpoint.path, tokenizer, job.device, batch_tokens=job.batch_tokens, finished=progress.add
-    )
-    return tables(checkpoint.run_id, checkpoint.tokens, ask(model, tasks))
+class _Asker:
+    """Asks checkpoints everything; where the device's memory is too small, in smaller batches from then on."""
+
+    def __init__(self, job: Job, tokenizer: Tokenizer, tasks: Sequence[Task], progress: _Progress) -> None:
+        self._job, self._tokenizer, self._tasks, self._progress = job, tokenizer, tasks, progress
+        self._batch_tokens = job.batch_tokens
+
+    def __call__(self, checkpoint: Checkpoint) -> dict[str, Any]:
+        """The rows of one checkpoint."""
+        model = load_text_model(
+            checkpoint.path,
+            self._tokenizer,
+            self._job.device,
+            batch_tokens=self._batch_tokens,
+            finished=self._progress.add,
+        )
+        while True:
+            try:
+                return tables(checkpoint.run_id, checkpoint.tokens, ask(model, self._tasks))
+            except torch.OutOfMemoryError:
+                if model.batch_tokens <= model.sequence_length:
+                    raise
+            # Outside of the handler, whose traceback keeps the tensors alive.
+            self._progress.start_again()
+            model.batch_tokens = self._batch_tokens = model.batch_tokens // 2
+            torch.cuda.empty_cache()
 
 
 def _folder(job: Job, checkpoint: Checkpoint) -> Path:
@@ -188,6 +208,10 @@ class _Progress:
         if time.monotonic() - self._told >= TELL_SECONDS:
             self.tell()
 
+    def start_again(self) -> None:
+        """The checkpoint in hand is asked from the beginning."""
+        self._share = 0.0
+
     def finish(self) -> None:
         """The checkpoint in hand is written."""
         self._own, self._share = self._own + 1, 0.0
@@ -230,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     except torch.OutOfMemoryError:
-        print(f"{options.job}: the device's memory is too small; lower batch_tokens", file=sys.stderr)
+        print(f"{options.job}: the device's memory is too small for one sequence of these models", file=sys.stderr)
         return 1
     except OSError as error:
         print(f"{options.job}: {error}", file=sys.stderr)

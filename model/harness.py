@@ -259,7 +259,7 @@ class DreamerLM(TemplateLM):
         path: str | TextModel,
         tokenizer: str | None = None,
         device: str | None = "auto",
-        batch_tokens: int = 16_384,
+        batch_tokens: int | None = None,
         max_gen_toks: int = MAX_NEW_TOKENS,
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
@@ -270,7 +270,7 @@ class DreamerLM(TemplateLM):
         elif tokenizer is None:
             raise InputError("model dreamer: no tokenizer; give --model_args path=<checkpoint>,tokenizer=<folder>")
         else:
-            self.text = load_text_model(str(path), str(tokenizer), device or "auto", batch_tokens=int(batch_tokens))
+            self.text = load_text_model(str(path), str(tokenizer), device or "auto", batch_tokens=batch_tokens)
         self.max_gen_toks = int(max_gen_toks)
 
     @property

@@ -34,8 +34,11 @@ class Job:
     output: Path
     limit: int | None = None  # items of each task; None: all
     max_new_tokens: int | None = None  # of an answer, where the task does not say; None: lm-eval's 256
-    batch_tokens: int = 16_384
+    batch_tokens: int | None = None  # positions in a batch, padding included; None: what suits the device
     device: str = "auto"
+    harness: bool | None = (
+        None  # whether lm-eval asks the tasks that also have plain items; None: where it is installed
+    )
 
 
 def read_job(path: Path | str) -> Job:

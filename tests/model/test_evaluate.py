@@ -16,11 +16,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from evaluation_world import save_small_model, write_tokenizer
 
-from model.evaluate import evaluate, main, read_job
+from model.evaluate import ANSWERS, evaluate, main
+from model.job import read_job
 from model.measures import Measure, Scored, bits_per_unit, perplexity, tables
 from model.plain import PlainTask
+from model.text import TextModel
 from pipeline.errors import InputError
 from pipeline.worlds import WorldSettings, world_specifications, write_world
 
@@ -91,9 +94,9 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
 def test_lm_eval_and_plain_items_agree(place: Path) -> None:
     """Both ways of asking the world's questions give the same rows."""
     found = [
-        [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluate(job, harness=harness)]
+        [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluate(job)]
         for harness in (True, False)
-        for job in [read_job(write_job(place, f"harness-{harness}"))]
+        for job in [read_job(write_job(place, f"harness-{harness}", harness=harness))]
     ]
     for ours, plain in zip(*found, strict=True):
         for name, own in ours.items():
@@ -172,8 +175,8 @@ def test_measures_of_a_corpus() -> None:
 
 
 def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
-    path = write_job(place, "again", tasks=world_specifications(place / "world")[:1])
-    folders = evaluate(read_job(path), harness=False)
+    path = write_job(place, "again", tasks=carried(place)[:1])
+    folders = evaluate(read_job(path))
     before = [folder.stat().st_ino for folder in folders]
     (folders[1] / "rows" / "items.parquet").rename(place / "again" / "moved")
     (folders[1] / "rows" / "evaluations.parquet").unlink()
@@ -181,7 +184,7 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     folders[1].rmdir()
     # What a killed process leaves is neither taken for a result nor in the way.
     (folders[1].with_name(folders[1].name + ".partial") / "rows").mkdir(parents=True)
-    assert evaluate(read_job(path), harness=False) == folders
+    assert evaluate(read_job(path)) == folders
     assert folders[0].stat().st_ino == before[0]
     assert rows(folders[1], "items") == pq.read_table(place / "again" / "moved").to_pylist()
     assert not list((place / "again").rglob("*.partial"))
@@ -261,10 +264,52 @@ def test_bad_jobs_get_one_line(
     assert re.search(message, said), said
 
 
-def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path) -> None:
+def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
     task = {"benchmark": "gsm8k", "task": "gsm8k", "metric": "exact_match", "filter": "none", "chance": 0.0}
     with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k needs lm-eval.*pip install"):
-        evaluate(read_job(write_job(place, "bare", tasks=[task])), harness=False)
+        evaluate(read_job(write_job(place, "bare", tasks=[task])))
+
+
+BARE = """
+import sys
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+
+@staticmethod
+def find_what_is_there(name, *rest):
+    return None if name.partition(".")[0] in {missing!r} else find(name, *rest)
+
+PathFinder.find_spec = find_what_is_there
+from model.evaluate import main
+sys.exit(main([{job!r}]))
+"""
+
+
+@pytest.mark.slow
+def test_on_a_bare_machine(place: Path) -> None:
+    """Torch, numpy, safetensors, pyarrow and tokenizers are enough for the world's own benchmarks."""
+    missing = ("lm_eval", "datasets", "huggingface_hub", "pandas", "yaml", "pydantic", "duckdb", "prefect", "scipy")
+    code = BARE.format(missing=missing, job=str(write_job(place, "bare-machine")))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(list((place / "bare-machine").glob("run/*/rows/items.parquet"))) == 2
+
+
+def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    enough = TextModel.write
+
+    def scarce(model: TextModel, requests: Any) -> list[str]:
+        tried.append(model.batch_tokens)
+        if model.batch_tokens > 5000:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return enough(model, requests)
+
+    monkeypatch.setitem(ANSWERS, "generate_until", scarce)
+    folders = evaluate(read_job(write_job(place, "scarce", tasks=carried(place)[:1])))
+    assert tried == [16_384, 8192, 4096, 4096]
+    assert len(folders) == 2
 
 
 def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:

@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import copy
 import gzip
 import json
 import math
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from evaluation_world import (
     plain_generation,
     plain_log_likelihood,
@@ -26,7 +28,7 @@ from hypothesis import strategies as st
 from model.evaluate import ask
 from model.measures import tables
 from model.scoring import log_likelihoods, rolling_windows
-from model.text import Generation, TextModel
+from model.text import Generation, TextModel, narrow
 from pipeline.errors import InputError
 
 harness = pytest.importorskip("model.harness")
@@ -192,6 +194,22 @@ def test_generation_arguments() -> None:
     for arguments in ({"num_beams": 4}, {"do_sample": True, "top_p": 0.9}):
         with pytest.raises(InputError, match=r"argument '(num_beams|top_p)' of the task is not supported"):
             Generation.from_arguments(arguments)
+
+
+def test_narrow_weights_route_as_the_wide_ones_do(text_model: TextModel) -> None:
+    """What CUDA computes in: bfloat16, except for routing, so that tokens keep their experts."""
+    model = copy.deepcopy(text_model.model)
+    narrow(model)
+    routing = {
+        f"{router}.{name}" for router in model.routers() for name, _ in model.get_submodule(router).named_parameters()
+    }
+    kinds = {name: parameter.dtype for name, parameter in model.named_parameters()}
+    assert all(kind == (torch.float32 if name in routing else torch.bfloat16) for name, kind in kinds.items())
+    pairs = [("Question: How many?\nAnswer:", f" {number} coins") for number in range(10)]
+    narrowed = TextModel(model, text_model.tokenizer).log_likelihoods(pairs)
+    for (value, _), (expected, _) in zip(narrowed, text_model.log_likelihoods(pairs), strict=True):
+        assert value == pytest.approx(expected, rel=0.05)
+    assert len(TextModel(model, text_model.tokenizer).write([("Ann has", Generation(max_new_tokens=8))])[0]) > 0
 
 
 # --- tasks ---
