@@ -179,7 +179,7 @@ class _Utf8:
         where = np.flatnonzero(breaks[self.bytes[:-1]])
         # A run ends at a break, or where its text does. Both lists are sorted, which a stable sort only has to merge.
         edges = np.sort(np.concatenate([where, self.ends]), kind="stable")
-        runs = np.diff(edges, append=edges[-1])
+        runs = np.diff(edges, append=edges[-1]) - breaks[self.bytes[edges]]  # the break itself does not count
         first = np.searchsorted(edges, starts)
         longest = np.maximum.reduceat(runs, first)
         return np.where(starts == stops, 0, longest)

@@ -53,7 +53,12 @@ def repository_folder(
     cached = Path(cache) / (f"{repository}@{revision[:12]}" if revision else repository)
     looked = [*(_mirrored(Path(mirror), repository, revision) if mirror else ()), cached]
     for folder in looked:
-        if folder.is_dir() and (folder != cached or hub.read_record(folder)) and has_splits(folder, parts):
+        # A folder that was fetched knows what in it is whole; one that somebody filled has what its files say.
+        if record := hub.read_record(folder):
+            found = hub.is_fetched(record, parts)
+        else:
+            found = folder != cached and folder.is_dir() and has_splits(folder, parts)
+        if found:
             return folder
     try:
         hub.fetch(repository, cached, revision=revision, parts=parts or None, progress=progress)

@@ -44,8 +44,6 @@ def card_configurations(text: str) -> dict[str, dict[str, list[str]]]:
     for entry in _header(text).get("configs") or []:
         splits: dict[str, list[str]] = {}
         files = entry.get("data_files") or []
-        if isinstance(files, Mapping):
-            files = [{"split": split, "path": path} for split, path in files.items()]
         for item in [files] if isinstance(files, str) else files:
             split, path = ("train", item) if isinstance(item, str) else (str(item["split"]), item["path"])
             folder = f"{entry['data_dir'].rstrip('/')}/" if entry.get("data_dir") else ""
@@ -94,83 +92,97 @@ def fetch(
 ) -> dict[str, Any]:
     """Fetch splits of a repository (`parts`; None: every data file) into `folder` and return its record.
 
-    What is already there is not fetched again. The record (`.download.json`) holds the revision as a commit, the files
-    with their sizes, and the parts. Raises InputError within seconds when the hub cannot be reached, the repository or
-    revision does not exist, its terms have not been accepted, or it lacks a part.
+    What is already there is not fetched again, and a killed download goes on where it was. The record
+    (`.download.json`) holds the revision as a commit, the files with their sizes, and the completed parts. Raises
+    InputError within seconds when the hub cannot be reached, the repository or revision does not exist, its terms have
+    not been accepted, or it lacks a part.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return _fetch(repository, folder, revision, parts, progress)
-
-
-def _fetch(
-    repository: str,
-    folder: Path,
-    revision: str | None,
-    parts: Sequence[Part] | None,
-    progress: Callable[[float, str], None],
-) -> dict[str, Any]:
-    from huggingface_hub import HfApi, hf_hub_download
-    from huggingface_hub.utils import disable_progress_bars
+    from huggingface_hub import HfApi
 
     try:
         info = HfApi().dataset_info(repository, revision=revision, timeout=TIMEOUT_SECONDS, files_metadata=True)
     except Exception as error:  # the hub client raises errors of several libraries
         raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
-    record = read_record(folder)
-    if record and record["revision"] != info.sha:
-        raise InputError(
-            f"{folder} holds {repository} at {record['revision'][:12]}, not {info.sha[:12]}; use another folder"
-        )
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".download.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _fetch(repository, folder, info.sha, sizes, parts or (), progress)
+
+
+def _fetch(
+    repository: str,
+    folder: Path,
+    revision: str,
+    sizes: Mapping[str, int],
+    parts: Sequence[Part],
+    progress: Callable[[float, str], None],
+) -> dict[str, Any]:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import disable_progress_bars
+
+    record = read_record(folder)
+    if record and record["revision"] != revision:
+        raise InputError(
+            f"{folder} holds {repository} at {record['revision'][:12]}, not {revision[:12]}; use another folder"
+        )
     disable_progress_bars()
 
-    def get(name: str) -> Path:
+    def get(name: str, into: Path = folder) -> Path:
         try:
-            path = hf_hub_download(repository, name, repo_type="dataset", revision=info.sha, local_dir=folder)
+            path = hf_hub_download(repository, name, repo_type="dataset", revision=revision, local_dir=into)
         except Exception as error:
             raise InputError(f"{repository}: {name}: {_reason(error, repository, revision)}") from error
         return Path(path)
 
-    text = get(CARD).read_text(errors="replace") if CARD in sizes else ""
+    # The hub's card is kept apart from ours, which names only what is here.
+    text = get(CARD, folder / ".hub").read_text(errors="replace") if CARD in sizes else ""
     card = card_configurations(text)
     wanted: dict[Part, list[str]] = {}
-    for configuration, split in parts or ():
+    for configuration, split in parts:
         wanted[configuration, split] = select_files(sizes, configuration, split, card)
         if not wanted[configuration, split]:
             raise InputError(
-                f"{repository} at {info.sha[:12]} has no split {split!r} of configuration {configuration!r}; "
+                f"{repository} at {revision[:12]} has no split {split!r} of configuration {configuration!r}; "
                 f"it has {summary(sizes, card)}"
             )
-    files = sorted({name for found in wanted.values() for name in found}, key=_natural)
-    if parts is None:
-        files = data_files(sizes)
+    files = data_files({name for found in wanted.values() for name in found} if parts else sizes)
+    record = record or {"repository": repository, "revision": revision, "parts": [], "all": False, "bytes": {}}
+    _replace(folder / RECORD, json.dumps(record, indent=1))  # from now on nobody takes half a split for a whole one
     total, done = sum(sizes[name] for name in files) or 1, 0
     with ThreadPoolExecutor(PARALLEL_FILES) as pool:
         running = {pool.submit(get, name): name for name in files}
-        for finished in as_completed(running):
-            finished.result()
-            done += sizes[running[finished]]
-            progress(done / total, f"{repository}/{running[finished]}")
-    for entry in record.get("parts", []):
+        try:
+            for finished in as_completed(running):
+                finished.result()
+                done += sizes[running[finished]]
+                progress(done / total, f"{repository}/{running[finished]}")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # what is under way ends, what is not does not begin
+            raise
+    for entry in record["parts"]:
         wanted.setdefault((entry["configuration"], entry["split"]), entry["files"])
-    record = {
-        "repository": repository,
-        "revision": info.sha,
+    record |= {
         "parts": [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())],
-        "bytes": record.get("bytes", {}) | {name: sizes[name] for name in files},
+        "all": record["all"] or not parts,
+        "bytes": record["bytes"] | {name: sizes[name] for name in files},
     }
-    if wanted:
-        _replace(folder / CARD, written_card(text, wanted, repository))
+    if text or wanted:
+        _replace(folder / CARD, text if record["all"] else written_card(text, wanted, repository))
     _replace(folder / RECORD, json.dumps(record, indent=1))
     return record
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What `fetch` has completed in the folder, or nothing."""
+    """What `fetch` has completed in the folder, or nothing if it never began there."""
     path = folder / RECORD
     return json.loads(path.read_text()) if path.exists() else {}
+
+
+def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
+    """Whether the parts (none: all there is) have been completed."""
+    done = {(entry["configuration"], entry["split"]) for entry in record["parts"]}
+    return record["all"] or (bool(parts) and done.issuperset(parts))
 
 
 def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:

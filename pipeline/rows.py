@@ -171,7 +171,7 @@ class RecordRows:
         text = line.decode("utf-8", "replace").removeprefix("\ufeff")
         try:
             record = _DECODER.decode(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if not ended:
                 raise InputError(f"{self.path}: cut off in the middle of its last row; fetch it again") from error
             return text
@@ -199,9 +199,7 @@ class RecordRows:
                 text, position = text[position:] + more, 0
                 continue
             yield value if isinstance(value, dict) else json.dumps(value)
-            row += 1
-            if position > 2**20:
-                text, position, chunk_size = text[position:], 0, 2**16
+            row, chunk_size = row + 1, 2**16
 
     def _csv(self) -> Iterator[dict[str, Any] | str]:
         csv.field_size_limit(sys.maxsize)
@@ -302,7 +300,7 @@ def _clean(text: str | None) -> str | None:
     """Text that UTF-8 can hold: JSON may escape half a surrogate pair, which becomes U+FFFD."""
     if text is None or text.isascii():
         return text
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 # ------------------------------------------------------------------------------------------------ paths in Arrow

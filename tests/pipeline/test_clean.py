@@ -1,0 +1,131 @@
+"""Cleaning: each rule by itself on small texts, mathematics untouched, real rows kept."""
+
+import unicodedata
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.clean import CleanSettings, clean
+from pipeline.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.errors import InputError
+
+OFF = CleanSettings(
+    compose_unicode=False,
+    remove_controls=False,
+    trim=False,
+    shortest_question=None,
+    longest_question=None,
+    shortest_response=None,
+    longest_response=None,
+    broken_characters=None,
+    mojibake=None,
+    longest_run=None,
+    letters=None,
+)
+
+
+def run(folder, responses, settings=None, questions=None):
+    """Responses kept, (reason, response) of those dropped, and the counts of mended documents."""
+    questions = questions or ["What is it?"] * len(responses)
+    ids = [str(i) for i in range(len(responses))]
+    columns = [ids, ["s"] * len(ids), list(range(len(ids))), questions, responses, [""] * len(ids)]
+    with DocumentWriter(folder / "in") as writer:
+        writer.keep(pa.table(columns, schema=SCHEMA))
+    result = clean(folder / "in", folder / "out", settings)
+    kept = [text for batch in read_documents(folder / "out") for text in batch["response"].to_pylist()]
+    dropped = [
+        (row["reason"], row["response"])
+        for b in read_documents(folder / "out", kind="dropped")
+        for row in b.to_pylist()
+    ]
+    return kept, dropped, {row["rule"]: row["documents"] for row in result["mended"]}
+
+
+MATHEMATICS = [
+    "x² + ½ ≤ ∑ₖ 𝔼[X] ⊗ ℝⁿ, ﬁnally ①",
+    "\\frac{1}{2} \\text{ and } \\boxed{3}",
+    "if x < 5:\n\treturn x",
+    "π ≈ 3.14159, 45° and 6′",
+    "Ich heiße Zoë, naïve façade, Ångström",
+    "решение: x = 2",
+    "答案是二",
+    "x" * 999,
+]
+
+
+def test_mathematics_and_other_languages_are_left_as_they_are(tmp_path):
+    assert run(tmp_path, MATHEMATICS) == (MATHEMATICS, [], {})
+
+
+def test_mending_is_counted_and_each_rule_can_be_switched_off(tmp_path):
+    responses = ["cafe\u0301 is open", "a\u200bb\x00c\r\nd\re", "  spaced  ", "fine"]
+    kept, _, mended = run(tmp_path / "on", responses)
+    assert kept == ["café is open", "abc\nd\ne", "spaced", "fine"]
+    assert mended == {"compose_unicode": 1, "remove_controls": 1, "trim": 1}
+    assert run(tmp_path / "off", responses, OFF) == (responses, [], {})
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        ("", "response too short"),
+        ("word " * 40_001, "response too long"),
+        ("a \ufffd\ufffd b", "broken encoding"),
+        ("Itâ€™s the cafÃ© at 5Â°", "mojibake"),
+        ("â\x80\x99 and â\x80\x99", "mojibake"),
+        ("data: " + "QUJD" * 300, "not text: endless word"),
+        ("=-=-" * 20, "not text: symbols"),
+    ],
+)
+def test_dropping_names_the_rule(tmp_path, response, reason):
+    kept, dropped, _ = run(tmp_path / "on", [response, "fine"])
+    assert kept == ["fine"]
+    assert dropped == [(reason, response)]
+    kept, dropped, _ = run(tmp_path / "off", [response], OFF)
+    assert (kept, dropped) == ([response], [])
+
+
+def test_bounds_on_questions_spare_plain_text(tmp_path):
+    questions = ["", "a?", "x " * 20_000, "fine?"]
+    kept, dropped, _ = run(tmp_path, ["text", "b", "c", "d"], questions=questions)
+    assert kept == ["text", "d"]
+    assert dropped == [("question too short", "b"), ("question too long", "c")]
+
+
+def test_one_broken_character_in_a_long_text_is_forgiven(tmp_path):
+    kept, dropped, _ = run(tmp_path, ["word " * 300 + "\ufffd"])
+    assert len(kept) == 1
+    assert not dropped
+
+
+def test_a_run_ends_where_its_text_does(tmp_path):
+    settings = CleanSettings(longest_run=5)
+    kept, dropped, _ = run(tmp_path, ["aaa", "bbb", "", "cccc", "dddddd", "ee ffff é ggggg"], settings, ["why"] * 6)
+    assert kept == ["aaa", "bbb", "cccc", "ee ffff é ggggg"]
+    assert [response for _, response in dropped] == ["", "dddddd"]
+
+
+texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(responses=texts)
+def test_vectorised_rules_agree_with_pythons_own(tmp_path_factory, responses):
+    folder = tmp_path_factory.mktemp("clean")
+    rules = CleanSettings(**{**vars(OFF), "compose_unicode": True, "longest_run": 3, "trim": True})
+    kept, dropped, _ = run(folder, responses, rules, [""] * len(responses))
+
+    def longest(text):
+        return max(map(len, "".join(c if "!" <= c <= "~" else " " for c in text).split()), default=0)
+
+    composed = [unicodedata.normalize("NFC", text).strip() for text in responses]
+    assert kept == [text for text in composed if longest(text) <= 3]
+    assert len(kept) + len(dropped) == len(responses)
+
+
+@pytest.mark.parametrize("bad", [{"mojibake": 2}, {"letters": -0.1}, {"longest_run": -1}, {"shortest_question": -5}])
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(InputError, match=f"clean: {next(iter(bad))} is"):
+        CleanSettings(**bad)

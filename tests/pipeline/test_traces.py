@@ -1,0 +1,173 @@
+"""Trace stripping: the four markings, several blocks, marks that are only mentioned, and real rows."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.download import read_source
+from pipeline.sources import resolve_source
+from pipeline.traces import DROP_EMPTY, DROP_UNCLOSED, MARKS, strip_trace, strip_traces
+
+MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"
+FENCE = "```"
+
+
+@pytest.mark.parametrize(
+    ("response", "text", "kind"),
+    [
+        ("No marks at all. ", "No marks at all. ", "none"),
+        ("<think>\nhm\n</think>\n\nIt is \\boxed{4}.\n", "It is \\boxed{4}.", "paired"),
+        ("<think></think>4", "4", "paired"),
+        ("<THINK>hm</Think>4", "4", "paired"),
+        ("<thinking>hm</thinking>4", "4", "paired"),
+        ("[THINK]hm[/THINK]4", "4", "paired"),
+        ("◁think▷hm◁/think▷4", "4", "paired"),
+        ("Okay, so...\nhm.\n</think>\n\n**Answer** 4", "**Answer** 4", "closing"),
+        (
+            "<|begin_of_thought|>\n\nhm\n\n<|end_of_thought|>\n\n"
+            "<|begin_of_solution|>\n\nIt is 4.\n\n<|end_of_solution|>",
+            "It is 4.",
+            "thought",
+        ),
+        ("<|begin_of_solution|>It is 4.<|end_of_solution|>", "It is 4.", "thought"),
+        ("<think>a</think>one\n<think>b</think>\ntwo", "one\n\ntwo", "several"),
+        ("so <think>a</think> it is", "so it is", "paired"),
+        ("Before.\n<think>\na\n</think>\nAfter.", "Before.\n\nAfter.", "paired"),
+        ("<think>never closed, but \\boxed{4}", "", "unclosed"),
+        ("<think>a</think>4\n<think>and again", "", "unclosed"),
+        ("<think>a, then <think> inside</think>4", "4", "paired"),
+        ("<think>say </think> early, go on</think>4", "4", "several"),
+        ("<think>hm</think>\n", "", "paired"),
+        ("hm</think>", "", "closing"),
+    ],
+)
+def test_markings(response, text, kind):
+    assert strip_trace(response) == (text, kind)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "Write `<think>` first and `</think>` last.",
+        "The mark is ``</think>``.",
+        f"Use this:\n{FENCE}\n<think>\nreason\n</think>\nanswer\n{FENCE}\nDone.",
+        f"{FENCE}python\nprint('a</think>b')\n{FENCE}",
+        'print("<think>")',
+        "The tag “</think>” ends it.",
+    ],
+)
+def test_marks_in_code_and_quotation_marks_are_left_alone(response):
+    assert strip_trace(response) == (response, "none")
+
+
+def test_code_inside_a_trace_does_not_hide_its_end():
+    assert strip_trace(f"<think>try\n{FENCE}\nx = `1\n</think>\n4").text == "4"
+    assert strip_trace("<think>print `</think>` and </think>4").text == "4"
+    # A fence left open in a trace without an opening mark must not swallow the mark and the solution's own block.
+    assert strip_trace(f"try\n{FENCE}\nx = 1\n</think>\n\nRun\n{FENCE}\n2\n{FENCE}").text == f"Run\n{FENCE}\n2\n{FENCE}"
+
+
+@pytest.mark.parametrize(
+    ("question", "response", "text", "kind"),
+    [
+        ("What does <think> mean?", "The mark <think> opens a trace, </think> ends it.", None, "none"),
+        ("What does </think> do?", "After </think> comes the answer.", None, "none"),
+        ("What does </think> do?", "<think>easy</think>It ends a trace.", "It ends a trace.", "paired"),
+        ("Answer as <think>...</think>.", "Well.\n<think>\nhm\n</think>\n4", "Well.\n\n4", "paired"),
+        ("Answer as <think>...</think>.", "<think>never closed", "", "unclosed"),
+        ("Answer as <think>...</think>. Go: <think>", "hm</think>4", "4", "closing"),
+        ("2+2? <think>\n", "hm</think>4", "4", "closing"),
+    ],
+)
+def test_marks_that_the_question_speaks_of(question, response, text, kind):
+    assert strip_trace(response, question) == (response if text is None else text, kind)
+
+
+plain = st.text(st.sampled_from("ab 1\n$\\{}.`[]é→"), max_size=40)
+
+
+@given(trace=plain, solution=plain, marks=st.sampled_from(MARKS))
+def test_the_solution_survives_byte_for_byte(trace, solution, marks):
+    opening, closing = marks
+    assert strip_trace(f"{opening}{trace}{closing}{solution}").text == solution.strip()
+    assert strip_trace(solution) == (solution, "none")
+    assert strip_trace(f"{opening}{trace}").kind == "unclosed"
+
+
+pieces = st.sampled_from(["<think>", "</think>", "a", "\n", " ", "`", FENCE, "<|end_of_solution|>"])
+
+
+@given(st.lists(pieces, max_size=12).map("".join))
+def test_nothing_is_invented_and_nothing_is_left_to_strip(response):
+    text, kind = strip_trace(response)
+    if kind in ("none", "unclosed"):
+        assert text == ("" if kind == "unclosed" else response)
+    else:
+        assert text == text.strip()
+        assert len(text) <= len(response) + response.count("<think>")  # blank lines between the parts
+
+
+def documents(*rows):
+    table = {"id": [], "source": [], "row": [], "question": [], "response": [], "answer": []}
+    for number, (source, question, response) in enumerate(rows):
+        for name, value in zip(table, (f"{source}/{number}", source, number, question, response, "4"), strict=True):
+            table[name].append(value)
+    return pa.table(table, schema=SCHEMA)
+
+
+def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_path):
+    with DocumentWriter(tmp_path / "in") as writer:
+        writer.keep(
+            documents(
+                ("a", "q", "<think>x</think>4"),
+                ("a", "q", " untouched "),
+                ("b", "q", "x</think>5"),
+                ("b", "q", "<think>x"),
+                ("b", "q", "<think>x</think>"),
+                ("b", "q", ""),
+            )
+        )
+    said = []
+    result = strip_traces(tmp_path / "in", tmp_path / "out", progress=lambda done, words: said.append(done))
+    kept = [row for batch in read_documents(tmp_path / "out") for row in batch.to_pylist()]
+    assert [(row["id"], row["response"], row["answer"]) for row in kept] == [
+        ("a/0", "4", "4"),
+        ("a/1", " untouched ", "4"),
+        ("b/2", "5", "4"),
+        ("b/5", "", "4"),
+    ]
+    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
+    assert {(row["id"], row["response"], row["reason"]) for row in dropped} == {
+        ("b/3", "<think>x", DROP_UNCLOSED),
+        ("b/4", "<think>x</think>", DROP_EMPTY),
+    }
+    assert {(t["source"], t["kind"]): t["documents"] for t in result["traces"]} == {
+        ("a", "none"): 1,
+        ("a", "paired"): 1,
+        ("b", "closing"): 1,
+        ("b", "none"): 1,
+        ("b", "paired"): 1,
+        ("b", "unclosed"): 1,
+    }
+    assert said == [1.0]
+
+
+@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
+def test_real_traces(tmp_path):
+    """Of the reasoning-gym rows 76 open a trace and have no closing mark at all, two more open another at the end."""
+    columns = {"question": "question", "response": "response", "answer": "answer"}
+    source = resolve_source({"name": "rg", "repository": "reasoning-gym/think", **columns})
+    read_source(source, [MIRROR / "reasoning-gym/think/default/train.jsonl.gz"], tmp_path / "in")
+    result = strip_traces(tmp_path / "in", tmp_path / "out")
+    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
+    unclosed = [row["response"] for row in dropped if row["reason"] == DROP_UNCLOSED]
+    assert sum("</think>" not in response for response in unclosed) == 76
+    assert len(unclosed) == 78
+    kinds = {trace["kind"]: trace["documents"] for trace in result["traces"]}
+    assert kinds == {"none": 122, "paired": 11_011, "several": 487, "closing": 1, "unclosed": 78}
+    for batch in read_documents(tmp_path / "out"):
+        assert not any("<think>" in text or "</think>" in text for text in batch["response"].to_pylist())
