@@ -1,0 +1,122 @@
+"""Colours, marker shapes and the Vega configuration shared by every figure.
+
+Figures are drawn in the light colours, which is what papers want. In the page the same colours are CSS variables
+(`themed`), so that one drawing serves light, dark and print without being drawn again. Colours are from a palette that
+stays apart under the common colour vision deficiencies; every variant has a marker shape and a dash as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+# name: (light, dark). The light values must differ from each other, since `themed` finds a colour by its value.
+COLOURS = {
+    "paper": ("#ffffff", "#15171a"),
+    "ink": ("#1c1f23", "#e9e7e2"),
+    "muted": ("#5b616a", "#a4a9b0"),
+    "rule": ("#b9bcc1", "#4d535b"),
+    "grid": ("#e7e8ea", "#2b2f34"),
+    "warn": ("#9a5b00", "#e3b26a"),
+    "kept": ("#bcc6cc", "#4b555c"),
+    "dropped": ("#4c565e", "#c3ccd2"),
+    "v0": ("#6d737c", "#a9afb8"),
+    "v1": ("#1f6fb2", "#62aeea"),
+    "v2": ("#d4600c", "#f4994e"),
+    "v3": ("#0b8a6a", "#3fc7a0"),
+    "v4": ("#a44f8b", "#dc90c4"),
+    "v5": ("#7a6a12", "#cdb84f"),
+    "v6": ("#5a4fb0", "#a79cf0"),
+}
+LIGHT = {name: light for name, (light, _) in COLOURS.items()}
+DARK = {name: dark for name, (_, dark) in COLOURS.items()}
+BASELINE = "LA"
+KNOWN = {BASELINE: 0, "DR": 1, "DR+DA": 2}  # the paper's variants look the same in every report
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
+# The same shapes as paths in a square of 14, for legends in HTML.
+MARKERS = {
+    "circle": "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0",
+    "square": "M-4,-4h8v8h-8Z",
+    "triangle-up": "M0,-5L5,4H-5Z",
+    "diamond": "M0,-6L5,0L0,6L-5,0Z",
+    "triangle-down": "M0,5L5,-4H-5Z",
+    "cross": "M-1.7,-5h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3v-3.4h3.3Z",
+    "triangle-right": "M5,0L-4,5V-5Z",
+}
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
+FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
+_VARIABLES = {light: f"var(--{name})" for name, light in LIGHT.items()}
+
+
+@dataclass(frozen=True)
+class Style:
+    """How one variant is drawn everywhere in a report: `colour` is a name in `COLOURS`."""
+
+    variant: str
+    colour: str
+    shape: str
+    dash: tuple[int, ...]
+
+    @property
+    def light(self) -> str:
+        return LIGHT[self.colour]
+
+
+def styles(variants: Iterable[str]) -> dict[str, Style]:
+    """A style for each variant: the paper's three keep theirs, others take what is left in the order of their names.
+
+    With more variants than colours the colours come round again with another dash.
+    """
+    names = sorted(set(variants), key=lambda name: (KNOWN.get(name, len(KNOWN)), name))
+    numbers = {name: KNOWN[name] for name in names if name in KNOWN}
+    others = [name for name in names if name not in KNOWN]
+    numbers |= {name: len(KNOWN) + i for i, name in enumerate(others)}
+    drawn = {}
+    for name in names:
+        # Colour 0, the neutral grey, stands for the baseline only and is not given out again.
+        cycle, colour = divmod(numbers[name] - 1, len(SHAPES) - 1) if numbers[name] else (0, -1)
+        colour += 1
+        drawn[name] = Style(name, f"v{colour}", SHAPES[colour], tuple(DASHES[cycle % len(DASHES)]))
+    return drawn
+
+
+def themed(text: str) -> str:
+    """A drawing or a specification with its light colours replaced by the page's CSS variables."""
+    return _COLOUR.sub(lambda match: _VARIABLES.get(match[0].lower(), match[0]), text)
+
+
+def css_variables(dark: bool = False) -> str:
+    """The declarations of the colours for a style sheet."""
+    return " ".join(f"--{name}: {value};" for name, value in (DARK if dark else LIGHT).items())
+
+
+def vega_config() -> dict:
+    """Calm axes: horizontal grid only, no frame, muted labels, nothing in a colour outside `COLOURS`."""
+    axis = {
+        "labelColor": LIGHT["muted"],
+        "titleColor": LIGHT["muted"],
+        "gridColor": LIGHT["grid"],
+        "domainColor": LIGHT["rule"],
+        "tickColor": LIGHT["rule"],
+        "labelFont": FONT,
+        "titleFont": FONT,
+        "titleFontWeight": "normal",
+        "labelFontSize": 11,
+        "titleFontSize": 11,
+        "labelPadding": 4,
+        "ticks": False,
+    }
+    return {
+        "background": LIGHT["paper"],
+        "font": FONT,
+        "view": {"stroke": None},
+        "axis": axis,
+        "axisX": {"grid": False, "ticks": True, "tickSize": 4, "titlePadding": 8},
+        "axisY": {"domain": False, "titlePadding": 8},
+        "title": {"color": LIGHT["ink"], "font": FONT, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
+        "header": {"labelColor": LIGHT["ink"], "titleColor": LIGHT["muted"], "labelFont": FONT, "titleFont": FONT},
+        "text": {"font": FONT, "color": LIGHT["ink"]},
+        "aria": False,  # a panel is read out as one description, not as hundreds of marks
+    }

@@ -1,0 +1,124 @@
+"""Small made-up results files for the tests of the report, entered the way a study enters its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from sql.bootstrap import factor_intervals
+from sql.results import connect, ingest
+
+STUDY = "small-00000000"
+ITEMS = 40
+POINTS = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000)
+# Right answers of 40 items at each checkpoint. DR has LA's best two checkpoints earlier, DR+DA at its first one, and
+# "tiny" never; so the factors on the average are 4, at least 16, and at most 1.
+RIGHT = {
+    "LA": (4, 8, 12, 16, 20),
+    "DR": (8, 12, 20, 24, 28),
+    "DR+DA": (20, 24, 28, 32, 36),
+    "tiny": (2, 4, 6, 8, 10),
+}
+TASKS = ("gsm8k", "mmlu_math")
+
+
+def entered(path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]], replicates: int = 0) -> Path:
+    """A results file with these rows; with replicates, also the intervals."""
+    ingest(path, {name: pa.Table.from_pylist([dict(row) for row in rows]) for name, rows in tables.items() if rows})
+    if replicates:
+        connection = connect(path)
+        factor_intervals(connection, STUDY, replicates=replicates)
+        connection.close()
+    return path
+
+
+def study(config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The row of `studies`."""
+    chosen = {
+        "packages": {"torch": "2.13.0", "duckdb": "2.0.0"},
+        "study": {"training": {"tokens": POINTS[-1]}, "name": "small", "evaluation": {"limit": ITEMS}},
+    }
+    return {
+        "study_id": STUDY,
+        "name": "small",
+        "config": json.dumps(config or chosen),
+        "code_version": "0.1.0 (0123456789ab)",
+        "created_at": datetime(2026, 5, 4),
+    }
+
+
+def evaluations(
+    run: str, right: Sequence[int], tasks: Sequence[str] = TASKS, points: Sequence[int] = POINTS
+) -> dict[str, list[dict[str, Any]]]:
+    """Rows of `evaluations` and `items` of one run."""
+    tables: dict[str, list[dict[str, Any]]] = {"evaluations": [], "items": []}
+    for task in tasks:
+        metric, kind = ("exact_match", "flexible-extract") if task == "gsm8k" else ("acc", "none")
+        for tokens, count in zip(points, right, strict=True):
+            key = {"run_id": run, "tokens": tokens, "task": task, "metric": metric, "filter": kind}
+            tables["evaluations"].append({**key, "value": count / ITEMS, "stderr": None, "items": ITEMS, "chance": 0.0})
+            tables["items"] += [
+                {**key, "item_id": str(item), "value": float(item < count)} for item in range(ITEMS)
+            ]  # fmt: skip
+    return tables
+
+
+def whole_study(path: Path, right: Mapping[str, Sequence[int]] = RIGHT, depths: Sequence[int] = (4,)) -> Path:
+    """A results file with rows in every table."""
+    tables: dict[str, list[dict[str, Any]]] = {name: [] for name in ("models", "runs", "steps", "evaluations", "items")}
+    tables |= {"studies": [study()], "curation": curation(), "expert_usage": [], "depth_attention": []}
+    for depth in depths:
+        for variant, counts in right.items():
+            model, run = f"{variant}-{depth}", f"{variant}-{depth}-s0"
+            tables["models"].append(model_row(model, variant, depth))
+            tables["runs"].append(run_row(run, model))
+            tables["steps"] += [
+                {"run_id": run, "step": step, "tokens": step * 20_000, "loss": 5 / step**0.3} for step in range(1, 801)
+            ]
+            for name, rows in evaluations(run, counts).items():
+                tables[name] += rows
+            perplexity = {"run_id": run, "tokens": POINTS[-1], "task": "college", "metric": "word_perplexity"}
+            tables["evaluations"].append({**perplexity, "filter": "none", "value": 9.5, "items": 30})
+            last = {"run_id": run, "tokens": POINTS[-1]}
+            tables["expert_usage"] += [
+                {**last, "depth": d, "expert": e, "selections": 10 * e + d}
+                for d in range(1, depth + 1)
+                for e in range(4)
+            ]
+            if variant == "DR+DA":
+                pairs = [(query, key) for query in range(1, depth + 1) for key in range(1, query + 1)]
+                tables["depth_attention"] += [
+                    {**last, "query_depth": query, "key_depth": key, "score": 1 / query} for query, key in pairs
+                ]
+    return entered(path, tables, replicates=60)
+
+
+def model_row(model: str, variant: str, depth: int) -> dict[str, Any]:
+    """A row of `models`."""
+    numbers = {"parameters": 1_170_800_000, "flops_per_token": 9.389e8, "memory_bytes": 4_782_700_000}
+    return {"study_id": STUDY, "model_id": model, "variant": variant, "depth": depth, **numbers, "config": "{}"}
+
+
+def run_row(run: str, model: str, tokens: int = POINTS[-1], status: str = "complete") -> dict[str, Any]:
+    """A row of `runs`."""
+    row = {"run_id": run, "study_id": STUDY, "model_id": model, "seed": 0, "status": status, "tokens": tokens}
+    return {**row, "seconds": 7300.0, "device": "cpu", "tokens_per_second": 2200.0, "stream_hash": "ab" * 16}
+
+
+def curation(packed: int = 9_000_000) -> list[dict[str, Any]]:
+    """Rows of `curation`: 1,000 documents read, 700 packed."""
+    steps = [
+        ("documents", "kept", 1000, None),
+        ("clean", "kept", 900, None),
+        ("clean", "too_short", 100, None),
+        ("deduplicate", "kept", 700, None),
+        ("deduplicate", "exact_duplicate", 200, None),
+        ("tokens", "kept", 700, packed),
+    ]
+    names = ("stage", "reason", "documents", "tokens")
+    return [{"study_id": STUDY, "source": "world", "characters": 5, **dict(zip(names, s, strict=True))} for s in steps]

@@ -1,0 +1,321 @@
+"""The report: whole, honest, readable without script, and safe whatever the data are called."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+
+import altair as alt
+import pytest
+from small_results import (
+    POINTS,
+    RIGHT,
+    STUDY,
+    curation,
+    entered,
+    evaluations,
+    model_row,
+    run_row,
+    study,
+    whole_study,
+)
+
+from pipeline.errors import InputError
+from reports.report import write_report
+from sql.results import connect
+
+VOID = {"meta", "link", "img", "br", "input"}
+
+
+@dataclass
+class Page(HTMLParser):
+    """A parsed page: its elements, its text outside script and style, and the content of its scripts."""
+
+    elements: list[tuple[str, dict[str, str | None]]] = field(default_factory=list)
+    scripts: list[tuple[str | None, str]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "script":
+            self.scripts.append((dict(attrs).get("type"), ""))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            kind, text = self.scripts[-1]
+            self.scripts[-1] = (kind, text + data)
+        elif self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    @property
+    def specifications(self) -> list[dict]:
+        return [json.loads(text) for kind, text in self.scripts if kind == "application/json"]
+
+
+def read(path: Path) -> Page:
+    page = Page()
+    page.feed(path.read_text())
+    page.close()
+    assert not page.open
+    return page
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a report on a study with rows in every table."""
+    place = tmp_path_factory.mktemp("report")
+    database = whole_study(place / "results.duckdb", depths=(4,))
+    assert write_report(database, STUDY, place / "report") == place / "report" / "index.html"
+    return place / "report"
+
+
+@pytest.fixture(scope="module")
+def page(place: Path) -> Page:
+    return read(place / "index.html")
+
+
+def report(tmp_path: Path, tables: dict) -> Page:
+    return read(write_report(entered(tmp_path / "results.duckdb", tables), STUDY, tmp_path / "report"))
+
+
+def test_the_answer_comes_first_in_words_and_numbers(page: Page) -> None:
+    text = page.text
+    answer = text[text.index("The answer") : text.index("Each variant is compared")]
+    assert (
+        "At depth 4, reaching LA’s best average accuracy took DR 4.0 times fewer training tokens (95% interval"
+        in answer
+    )
+    assert "DR+DA at least 16.0 times fewer training tokens (95% interval at least" in answer
+    assert "tiny did not reach it." in answer
+    assert (
+        "DR reached LA’s best average accuracy (50.0%) with 4.0 times fewer training tokens: 4M instead of 16M."
+        in answer
+    )
+    assert "tiny did not reach LA’s best average accuracy (50.0%) within 16M tokens; its own best is 25.0%." in answer
+
+
+def test_bounds_are_words_in_the_factor_table(page: Page) -> None:
+    text = page.text
+    table = text[text.index("Depth 4: how many times fewer") : text.index("The same factors, interpolated")]
+    assert "LA 1.0 50.0% at 16M 1.0 50.0% at 16M" in table
+    assert "at least 16.0" in table
+    assert "at most 1.0" in table
+
+
+def test_every_section_is_there(page: Page) -> None:
+    headings = (
+        "Accuracy against tokens",
+        "Results",
+        "Resources",
+        "Training",
+        "Data",
+        "Inside the models",
+        "Run it again",
+    )
+    positions = [page.text.rindex(heading) for heading in headings]
+    assert positions == sorted(positions)
+    assert "Evaluation was limited to the first 40 items of each task" in page.text
+    assert "1.1708" in page.text  # Table 1's unit is billions
+    assert "too short 100" in page.text
+    assert "Gini" in page.text
+    assert "git checkout 0123456789ab dreamer run study.yaml" in page.text
+    assert "torch 2.13.0" in page.text
+
+
+def test_the_file_needs_nothing_from_outside(page: Page, place: Path) -> None:
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "img", "iframe", "object")
+        assert "src" not in attributes
+        address = attributes.get("href") or "#"
+        assert address.startswith("#") or (place / address).is_file()
+    style = (place / "index.html").read_text().split("<style>")[1].split("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_figures_for_papers_lie_beside_it(place: Path) -> None:
+    starts = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg"}
+    for kind, start in starts.items():
+        files = list((place / "figures").glob(f"*.{kind}"))
+        assert len(files) == 7
+        assert all(file.read_bytes().startswith(start) for file in files)
+    assert "var(--" not in (place / "figures" / "accuracy-depth-4.svg").read_text()
+    assert (place / "study.yaml").read_text().startswith("name: small\n")
+
+
+def test_it_reads_well_to_a_screen_reader(page: Page) -> None:
+    count = Counter(tag for tag, _ in page.elements)
+    assert count["h1"] == count["main"] == count["title"] == 1
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in page.elements:
+        if tag == "th":
+            assert attributes["scope"] in ("col", "row", "colgroup")
+        if attributes.get("class") == "plot":
+            assert attributes["role"] == "img"
+            assert len(attributes["aria-label"] or "") > 20
+        for name in ("aria-labelledby", "aria-describedby"):
+            assert attributes.get(name, ids[0]) in ids
+    named = {
+        attributes["href"][1:] for _, attributes in page.elements if (attributes.get("href") or "").startswith("#")
+    }
+    assert named <= set(ids)
+
+
+def test_drawings_are_in_the_page_and_take_their_colours_from_it(place: Path, page: Page) -> None:
+    text = (place / "index.html").read_text()
+    drawings = [part.split("</svg>")[0] for part in text.split('<div class="plot"')[1:]]
+    assert len(drawings) == len(page.specifications) > 8
+    for drawing in drawings:
+        assert "var(--" in drawing
+        assert 'fill="#' not in drawing
+        assert 'stroke="#' not in drawing
+
+
+def test_specifications_are_vega_lite_that_fits_its_place(page: Page) -> None:
+    for specification in page.specifications:
+        assert specification["width"] == "container"
+        assert specification["description"]
+        plain = {**specification, "config": {}}  # colours as variables are not in the schema of the configuration
+        alt.Chart.from_dict(plain, validate=True)
+
+
+HOSTILE = "<script>alert(1)</script>"
+IMAGE = '"></script><img src=x onerror=alert(2)>'
+
+
+def test_names_from_the_data_are_text_and_nothing_else(tmp_path: Path) -> None:
+    tables = {
+        "studies": [{**study({"study": {"name": IMAGE}, "packages": {HOSTILE: IMAGE}}), "code_version": IMAGE}],
+        "models": [model_row("a", "LA", 4), model_row("b", HOSTILE, 4)],
+        "runs": [{**run_row("ra", "a"), "device": IMAGE}, run_row(IMAGE, "b", status=HOSTILE)],
+        "curation": [{**row, "source": IMAGE, "reason": row["reason"].replace("too", HOSTILE)} for row in curation()],
+        "steps": [
+            {"run_id": IMAGE, "step": 1, "tokens": 10, "loss": 1.0},
+            {"run_id": IMAGE, "step": 2, "tokens": 20, "loss": 1.0},
+        ],
+        "evaluations": [],
+    }
+    for run, right in (("ra", RIGHT["LA"]), (IMAGE, RIGHT["DR"])):
+        tables["evaluations"] += evaluations(run, right, tasks=("gsm8k", HOSTILE))["evaluations"]
+    page = report(tmp_path, tables)
+    assert not [tag for tag, _ in page.elements if tag == "img"]
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    plain = [kind for kind, _ in page.scripts if kind is None]
+    assert len(plain) == 2  # the library and ours
+    assert HOSTILE in page.text
+    assert IMAGE in page.text
+    assert any(HOSTILE in json.dumps(specification) for specification in page.specifications)
+    for file in (tmp_path / "report" / "figures").glob("*.svg"):
+        assert "<script" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("variants", "said"),
+    [
+        ((), "no accuracy of any checkpoint"),
+        (("LA",), "no variant besides the baseline LA"),
+        (("DR", "mine"), "no accuracy of the baseline LA"),
+    ],
+)
+def test_a_study_without_an_answer_says_why(tmp_path: Path, variants: tuple[str, ...], said: str) -> None:
+    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
+    for variant in variants:
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append(run_row(variant, variant))
+        tables["evaluations"] += evaluations(variant, RIGHT["LA"])["evaluations"]
+    page = report(tmp_path, tables)
+    assert said in page.text
+    assert "Inside the models" not in page.text
+    assert ("Training loss" in page.text) is False
+
+
+def test_one_checkpoint_and_no_intervals(tmp_path: Path) -> None:
+    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
+    for variant, right in (("LA", 10), ("DR", 12), ("mine", 8)):
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append(run_row(variant, variant))
+        tables["evaluations"] += evaluations(variant, [right], points=[1_000_000])["evaluations"]
+    page = report(tmp_path, tables)
+    assert "There is one checkpoint only" in page.text
+    assert "No interval has been computed for this factor." in page.text
+    assert "The checkpoints are too far apart to say which was first." in page.text
+
+
+def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> None:
+    bare = [{"run_id": run, "study_id": STUDY, "model_id": run} for run in ("LA", "other")]
+    rows = [
+        {"run_id": run, "tokens": tokens, "task": "riddles", "metric": "acc", "filter": "none", "value": value}
+        for run, values in (("LA", (0.2, 0.4)), ("other", (0.4, None)))
+        for tokens, value in zip(POINTS, values, strict=False)
+    ]
+    page = report(tmp_path, {"studies": [{"study_id": STUDY}], "runs": bare, "evaluations": rows})
+    assert "Reaching LA’s best accuracy on riddles took other at least 2.0 times fewer training tokens" in page.text
+    assert "The results hold neither the configuration nor the code version" in page.text
+
+
+def test_a_study_may_be_known_by_its_runs_only(tmp_path: Path) -> None:
+    page = report(tmp_path, {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")]})
+    assert STUDY in page.text
+
+
+@pytest.mark.parametrize(("packed", "said"), [(20_000_000, "no document was seen twice"), (5_000_000, "3.2 epochs")])
+def test_going_over_the_data_more_than_once_is_said(tmp_path: Path, packed: int, said: str) -> None:
+    tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation(packed)}
+    assert said in report(tmp_path, tables).text
+
+
+def test_doubts_are_said(tmp_path: Path) -> None:
+    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
+    for variant, stream in (("LA", "aa"), ("DR", "bb"), ("late", "aa")):
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append({**run_row(variant, variant), "stream_hash": stream})
+    tables["runs"][2]["status"] = "killed"
+    for row in evaluations("LA", (11, 10, 10, 9, 9), tasks=("mmlu_math",))["evaluations"]:
+        tables["evaluations"].append({**row, "chance": 0.25})
+    tables["evaluations"] += evaluations("DR", (2, 4, 6, 8, 14), tasks=("mmlu_math",))["evaluations"]
+    text = report(tmp_path, tables).text
+    assert "LA itself is within two standard errors of chance here: the factor says little." in text
+    assert "LA was best at its very first checkpoint" in text
+    assert "DR needed 16.0 times more training tokens" in text
+    assert "their stream hashes differ" in text
+    assert "Not complete: late (killed)." in text
+    assert "late at depth 4 was not evaluated on anything." in text
+    assert "Few items, so wide errors: MMLU (math) (40)." in text
+
+
+def test_a_file_without_a_view_is_reported_on_and_the_gap_said(tmp_path: Path) -> None:
+    database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
+    connection = connect(database)
+    connection.execute("drop view expert_gini")
+    connection.close()
+    text = read(write_report(database, STUDY, tmp_path / "report")).text
+    assert "The results file lacks what these parts of the report are made from: gini." in text
+
+
+def test_what_cannot_be_reported_on_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no such results file"):
+        write_report(tmp_path / "nothing.duckdb", STUDY, tmp_path / "report")
+    database = entered(tmp_path / "results.duckdb", {"studies": [study()]})
+    with pytest.raises(InputError, match=f"no study 'other'; it has {STUDY}"):
+        write_report(database, "other", tmp_path / "report")
+    assert not (tmp_path / "report").exists()
