@@ -1,9 +1,9 @@
 """What a model costs: parameters, FLOPs per token and memory, computed from its sizes alone, component by component.
 
 Counted as in Table 1: 2 FLOPs per multiply-add; every matrix product, routers and the output head included; sequence
-attention at its causal mean length (length + 1) / 2 and depth attention at its own mean depth; the embedding look-up, norms
-and activations are free. The shared experts of the attention mixtures count as parameters but cost no FLOPs, as they are
-merged before inference (Eq. 8).
+attention at its causal mean length (length + 1) / 2 and depth attention at its own mean depth; the embedding
+look-up, norms and activations are free. The shared experts of the attention mixtures count as parameters but cost no
+FLOPs, as they are merged before inference (Eq. 8).
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
 def flops_per_token(config: DreamerConfig, length: int = 1024, *, causal: bool = True) -> float:
     """Forward FLOPs per token, averaged over the generation of `length` tokens.
 
-    With `causal=False` every token attends to all `length` positions, as kernels that mask instead of skipping compute.
+    With `causal=False` every token attends to all `length` positions, as kernels that mask instead of skipping
+    compute.
     """
     return sum(flops_by_component(config, length, causal=causal).values())
 
@@ -62,23 +63,25 @@ def flops_by_component(config: DreamerConfig, length: int = 1024, *, causal: boo
 
 
 def training_flops_per_token(config: DreamerConfig, length: int | None = None) -> float:
-    """FLOPs per token of a training step at sequences of `length` (None: the model's own): forward, and twice as much backward.
+    """FLOPs per token of a training step at sequences of `length` (None: the model's own): forward, and twice as
+    much backward.
 
-    The measure for model FLOPs utilisation; recomputation and the shared experts' own product are not counted as useful.
+    The measure for model FLOPs utilisation; recomputation and the shared experts' own product are not counted as
+    useful.
     """
     return 3 * flops_per_token(config, length or config.sequence_length)
 
 
 def memory_bytes(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> int:
-    """Bytes held while `length` tokens are generated, averaged over them; bfloat16 unless `element_bytes` says otherwise."""
+    """Bytes held while `length` tokens are generated, averaged over them; in bfloat16 by default."""
     return sum(memory_by_component(config, length, element_bytes=element_bytes).values())
 
 
 def memory_by_component(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> dict[str, int]:
     """Bytes of the weights, of both caches and of one token's activations.
 
-    The sequence cache grows with every token and counts at its mean, half of what it reaches; the depth cache is overwritten
-    by every token. Activations are the widest values of one depth, and the logits in float32.
+    The sequence cache grows with every token and counts at its mean, half of what it reaches; the depth cache is
+    overwritten by every token. Activations are the widest values of one depth, and the logits in float32.
     """
     L, H = config.depth, config.hidden_size
     per_token = 2 * config.key_value_heads * config.head_size * L

@@ -1,8 +1,8 @@
 """Sequence attention and depth attention (sections 3.3 and 3.4).
 
-Both are the same attention along different axes; they share their two projections' form (experts.py), RoPE followed by RMSNorm
-on queries and keys, and Eq. 1. Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value heads,
-K head size.
+Both are the same attention along different axes; they share their two projections' form (experts.py), RoPE followed
+by RMSNorm on queries and keys, and Eq. 1. Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query
+heads, M key/value heads, K head size.
 """
 
 from __future__ import annotations
@@ -38,16 +38,28 @@ class _Attention(nn.Module):
         """Per depth what the projections need."""
         return self.projections.prepare(dtype, code)
 
-    def _project(
-        self, x: Tensor, prepared: Prepared, route: Route | None, code: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [T, N, K], keys and values [T, M, K] of x [T, H]: RoPE first, then RMSNorm, on queries and keys."""
+    def enter(self, x: Tensor, prepared: Prepared, code: Tensor) -> tuple[Tensor, Tensor, Tensor, Route | None]:
+        """Queries [T, N, K], keys and values [T, M, K] of x [T, H], and by which projections they were made.
+
+        RoPE by `code` [T or 1, 1, K/2, 2] comes first, then RMSNorm, on queries and keys.
+        """
         N, M = self.heads, self.key_value_heads
+        x = rms_norm(x, self.gain, self.epsilon)
+        route = self.projections.route(x, prepared)
         projected = self.projections.project_in(x, prepared, route).unflatten(-1, (N + 2 * M, -1))
-        gains = torch.cat((self.query_gain.expand(N, -1), self.key_gain.expand(M, -1)))
         query_key, value = projected.split((N + M, M), dim=1)
+        gains = torch.cat((self.query_gain.expand(N, -1), self.key_gain.expand(M, -1)))
         query, key = rms_norm(query_key, gains, self.epsilon, code).split((N, M), dim=1)
-        return query, key, value
+        return query, key, value, route
+
+    def leave(self, attended: Tensor, prepared: Prepared, route: Route | None) -> Tensor:
+        """Update [T, H] from the attended values [T, N, K]."""
+        return self.projections.project_out(attended.flatten(1), prepared, route)
+
+    def compile(self, **options) -> None:
+        """Compile what does not change its shape from depth to depth."""
+        self.enter = torch.compile(self.enter, **options)
+        self.leave = torch.compile(self.leave, **options)
 
 
 class SequenceAttention(_Attention):
@@ -58,12 +70,8 @@ class SequenceAttention(_Attention):
 
     def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
         """The update for x [T, H] at depth index `depth`."""
-        x = rms_norm(x, self.gain, self.epsilon)
-        route = self.projections.route(x, prepared)
-        query, key, value = (
-            part.unflatten(0, (context.batch, context.length)).transpose(1, 2)
-            for part in self._project(x, prepared, route, context.code)
-        )
+        *projected, route = self.enter(x, prepared, context.code)
+        query, key, value = (part.unflatten(0, (context.batch, -1)).transpose(1, 2) for part in projected)
         if context.cache is not None:
             key, value = context.cache.append(depth, context.positions, key, value)
         attended = F.scaled_dot_product_attention(
@@ -74,7 +82,7 @@ class SequenceAttention(_Attention):
             is_causal=context.mask is None,
             enable_gqa=self.heads != self.key_value_heads,
         )
-        update = self.projections.project_out(attended.transpose(1, 2).flatten(0, 1).flatten(1), prepared, route)
+        update = self.leave(attended.transpose(1, 2).flatten(0, 1), prepared, route)
         return Result(update, None if route is None else route.ids)
 
 
@@ -86,11 +94,8 @@ class DepthAttention(_Attention):
         self.window = config.depth_window
 
     def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
-        """The update for x [T, H] at depth index `depth`, of which `history` holds the keys and values of earlier ones."""
-        x = rms_norm(x, self.gain, self.epsilon)
-        route = self.projections.route(x, prepared)
-        query, key, value = self._project(x, prepared, route, context.depth_code[depth])
+        """The update for x [T, H] at depth index `depth`; `history` holds keys and values of the depths before."""
+        query, key, value, route = self.enter(x, prepared, context.depth_code[depth])
         history = [*history, (key, value)][-self.window if self.window else None :]
         attended, scores = attend_depth(query, [key for key, _ in history], [value for _, value in history])
-        update = self.projections.project_out(attended.flatten(1), prepared, route)
-        return Result(update, None if route is None else route.ids, history, scores)
+        return Result(self.leave(attended, prepared, route), None if route is None else route.ids, history, scores)

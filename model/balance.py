@@ -9,8 +9,8 @@ from torch import Tensor
 def balance_step(counts: Tensor) -> Tensor:
     """sign(median(N) - N) for the selection counts N [E], in float32.
 
-    For an even number of experts the median is the mean of the two middle counts: torch's own takes the lower one, so that the
-    signs would not cancel and the biases would drift together.
+    For an even number of experts the median is the mean of the two middle counts: torch's own takes the lower one,
+    so that the signs would not cancel and the biases would drift together.
     """
     ordered = counts.sort().values
     last = len(counts) - 1

@@ -1,6 +1,7 @@
 """What generation keeps between tokens: keys and values of sequence attention, per depth.
 
-Depth attention keeps nothing here: its keys and values belong to one token and give way to the next one's (section 3.4).
+Depth attention keeps nothing here: its keys and values belong to one token and give way to the next one's (section
+3.4).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Cache:
         """Positions [B, new] that the next `new` tokens of each row take. Raises InputError when there is no room."""
         if self.longest + new > self.capacity:
             raise InputError(
-                f"the cache has room for {self.capacity} positions, {self.longest} are filled and {new} more do not fit; "
+                f"the cache has room for {self.capacity} positions: {self.longest} are filled, {new} more do not fit; "
                 "make it longer"
             )
         return self.lengths[:, None] + torch.arange(new, device=self.lengths.device)
@@ -53,7 +54,7 @@ class Cache:
         return torch.arange(filled, device=positions.device) <= positions[..., None]
 
     def append(self, depth: int, positions: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Write key and value [B, M, new, K] of one depth at `positions`; return those of all filled [B, M, filled, K]."""
+        """Write one depth's key and value [B, M, new, K] at `positions`; return all filled ones [B, M, filled, K]."""
         index = positions[:, None, :, None].expand_as(key)
         self.keys[depth].scatter_(2, index, key.to(self.keys.dtype))
         self.values[depth].scatter_(2, index, value.to(self.values.dtype))

@@ -1,8 +1,8 @@
 """What a model is made of: one frozen record of sizes, and the three models of the paper as functions that return one.
 
-A variant is a small change of another: `la` is the classically layered baseline with the paper's hyperparameters (Table 3),
-`dr` shares one layer over all depths, `dr_da` adds depth attention. The last two take their expert size and number of experts
-from matching (section 3.8) against the baseline, so no such number is written down here.
+A variant is a small change of another: `la` is the classically layered baseline with the paper's hyperparameters
+(Table 3), `dr` shares one layer over all depths, `dr_da` adds depth attention. The last two take their expert size
+and number of experts from matching (section 3.8) against the baseline, so no such number is written down here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIXTURES: dict[str, tuple[tuple[str, ...], ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DreamerConfig:
-    """Sizes and switches of one model. Axis letters in the code: L depth, H hidden, N heads, K head size, E experts, A active.
+    """Sizes and switches of one model.
 
     Raises InputError, naming field, value and rule, when the model cannot be built.
     """
@@ -120,8 +120,8 @@ def la(depth: int = 16, **overrides: Any) -> DreamerConfig:
 def dr(depth: int = 16, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
     """The depth-recurrent model, matched to `baseline` (section 3.8).
 
-    The baseline is `la(depth)` with the same overrides unless given. With both `experts` and `expert_size` among the overrides
-    nothing is matched.
+    The baseline is `la(depth)` with the same overrides unless given. With both `experts` and `expert_size` among the
+    overrides nothing is matched.
     """
     return _variant(depth, baseline, {"recurrent": True, **overrides})
 

@@ -1,6 +1,8 @@
-"""What the parts of the network tell each other in one forward: codes of positions and depths, masks, and the form of a result.
+"""What the parts of the network tell each other in one forward: codes of positions and depths, masks, and the form
+of a result.
 
-Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value heads, K head size, A active experts.
+Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value heads, K head size, A active
+experts.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype)
 def depth_code(depth: int, size: int, base: float, device: torch.device, dtype: torch.dtype) -> Tensor:
     """RoPE of depths 1..L, [L, size/2, 2] (section 3.4).
 
-    The first half of the pairs turns with the depth l, the second half, at the same frequencies, with L - l: it tells how
-    much is still to come.
+    The first half of the pairs turns with the depth l, the second half, at the same frequencies, with L - l: it
+    tells how much is still to come.
     """
     depths = torch.arange(1, depth + 1, device=device)
     halves = [position_code(direction, size // 2, base, dtype) for direction in (depths, depth - depths)]

@@ -1,8 +1,8 @@
 """Dreamer: depth-recurrent attention mixtures, and the layered baseline they are compared with.
 
-A block mixes attentions along different dimensions: sequence (SA), depth (DA), experts (EA). The network runs one block over
-all depths (DR, DR+DA), or one block per depth (LA). Another dimension is another class with `prepare`, `forward` and `router`
-in `ATTENTIONS`, and its name in `config.MIXTURES`.
+A block mixes attentions along different dimensions: sequence (SA), depth (DA), experts (EA). The network runs one
+block over all depths (DR, DR+DA), or one block per depth (LA). Another dimension is another class with `prepare`,
+`forward` and `router` in `ATTENTIONS`, and its name in `config.MIXTURES`.
 
 Where the equations live: Eq. 1 kernels.attend_depth, attention.SequenceAttention; Eq. 2 experts.Router; Eq. 3
 balance.balance_step; Eq. 4 to 6 config.MIXTURES and Block; Eq. 7 kernels.mixed_product; Eq. 8 Dreamer.merged.
@@ -12,7 +12,6 @@ Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, E experts, V vocab
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Callable
 
@@ -35,7 +34,7 @@ from model.context import (
     document_positions,
     position_code,
 )
-from model.experts import ExpertAttention, MixedProjections, Router
+from model.experts import ExpertAttention, Router
 from model.kernels import rms_norm
 from model.reference import reference_block, reference_norm
 from pipeline.errors import InputError
@@ -57,7 +56,7 @@ class Block(nn.Module):
         self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
     def prepare(self, dtype: torch.dtype, code: Tensor | None) -> list[dict[str, Prepared]]:
-        """What each attention needs that no token changes: per depth of `code` [L, R/2, 2], or once if there is none."""
+        """What each attention needs that no token changes, per depth of `code` [L, R/2, 2]; once without one."""
         parts = {name: attention.prepare(dtype, code) for name, attention in self.attentions.items()}
         depths = 1 if code is None else len(code)
         return [{name: part[index if len(part) > 1 else 0] for name, part in parts.items()} for index in range(depths)]
@@ -82,10 +81,10 @@ class Block(nn.Module):
 class Dreamer(nn.Module):
     """LA, DR and DR+DA by configuration: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
-    `reference` computes everything plainly, by reference.py. `checkpointing` recomputes each depth in the backward pass instead
-    of keeping its activations. `dtype` is that of the matrix products, by default the parameters' own; parameters in float32
-    and products in bfloat16 are cast once per forward, so gradients of one step add up over the depths in bfloat16. Routing
-    stays in float32.
+    `reference` computes everything plainly, by reference.py. `checkpointing` recomputes each depth in the backward
+    pass instead of keeping its activations. `dtype` is that of the matrix products, by default the parameters' own;
+    parameters in float32 and products in bfloat16 are cast once per forward, so gradients of one step add up over
+    the depths in bfloat16. Routing stays in float32.
     """
 
     def __init__(
@@ -128,13 +127,13 @@ class Dreamer(nn.Module):
         return_hidden: bool = False,
         observer: Observer | None = None,
     ) -> Tensor:
-        """Logits [B, S, V] for tokens [B, S], or with `return_hidden` the normalised hidden states [B, S, H] they come from.
+        """Logits [B, S, V] for tokens [B, S], or with `return_hidden` the normalised hidden states [B, S, H].
 
-        `documents` [B, S] labels positions; attention stays within equal labels, and -1 is padding, which does not count in
-        the experts' balance. `positions` [B, S] are those within the document; if not given, they follow from the labels.
-        With a `cache` the tokens come behind those already in it; of row b only the first `lengths[b]` are real, the rest is
-        padding. `depth` runs a recurrent model at another depth than it was made for. `observer` is called with depth index,
-        attention and result, for every attention at every depth.
+        `documents` [B, S] labels positions; attention stays within equal labels, and -1 is padding, which does not
+        count in the experts' balance. `positions` [B, S] are those within the document; if not given, they follow
+        from the labels. With a `cache` the tokens come behind those already in it; of row b only the first
+        `lengths[b]` are real, the rest is padding. `depth` runs a recurrent model at another depth than it was made
+        for. `observer` is called with depth index, attention and result, for every attention at every depth.
         """
         B, S = tokens.shape
         L = self._check_depth(depth)
@@ -163,7 +162,7 @@ class Dreamer(nn.Module):
         return hidden if return_hidden else self.logits(hidden)
 
     def norm(self, x: Tensor) -> Tensor:
-        """RMSNorm of the residual stream: once before the head, and when recurrent before every depth too (section 3.7)."""
+        """RMSNorm of the residual stream: before the head, and when recurrent before every depth (section 3.7)."""
         norm = reference_norm if self.reference else rms_norm
         return norm(x, self.gain, self.config.norm_epsilon)
 
@@ -232,6 +231,10 @@ class Dreamer(nn.Module):
         """Every balanced router, by its name in the state dict."""
         return {name: module for name, module in self.named_modules() if isinstance(module, Router)}
 
+    def experts_of(self, name: str) -> int:
+        """How many experts the router of an attention chooses among: per layer, or in all when recurrent."""
+        return len(self.blocks[0].attentions[name].router.keys)
+
     def expert_counts(self) -> dict[str, Tensor]:
         """Selections [E] of each router in training since the last `update_balance`."""
         return {name: router.counts.clone() for name, router in self.routers().items()}
@@ -250,17 +253,28 @@ class Dreamer(nn.Module):
         return [parameter for parameter in self.parameters() if parameter.ndim < 2]
 
     def merged(self) -> Dreamer:
-        """A copy for inference with the shared experts folded into the routable ones (Eq. 8): same outputs, smaller, faster."""
-        model = copy.deepcopy(self)
-        if self.config.shared_expert:
-            model.config = dataclasses.replace(self.config, shared_expert=False)
-            for module in model.modules():
-                if isinstance(module, MixedProjections):
-                    module.merge()
-        return model
+        """The model for inference, shared experts folded into the routable ones (Eq. 8): same outputs, fewer weights.
+
+        It holds its own copy of what was folded and shares every other tensor with this one.
+        """
+        config = dataclasses.replace(self.config, shared_expert=False)
+        with torch.device("meta"):
+            model = Dreamer(config, reference=self.reference, dtype=self.dtype)
+        state = self.state_dict()
+        shared = {name: state.pop(name) for name in list(state) if "shared_" in name}
+        for name, weights in shared.items():
+            state[name.replace("shared_", "")] = state[name.replace("shared_", "")] + weights
+        model.load_state_dict(state, assign=True)
+        return model.train(self.training)
+
+    def compile_attentions(self, **options) -> None:
+        """Let `torch.compile` fuse the parts of each attention: one graph for all depths. Worth it on a GPU only."""
+        for block in self.blocks:
+            for attention in block.attentions.values():
+                attention.compile(**options)
 
 
 def _keep_selections():
-    """Under checkpointing, choices are kept and not made again, so that a depth cannot be recomputed with other experts."""
+    """Choices are kept under checkpointing, not made again: a depth cannot be recomputed with other experts."""
     kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
     return create_selective_checkpoint_contexts(kept)

@@ -1,11 +1,15 @@
-"""Sparse attention over experts: routing (Eq. 2), expert attention (section 3.5), and the linear mixtures of section 3.7 (Eq. 7, 8).
+"""Sparse attention over experts: routing (Eq. 2), expert attention (section 3.5), and the linear mixtures of section
+3.7 (Eq. 7, 8).
 
-Tokens are sorted by expert, each expert multiplies its own run of rows (kernels.py), and the results are put back. All of it
-stays on the device: no count is read by the host on CUDA. `reference.py` says the same densely, one expert after the other.
+Tokens are sorted by expert, each expert multiplies its own run of rows (kernels.py), and the results are put back.
+All of it stays on the device: no count is read by the host on CUDA. `reference.py` says the same densely, one expert
+after the other.
 
-Every part has `prepare`: what does not depend on the token, computed once per forward, as one tuple of tensors per depth.
+Every part has `prepare`: what does not depend on the token, computed once per forward, as one tuple of tensors per
+depth.
 
-Axes: T tokens, H hidden, E experts, A active experts, F expert size, R routing size, I and O inputs and outputs of a projection.
+Axes: T tokens, H hidden, E experts, A active experts, F expert size, R routing size, I and O inputs and outputs of a
+projection.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ from model.kernels import Dispatch, dispatch, mixed_product, rms_norm, route, sw
 class Router(nn.Module):
     """Low-rank routing: a query per token against a learned key per expert, both normalised (Eq. 2).
 
-    The bias only takes part in the selection; it is moved by `update_balance`, never by the optimiser. Everything is computed
-    in float32 at least.
+    The bias only takes part in the selection; it is moved by `update_balance`, never by the optimiser. Everything is
+    computed in float32 at least.
     """
 
     def __init__(self, config: DreamerConfig, experts: int, active: int, *, rate: float, normalised: bool) -> None:
@@ -38,10 +42,11 @@ class Router(nn.Module):
         self.register_buffer("counts", torch.zeros(experts, dtype=torch.long))  # selections since the last update
 
     def prepare(self, code: Tensor | None) -> list[Prepared]:
-        """Per depth the query projection [H, R] and the keys [E, R]; one entry where there is no depth code [L, R/2, 2].
+        """Per depth the query projection [H, R] and the keys [E, R]; one entry where there is no depth code [L, R/2,
+        2].
 
-        The code turns all queries of a depth alike, so the few keys are turned backwards instead, which gives the same scores.
-        The gain of the query's norm and the scores' 1/sqrt(R) go into the keys as well.
+        The code turns all queries of a depth alike, so the few keys are turned backwards instead, which gives the
+        same scores. The gain of the query's norm and the scores' 1/sqrt(R) go into the keys as well.
         """
         dtype = torch.promote_types(self.keys.dtype, torch.float32)
         ones = torch.ones_like(self.query_gain, dtype=dtype)
@@ -163,10 +168,3 @@ class MixedProjections(nn.Module):
     def project_out(self, x: Tensor, prepared: Prepared, route: Route) -> Tensor:
         """Attended values x [T, I] -> update [T, H]."""
         return mixed_product(x, route.scores, *prepared[4:6], route.to)
-
-    @torch.no_grad()
-    def merge(self) -> None:
-        """Eq. 8: fold the shared experts into the routable ones, for inference."""
-        self.inward += self.shared_inward
-        self.outward += self.shared_outward
-        self.shared_inward = self.shared_outward = None

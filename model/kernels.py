@@ -1,8 +1,9 @@
 """The products the network is made of, each with its gradient written out.
 
-On a CPU at small sizes most of a step is spent between the matrix products, so each function makes as few passes over memory as
-it can; on any device the written gradients keep less for the backward pass than derived ones would, and sum in a fixed order.
-`reference.py` states the same mathematics plainly; tests hold the two together, outputs and all gradients.
+On a CPU at small sizes most of a step is spent between the matrix products, so each function makes as few passes
+over memory as it can; on any device the written gradients keep less for the backward pass than derived ones would,
+and sum in a fixed order. `reference.py` states the same mathematics plainly; tests hold the two together, outputs
+and all gradients.
 
 Axes: T tokens, E experts, A active experts, F expert size, P = T*A token-expert pairs, I and O inputs and outputs of a
 projection, N and M query and key/value heads, K head size.
@@ -19,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 
 def turn(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
-    """RoPE: turn the pairs (x[..., 2i], x[..., 2i + 1]) by the angles whose cosine and sine are `code` [..., K/2, 2]."""
+    """RoPE: turn the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosine and sine are `code` [..., K/2, 2]."""
     pairs = x.unflatten(-1, (-1, 2))
     if not x.is_cuda and x.dtype == code.dtype:
         rotation = torch.view_as_complex(code)
@@ -73,8 +74,8 @@ def route(
 ) -> tuple[Tensor, Tensor]:
     """Eq. 2: choose `active` experts for x [T, H] by their scores plus bias; ids [T, A] and weights [T, A].
 
-    `query` [H, R] projects the queries, which are normalised; `keys` [E, R] hold everything else the scores need. Computed in
-    the dtype of `query`.
+    `query` [H, R] projects the queries, which are normalised; `keys` [E, R] hold everything else the scores need.
+    Computed in the dtype of `query`.
     """
     weights, ids = _Route.apply(x.to(query.dtype), query, keys, bias, active, normalised, epsilon)
     return ids, weights
@@ -199,8 +200,8 @@ class _MixedProduct(torch.autograd.Function):
 def swiglu_experts(x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, to: Dispatch) -> Tensor:
     """The weighted sum of each token's chosen SwiGLU experts.
 
-    x [T, H], weights [T, A], gate and up projection side by side [E, H, 2F], down projection [E, F, H] -> [T, H]. Weights are
-    applied before the down projection: so its output need not be kept to know their gradient.
+    x [T, H], weights [T, A], gate and up projection side by side [E, H, 2F], down projection [E, F, H] -> [T, H].
+    Weights are applied before the down projection: so its output need not be kept to know their gradient.
     """
     return _SwiGLUExperts.apply(x, weights, inward, outward, to)
 
@@ -242,8 +243,9 @@ class _SwiGLUExperts(torch.autograd.Function):
 def attend_depth(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Eq. 1 over the depth: query [T, N, K] of this depth, keys and values [T, M, K] of the visible depths.
 
-    Returns the attended values [T, N, K] and the scores [T, N, depths] (without a gradient). The history of keys and values is
-    neither copied nor concatenated, so what is kept for the backward pass grows with the depth, not with its square.
+    Returns the attended values [T, N, K] and the scores [T, N, depths] (without a gradient). The history of keys and
+    values is neither copied nor concatenated, so what is kept for the backward pass grows with the depth, not with
+    its square.
     """
     T, N, K = query.shape
     M = keys[0].shape[1]

@@ -1,7 +1,8 @@
 """Matching a variant to a baseline in FLOPs per token and parameters (section 3.8).
 
-Coordinate descent over two sizes: the expert size, in steps of 8, until FLOPs are nearest; then the number of experts until
-parameters are nearest; and again, as the number of experts has moved the routing FLOPs, until nothing changes.
+Coordinate descent over two sizes: the expert size, in steps of 8, until FLOPs are nearest; then the number of
+experts until parameters are nearest; and again, as the number of experts has moved the routing FLOPs, until nothing
+changes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from model.config import DreamerConfig
 from pipeline.errors import InputError
 
 SIZE_STEP = 8
-ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Match:
     flops_per_token: float
     parameter_mismatch: float
     flops_mismatch: float
-    rounds: int
 
 
 def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> DreamerConfig:
     """`variant` with the expert size and number of experts that bring it nearest to `baseline`.
 
-    FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the reason, where no size comes near.
+    FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the reason, where no size
+    comes near.
     """
     return find_match(baseline, variant, length=length).config
 
@@ -41,18 +41,14 @@ def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024
 def find_match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> Match:
     """As `match`, with the mismatch that is left."""
     target_flops, target_parameters = flops_per_token(baseline, length), parameters(baseline)
-    found = dataclasses.replace(variant, experts=max(variant.experts, variant.active_experts))
-    seen: list[tuple[int, int]] = []
-    for rounds in range(1, ROUNDS + 1):
-        found = _nearest_size(found, target_flops, length)
-        if seen and found.expert_size == seen[-1][0]:
-            break
-        found = _nearest_experts(found, target_parameters)
-        if (found.expert_size, found.experts) in seen:  # two neighbours that lead to each other: either is as near
-            break
-        seen.append((found.expert_size, found.experts))
+    experts = max(baseline.experts * baseline.layers // variant.layers, variant.active_experts)  # as many in all
+    found = dataclasses.replace(variant, experts=experts)
+    sizes: list[tuple[int, int]] = []
+    while (found.expert_size, found.experts) not in sizes:  # a repeated pair is the end, or one of two equally near
+        sizes.append((found.expert_size, found.experts))
+        found = _nearest_experts(_nearest_size(found, target_flops, length), target_parameters)
     flops, count = flops_per_token(found, length), parameters(found)
-    return Match(found, count, flops, count / target_parameters - 1, flops / target_flops - 1, rounds)
+    return Match(found, count, flops, count / target_parameters - 1, flops / target_flops - 1)
 
 
 def _nearest_size(config: DreamerConfig, target: float, length: int) -> DreamerConfig:
@@ -62,8 +58,8 @@ def _nearest_size(config: DreamerConfig, target: float, length: int) -> DreamerC
     step = _nearest(flops, target, least=1)
     if step is None:
         raise InputError(
-            f"matching: {config.variant} of depth {config.depth} needs {flops(1):.4g} FLOPs per token even with experts of size"
-            f" {SIZE_STEP}, more than the baseline's {target:.4g}; give the baseline larger experts or more active ones"
+            f"matching: {config.variant} of depth {config.depth} needs {flops(1):.4g} FLOPs per token even with experts"
+            f" of size {SIZE_STEP}, the baseline only {target:.4g}; give the baseline larger or more active experts"
         )
     return dataclasses.replace(config, expert_size=step * SIZE_STEP)
 
@@ -75,14 +71,14 @@ def _nearest_experts(config: DreamerConfig, target: int) -> DreamerConfig:
     experts = _nearest(count, target, least=config.active_experts)
     if experts is None:
         raise InputError(
-            f"matching: {config.variant} of depth {config.depth} has {count(config.active_experts):.4g} parameters even with only"
-            f" its {config.active_experts} active experts, more than the baseline's {target:.4g}; give the baseline more experts"
+            f"matching: {config.variant} of depth {config.depth} has {count(config.active_experts)} parameters even with"
+            f" {config.active_experts} experts, the baseline only {target}; give the baseline more experts"
         )
     return dataclasses.replace(config, experts=experts)
 
 
 def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int | None:
-    """The number from `least` on whose rising cost is nearest to `target`; None if even the least one is a full step too dear."""
+    """The number from `least` on whose rising cost is nearest to `target`; None if even the least costs too much."""
     if cost(least) >= target:
         step = cost(least + 1) - cost(least)
         return least if cost(least) - target <= step / 2 else None

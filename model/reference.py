@@ -1,9 +1,11 @@
-"""The network said plainly: dense, masked, one expert after the other, in any dtype. For reading and for tests, not for speed.
+"""The network said plainly: dense, masked, one expert after the other, in any dtype. For reading and for tests, not
+for speed.
 
-`Dreamer(config, reference=True)` computes its blocks here, from the same parameters. Nothing is prepared, sorted or merged, and
-every gradient is torch's own.
+`Dreamer(config, reference=True)` computes its blocks here, from the same parameters. Nothing is prepared, sorted or
+merged, and every gradient is torch's own.
 
-Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value heads, K head size, E experts, A active.
+Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value heads, K head size, E
+experts, A active.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ def route(router: nn.Module, x: Tensor, angles: Tensor | None) -> tuple[Tensor, 
 
 
 def mixture(x: Tensor, scores: Tensor, weights: Tensor, shared: Tensor | None) -> Tensor:
-    """Eq. 7: x [T, I] through linear experts [E, I, O], and the shared one scaled by the same score without its gradient."""
+    """Eq. 7: x [T, I] through linear experts [E, I, O], plus the shared one, scaled by the same score detached."""
     output = sum(scores[:, e, None] * (x @ weight) for e, weight in enumerate(weights))
     if shared is not None:
         output = output + scores.detach().amax(dim=-1, keepdim=True) * (x @ shared)

@@ -1,0 +1,115 @@
+"""What a trained model attends to along its depth and along its experts (section 4.2), collected over validation data.
+
+Collecting is done here; Gini coefficients and Lorenz curves over what is stored are views in SQL. The same two are
+given as functions for use without a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.context import Result
+from model.dreamer import Dreamer
+
+
+@dataclass(frozen=True)
+class Observations:
+    """Sums over `tokens` real tokens (padding left out). Axes: L depth, E experts of one router."""
+
+    tokens: int
+    depth_attention: np.ndarray | None  # [L, L] mean score of query depth over key depth; rows sum to 1
+    selections: dict[str, np.ndarray]  # [L, E] by attention: "experts", and "sequence", "depth" when recurrent
+
+    def depth_attention_rows(self) -> dict[str, list]:
+        """Columns of the table `depth_attention`: depths count from 1, a query depth sees key depths up to itself."""
+        depths = 0 if self.depth_attention is None else len(self.depth_attention)
+        pairs = [(query, key) for query in range(depths) for key in range(query + 1)]
+        return {
+            "query_depth": [query + 1 for query, _ in pairs],
+            "key_depth": [key + 1 for _, key in pairs],
+            "score": [float(self.depth_attention[pair]) for pair in pairs],
+        }
+
+    def expert_usage_rows(self) -> dict[str, list]:
+        """Columns of the table `expert_usage`, of expert attention: depths count from 1, experts from 0.
+
+        A layered model has experts of its own at every depth: equal numbers at different depths are different experts.
+        """
+        depth, expert = np.indices(self.selections["experts"].shape)
+        return {
+            "depth": (depth.ravel() + 1).tolist(),
+            "expert": expert.ravel().tolist(),
+            "selections": self.selections["experts"].ravel().tolist(),
+        }
+
+
+@torch.no_grad()
+def observe(
+    model: Dreamer, batches: Iterable[tuple[Tensor, Tensor | None]], *, depth: int | None = None
+) -> Observations:
+    """Run the model in evaluation mode over (tokens [B, S], documents [B, S] or None) and collect what it attends to.
+
+    `depth` is that of `Dreamer.forward`. Counts and biases of the balance are left as they are.
+    """
+    L = depth or model.config.depth
+    scores = torch.zeros(L, L, dtype=torch.float64)
+    selections: dict[str, Tensor] = {}
+    tokens = 0
+    training = model.training
+    model.eval()
+    try:
+        for batch, documents in batches:
+            device = model.embedding.device
+            valid = torch.ones_like(batch, dtype=torch.bool) if documents is None else documents >= 0
+            valid = valid.flatten().to(device)
+            tokens += int(valid.sum())
+
+            def see(index: int, name: str, result: Result, valid: Tensor = valid) -> None:
+                if result.scores is not None:
+                    seen = result.scores[valid].double().mean(dim=1).sum(dim=0).cpu()
+                    scores[index, index + 1 - len(seen) : index + 1] += seen
+                if result.ids is not None:
+                    experts = model.experts_of(name)
+                    counts = selections.setdefault(name, torch.zeros(L, experts, dtype=torch.long))
+                    counts[index] += torch.bincount(result.ids[valid].flatten(), minlength=experts).cpu()
+
+            documents = None if documents is None else documents.to(device)
+            model(batch.to(device), documents=documents, depth=depth, return_hidden=True, observer=see)
+    finally:
+        model.train(training)
+    return Observations(
+        tokens,
+        (scores / max(tokens, 1)).numpy() if model.config.depth_attention else None,
+        {name: counts.numpy() for name, counts in selections.items()},
+    )
+
+
+def lorenz_curve(counts: np.ndarray) -> np.ndarray:
+    """Share of all selections [E + 1] that the least used 0, 1, ..., E experts receive, for counts [E]."""
+    ordered = np.sort(np.asarray(counts, dtype=np.float64))
+    return np.concatenate(([0.0], np.cumsum(ordered))) / max(ordered.sum(), 1e-300)
+
+
+def gini(counts: np.ndarray) -> float:
+    """Gini coefficient of counts [E]: 0 when all are equal, towards 1 when one takes everything (paper: 0.075)."""
+    curve = lorenz_curve(counts)
+    if curve[-1] == 0:
+        return 0.0
+    return float(1 - (curve[1:] + curve[:-1]).mean())
+
+
+def experts_for_share(selections: np.ndarray, share: float = 0.9) -> np.ndarray:
+    """How many experts, most used first, cover `share` of the selections [L, E] at each depth: [L]."""
+    ordered = -np.sort(-np.asarray(selections, dtype=np.float64), axis=1)
+    covered = np.cumsum(ordered, axis=1)
+    return (covered < share * covered[:, -1:] * (1 - 1e-12)).sum(axis=1) + 1
+
+
+def diversity_ratio(selections: np.ndarray, baseline: np.ndarray, share: float = 0.9) -> np.ndarray:
+    """By how much more experts each depth uses than the baseline's same depth does (Fig. 6: 2 to 11 times): [L]."""
+    return experts_for_share(selections, share) / experts_for_share(baseline, share)
