@@ -23,15 +23,15 @@ import ast
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
+from pipeline.paths import steps
 
-_STEP = re.compile(r"([^.\[\]]+)|\[(-?\d+|\*)\]|(\.)")
 _PLACE = re.compile(r"\{([^{}]+)\}")
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 _BRACE = re.compile(r"[{}]")
@@ -138,35 +138,6 @@ def _alternatives(text: str) -> tuple[str, ...]:
     for path in paths:
         steps(path)
     return paths
-
-
-def steps(path: str) -> list[str | int | None]:
-    """A path as steps: a field's name, an element's position, or None for every element ("[*]")."""
-    found: list[str | int | None] = []
-    end = 0
-    for step in _STEP.finditer(path):
-        if step.start() != end:
-            break
-        end = step.end()
-        if step[1]:
-            found.append(step[1])
-        elif step[2]:
-            found.append(None if step[2] == "*" else int(step[2]))
-    if end != len(path) or not found or not isinstance(found[0], str):
-        raise InputError(f"{path!r} is not a column or a path such as conversations[1].value")
-    if found.count(None) > 1:
-        raise InputError(f"path {path!r} has more than one [*]")
-    return found
-
-
-def root(path: str, columns: Iterable[str]) -> str | None:
-    """The column that `path` starts from, or None; a column whose name is the whole path wins."""
-    columns = set(columns)
-    if path in columns:
-        return path
-    first = steps(path)[0]
-    assert isinstance(first, str)
-    return first if first in columns else None
 
 
 # --------------------------------------------------------------------------------------------- values as text

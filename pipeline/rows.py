@@ -27,18 +27,22 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.columns import as_text, root, steps
+from pipeline.columns import as_text
 from pipeline.errors import InputError
+from pipeline.paths import Steps, extract, leads_somewhere, root, steps, walk
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz")
 BLOCK_BYTES = 16 * 2**20
 PEEK = 100
+RECORDS = 2048
 LONGEST_SHOWN = 10_000
 _DECODER = json.JSONDecoder(strict=False)  # a raw tab inside a text is bad JSON and good data
 _CUT = (EOFError, zlib.error, gzip.BadGzipFile)
+
+Record = dict[str, Any] | str  # a malformed one is its text
+Sized = tuple[Record, int]  # with about how many characters it took
 
 
 @dataclass(frozen=True)
@@ -67,21 +71,8 @@ class ParquetRows:
         self.rows: int | None = self.file.metadata.num_rows
 
     def has(self, path: str) -> bool:
-        """Whether the path leads to a column, through the lists and structs there are."""
-        first = root(path, self.columns)
-        if first is None:
-            return False
-        kind = self.schema.field(first).type
-        for step in [] if first == path else steps(path)[1:]:
-            if isinstance(step, str):
-                if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
-                    return False
-                kind = kind.field(step).type
-            elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-                kind = kind.value_type
-            else:
-                return False
-        return True
+        """Whether the path leads to a column."""
+        return leads_somewhere(self.schema, path)
 
     def blocks(self, paths: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """All rows, or `limit` of them taken evenly from the heads of the row groups."""
@@ -103,7 +94,7 @@ class ParquetRows:
                     numbers = pa.array(range(start, start + len(batch)), pa.int64())
                     start += len(batch)
                     taken += len(batch)
-                    columns = [_extract(batch, path, self.path) for path in paths]
+                    columns = [extract(batch, path, self.path) for path in paths]
                     done = taken / min(limit or total, total)
                     yield Block(pa.table(columns, names=list(paths)), numbers, start, done)
                     if start - first_row >= quota:
@@ -125,8 +116,8 @@ class RecordRows:
         self.stream: Any = gzip.GzipFile(fileobj=self.raw) if path.suffix == ".gz" else self.raw
         self.lines = path.name.removesuffix(".gz").endswith((".jsonl", ".json")) and self._first_byte() != b"["
         records = self._records()
-        self.peeked = list(islice(records, PEEK))
-        self.records = chain(self.peeked, records)
+        self.peeked = next(_batches(records, PEEK), [])
+        self.records = chain(((record, 0) for record in self.peeked), records)
         found = [record for record in self.peeked if isinstance(record, dict)]
         if self.peeked and not found:
             raise InputError(
@@ -141,43 +132,39 @@ class RecordRows:
         if first is None:
             return False
         where = [first] if first == path else steps(path)
-        return len(where) == 1 or any(_walk(record, where) not in (None, []) for record in self._found)
+        return len(where) == 1 or any(walk(record, where) not in (None, []) for record in self._found)
 
     def blocks(self, paths: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """All rows, or the first `limit` of them."""
         where = {path: [path] if path in self.columns else steps(path) for path in paths}
-        records = islice(self.records, limit)
         row = 0
-        while batch := list(islice(records, 2048)):
+        for batch in _batches(islice(self.records, limit), RECORDS):
             yield _block(batch, where, row, min(self.raw.tell() / self.size, 1.0))
             row += len(batch)
         self.raw.close()
 
-    def _records(self) -> Iterator[dict[str, Any] | str]:
-        """Records as dictionaries; a malformed one as its text."""
+    def _records(self) -> Iterator[Sized]:
+        """Records as dictionaries, a malformed one as its text, each with its size."""
         if ".csv" in self.path.suffixes[-2:]:
             yield from self._csv()
         elif self.lines:
-            rest = b""
-            while chunk := self._read(2**16):
-                *whole, rest = (rest + chunk).split(b"\n")
-                yield from (self._line(line, True) for line in whole if line.strip())
-            if rest.strip():
-                yield self._line(rest, False)
+            for line in io.BufferedReader(_Reader(self), 2**18):
+                if line.strip():
+                    yield self._line(line), len(line)
         else:
             yield from self._array()
 
-    def _line(self, line: bytes, ended: bool) -> dict[str, Any] | str:
-        text = line.decode("utf-8", "replace").removeprefix("\ufeff")
+    def _line(self, line: bytes) -> Record:
+        text = line.decode("utf-8", "replace").removeprefix("\ufeff").rstrip("\r\n")
         try:
             record = _DECODER.decode(text)
         except (ValueError, RecursionError) as error:
-            if not ended:
+            if not line.endswith(b"\n"):
                 raise InputError(f"{self.path}: cut off in the middle of its last row; fetch it again") from error
             return text
         return record if isinstance(record, dict) else text
 
-    def _array(self) -> Iterator[dict[str, Any] | str]:
+    def _array(self) -> Iterator[Sized]:
         """The elements of a JSON array, decoded one at a time from a sliding buffer."""
         row, position, chunk_size = 0, 1, 2**16
         reader = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace")
@@ -188,7 +175,7 @@ class RecordRows:
             if text.startswith("]", position):
                 return
             try:
-                value, position = _DECODER.raw_decode(text, position)
+                value, end = _DECODER.raw_decode(text, position)
             except json.JSONDecodeError as error:
                 cut = error.msg.startswith("Unterminated string") or error.pos >= len(text) - 16
                 more = reader.read(chunk_size) if cut else ""
@@ -198,10 +185,10 @@ class RecordRows:
                 chunk_size = min(chunk_size * 2, 2**24)  # a long element is not decoded again for every small piece
                 text, position = text[position:] + more, 0
                 continue
-            yield value if isinstance(value, dict) else json.dumps(value)
-            row, chunk_size = row + 1, 2**16
+            yield value if isinstance(value, dict) else json.dumps(value), end - position
+            row, position, chunk_size = row + 1, end, 2**16
 
-    def _csv(self) -> Iterator[dict[str, Any] | str]:
+    def _csv(self) -> Iterator[Sized]:
         csv.field_size_limit(sys.maxsize)
         text = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace", newline="")
         reader = csv.reader(text, strict=True)
@@ -209,7 +196,9 @@ class RecordRows:
             names = next(reader, [])
             for record in reader:
                 if record:
-                    yield dict(zip(names, record, strict=True)) if len(record) == len(names) else ",".join(record)
+                    whole = len(record) == len(names)
+                    found = dict(zip(names, record, strict=True)) if whole else ",".join(record)
+                    yield found, sum(map(len, record))
         except csv.Error as error:
             what = "cut off" if "end of data" in str(error) else f"not CSV ({error})"
             raise InputError(f"{self.path}: {what} at line {reader.line_num}; fetch it again") from error
@@ -245,7 +234,23 @@ def open_rows(path: Path) -> ParquetRows | RecordRows:
     """A reader for the file. Raises InputError when its name has no known ending or it cannot be read."""
     if not path.name.endswith(SUFFIXES):
         raise InputError(f"{path}: unknown kind of file; known are {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
     return ParquetRows(path) if path.suffix == ".parquet" else RecordRows(path)
+
+
+def _batches(records: Iterator[Sized], most: int) -> Iterator[list[Record]]:
+    """Lists of at most `most` records and about `BLOCK_BYTES`."""
+    batch: list[Record] = []
+    size = 0
+    for record, length in records:
+        batch.append(record)
+        size += length
+        if len(batch) == most or size >= BLOCK_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _unreadable(path: Path, error: Exception, row: int | None = None) -> InputError:
@@ -254,21 +259,7 @@ def _unreadable(path: Path, error: Exception, row: int | None = None) -> InputEr
     return InputError(f"{path}: cut off or damaged{where} ({reason}); fetch it again")
 
 
-def _walk(value: Any, where: Sequence[str | int | None]) -> Any:
-    """The value at the end of a path in a JSON record, or None where the record has no such place."""
-    for number, step in enumerate(where):
-        if step is None:
-            return [_walk(part, where[number + 1 :]) for part in value] if isinstance(value, list) else None
-        if isinstance(step, str):
-            value = value.get(step) if isinstance(value, dict) else None
-        else:
-            value = value[step] if isinstance(value, list) and -len(value) <= step < len(value) else None
-        if value is None:
-            return None
-    return value
-
-
-def _block(records: list[Any], where: dict[str, list[str | int | None]], first_row: int, done: float) -> Block:
+def _block(records: list[Any], where: dict[str, Steps], first_row: int, done: float) -> Block:
     rows = [first_row + i for i, record in enumerate(records) if isinstance(record, dict)]
     malformed = [(first_row + i, r[:LONGEST_SHOWN]) for i, r in enumerate(records) if not isinstance(r, dict)]
     found = [record for record in records if isinstance(record, dict)]
@@ -277,7 +268,7 @@ def _block(records: list[Any], where: dict[str, list[str | int | None]], first_r
         if len(path_steps) == 1:
             values = [record.get(path_steps[0]) for record in found]
         else:
-            values = [_walk(record, path_steps) for record in found]
+            values = [walk(record, path_steps) for record in found]
         columns.append(_column(values))
     return Block(
         pa.table(columns, names=list(where)), pa.array(rows, pa.int64()), first_row + len(records), done, malformed
@@ -301,55 +292,3 @@ def _clean(text: str | None) -> str | None:
     if text is None or text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-# ------------------------------------------------------------------------------------------------ paths in Arrow
-
-
-def _extract(batch: pa.RecordBatch, path: str, file: Path) -> pa.Array:
-    first = root(path, batch.schema.names)
-    assert first is not None
-    found = _follow(batch.column(first), [] if first == path else steps(path)[1:])
-    return _as_text_array(found, path, file)
-
-
-def _follow(array: pa.Array, where: Sequence[str | int | None]) -> pa.Array:
-    for number, step in enumerate(where):
-        if isinstance(step, str):
-            array = pc.struct_field(array, step)
-        elif step is None:
-            offsets, values = _list_parts(array)
-            return pa.ListArray.from_arrays(offsets, _follow(values, where[number + 1 :]))
-        else:
-            array = _element(array, step)
-    return array
-
-
-def _list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Offsets from zero and values of a list array of any kind, where a null list counts as empty."""
-    lengths = pc.fill_null(pc.list_value_length(array), 0)
-    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(pc.cast(lengths, pa.int64()))])
-    return pc.cast(offsets, pa.int32()), pc.list_flatten(array)
-
-
-def _element(array: pa.Array, index: int) -> pa.Array:
-    """One element of each list, null where the list is too short."""
-    offsets, values = _list_parts(array)
-    starts, ends = offsets[:-1], offsets[1:]
-    position = pc.add(starts if index >= 0 else ends, index)
-    inside = pc.and_(pc.greater_equal(position, starts), pc.less(position, ends))
-    return values.take(pc.if_else(inside, position, pa.scalar(None, position.type)))
-
-
-def _as_text_array(array: pa.Array, path: str, file: Path) -> pa.Array:
-    """Strings, or lists of strings (of booleans for flags); numbers as text."""
-    kind = array.type
-    if pa.types.is_dictionary(kind):
-        array, kind = array.dictionary_decode(), kind.value_type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        offsets, values = _list_parts(array)
-        return pa.ListArray.from_arrays(offsets, _as_text_array(values, path, file))
-    if pa.types.is_struct(kind) or pa.types.is_map(kind):
-        names = [kind.field(i).name for i in range(kind.num_fields)]
-        raise InputError(f"{file}: column {path} is not text but has the fields {', '.join(names)}; name one of them")
-    return pc.cast(array, pa.string())

@@ -38,6 +38,7 @@ from pipeline.documents import DocumentWriter, read_documents, shards
 from pipeline.reading import quiet
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
+BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
 
@@ -203,7 +204,7 @@ def strip_traces(
     total = sum(pq.ParquetFile(path).metadata.num_rows for path in shards(source))
     kinds: Counter[tuple[str, str]] = Counter()
     with DocumentWriter(output) as writer:
-        for batch in read_documents(source):
+        for batch in read_documents(source, batch_rows=BATCH_ROWS):
             marked = pc.match_substring_regex(batch["response"], _ANY, ignore_case=True)
             rows = zip(*(batch.filter(marked)[name].to_pylist() for name in ("response", "question")), strict=True)
             stripped = [strip_trace(response, question or "") for response, question in rows]

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.columns import after, as_list, as_text, last_boxed, option, parse, root, steps
+from pipeline.columns import after, as_list, as_text, last_boxed, option, parse
 from pipeline.errors import InputError
+from pipeline.paths import root, steps
 
 
 def evaluate(expression, **columns):

@@ -79,6 +79,17 @@ def test_numbers_and_booleans_become_the_same_text_everywhere(tmp_path):
         ]
 
 
+def test_bytes_that_are_not_utf8_are_replaced_in_every_container(tmp_path):
+    table = pa.table({"x": pa.array([b"caf\xe9", b"fine", None]).view(pa.string())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([b"caf\xe9", b"fine", None])}), tmp_path / "b.parquet")
+    (tmp_path / "c.jsonl").write_bytes(b'{"x": "caf\xe9"}\n{"x": "fine"}\n{"x": null}\n')
+    for name in ("a.parquet", "b.parquet", "c.jsonl"):
+        assert [row["x"] for row in rows_of(tmp_path / name, ["x"])] == ["caf\ufffd", "fine", None]
+    (tmp_path / "d.csv").write_bytes(b"x,y\ncaf\xe9,1\n")
+    assert rows_of(tmp_path / "d.csv", ["x"]) == [{"x": "caf\ufffd"}]
+
+
 def test_a_struct_where_a_text_is_wanted_names_its_fields(tmp_path):
     pq.write_table(pa.table({"x": [{"role": "user", "value": "v"}]}), tmp_path / "a.parquet")
     with pytest.raises(InputError, match="has the fields role, value; name one of them"):
