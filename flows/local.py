@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from flows import progress
 from flows.study import Study
 from pipeline.store import Output, Store
 
@@ -76,8 +78,6 @@ def run_in_process(study: Study, name: str, mirror: Path | None, root: Path | No
     that lives as long as the run."""
     settings = {
         "PREFECT_HOME": str((study.folder / ".prefect").resolve()),
-        "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_LOGGING_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
@@ -85,14 +85,16 @@ def run_in_process(study: Study, name: str, mirror: Path | None, root: Path | No
     }
     for key, value in settings.items():
         os.environ.setdefault(key, value)
-    from flows.serve import allow_loopback, healthy
+    from flows.serve import allow_loopback, healthy, own_server
 
     allow_loopback()
     from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
 
     from flows.full_study import full_study
 
-    address = get_current_settings().api.url
-    own = {PREFECT_API_URL} if not (address and healthy(address)) else set()
-    with temporary_settings(restore_defaults=own):
-        full_study(study=name, mirror=str(mirror) if mirror else None, root=str(root) if root else None)
+    configured = get_current_settings().api.url
+    progress.report("Prefect's server", 0.0, "starting")
+    with nullcontext(configured) if configured and healthy(configured) else own_server() as address:
+        progress.report("Prefect's server", 1.0, address)
+        with temporary_settings({PREFECT_API_URL: address}):
+            full_study(study=name, mirror=str(mirror) if mirror else None, root=str(root) if root else None)

@@ -63,7 +63,7 @@ def run_module(
     Raises InputError with the child's last line when it exits with status 2, Failed for any other failure.
     """
     refuse_when_stopping()
-    command = [sys.executable, "-c", _LEASH, str(os.getpid()), sys.executable, "-m", module, *arguments]
+    command = leashed(module, *arguments)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         child = subprocess.Popen(
@@ -92,6 +92,11 @@ def run_module(
         raise Failed(
             f"{module} {' '.join(arguments)} ended with status {child.returncode}; see {log}: {_last_line(log)}"
         )
+
+
+def leashed(module: str, *arguments: str) -> list[str]:
+    """The command for `python -m module arguments`, as a process that gets SIGTERM when this one dies, however."""
+    return [sys.executable, "-c", _LEASH, str(os.getpid()), sys.executable, "-m", module, *arguments]
 
 
 def refuse_when_stopping() -> None:

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
+
+from flows.processes import leashed
 
 START_SECONDS = 120
 
@@ -65,20 +70,36 @@ def healthy(address: str) -> bool:
 
 
 def start_server(address: str) -> subprocess.Popen[bytes]:
-    """A server process of our own at the address, answering when this returns."""
+    """A server process of our own at the address, answering when this returns; it does not outlive us.
+
+    Raises RuntimeError when it does not come up.
+    """
     place = urlsplit(address)
-    command = [sys.executable, "-m", "prefect", "server", "start"]
-    command += ["--host", place.hostname or "127.0.0.1", "--port", str(place.port or 4200)]
+    command = leashed("prefect", "server", "start", "--host", str(place.hostname), "--port", str(place.port or 4200))
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            sys.exit(f"the Prefect server ended with status {server.returncode}: try `prefect server start` to see why")
+            raise RuntimeError(f"Prefect's server ended with status {server.returncode}: see `prefect server start`")
         if healthy(address):
             return server
-        time.sleep(0.5)
+        time.sleep(0.2)
     server.terminate()
-    sys.exit(f"the Prefect server did not answer at {address} within {START_SECONDS} s")
+    raise RuntimeError(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
+
+
+@contextmanager
+def own_server() -> Iterator[str]:
+    """A server on a free port of the loopback for as long as the block lasts: the address of its API."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
+    server = start_server(address)
+    try:
+        yield address
+    finally:
+        server.terminate()
+        server.wait(30)
 
 
 if __name__ == "__main__":

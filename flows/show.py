@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from numbers import Integral
 from typing import Any
 
 import pandas as pd
@@ -42,13 +43,13 @@ def print_table(table: pd.DataFrame) -> None:
 
 
 def _text(value: Any) -> str:
-    if value is None or value is pd.NaT or (isinstance(value, float) and pd.isna(value)):
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, float) and math.isinf(value):
         return "unbounded"
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, Integral) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)
 

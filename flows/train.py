@@ -152,7 +152,8 @@ def _train(model: Planned, folder: Path, seed: int, stop_at: int | None, slots: 
     progress.report(label, 0.0, "waiting")
     with slots.one() as environment:
         arguments = [str(run), *(["--stop-at", str(stop_at)] if stop_at else [])]
-        tick = partial(_tick, label, run, stop_at)
+        goal = stop_at or _budget(run)
+        tick = partial(_tick, label, run, goal)
         run_module("model.train", arguments, log=folder / f"seed{seed}.log", tick=tick, environment=environment)
     progress.report(label, 1.0, "done")
 
@@ -172,14 +173,18 @@ def describe_run(study: Study, packed: Output, model: Planned, seed: int) -> dic
     return {"run_id": f"{model.model_id}-s{seed}-{digest([content, packed.key])[:8]}", **content}
 
 
-def _tick(label: str, run: Path, stop_at: int | None) -> None:
+def _budget(run: Path) -> int:
+    """The token budget in a run's `run.json`."""
+    return json.loads((run / "run.json").read_text())["training"]["tokens"]
+
+
+def _tick(label: str, run: Path, goal: int) -> None:
     said = read_progress(run / "progress.json")
     if said.get("tokens"):
-        target = stop_at or said["target"]
         rate = said.get("tokens_per_second") or 0
-        left = f"{(target - said['tokens']) / rate:,.0f} s left" if rate else ""
+        left = f"{(goal - said['tokens']) / rate:,.0f} s left" if rate else ""
         words = f"{said['tokens']:,} tokens, loss {said['loss']:.3f}, {rate:,.0f} tokens/s, {left}"
-        progress.report(label, min(said["tokens"] / target, 0.999), words)
+        progress.report(label, min(said["tokens"] / goal, 0.999), words)
 
 
 def accelerators(study: Study) -> int:
