@@ -101,7 +101,8 @@ class Dreamer(nn.Module):
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.head = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
-        self.reset_parameters()
+        if not self.embedding.is_meta:  # no values to set, and torch takes seconds to find that out
+            self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:

@@ -71,8 +71,8 @@ def _nearest_experts(config: DreamerConfig, target: int) -> DreamerConfig:
     experts = _nearest(count, target, least=config.active_experts)
     if experts is None:
         raise InputError(
-            f"matching: {config.variant} of depth {config.depth} has {count(config.active_experts)} parameters even with"
-            f" {config.active_experts} experts, the baseline only {target}; give the baseline more experts"
+            f"matching: {config.variant} of depth {config.depth} has {count(config.active_experts)} parameters even"
+            f" with {config.active_experts} experts, the baseline only {target}; give the baseline more experts"
         )
     return dataclasses.replace(config, experts=experts)
 

@@ -1,0 +1,107 @@
+"""Configurations: what is refused, and what the three functions return."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from model.config import DreamerConfig, dr, dr_da, la
+from pipeline.errors import InputError
+
+SMALL = {
+    "hidden_size": 64,
+    "query_heads": 2,
+    "key_value_heads": 2,
+    "head_size": 32,
+    "depth_head_size": 32,
+    "routing_size": 16,
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "rule"),
+    [
+        ("depth", 0, "at least 1"),
+        ("depth", 2.5, "whole number"),
+        ("depth", True, "whole number"),
+        ("hidden_size", -64, "at least 1"),
+        ("query_heads", 15, "multiple of key_value_heads (8)"),
+        ("depth_key_value_heads", 3, "depth_heads"),
+        ("expert_size", 500, "multiple of 8"),
+        ("head_size", 33, "multiple of 2"),
+        ("depth_head_size", 30, "multiple of 4"),
+        ("routing_size", 6, "multiple of 4"),
+        ("active_experts", 33, "at most experts (32)"),
+        ("mixture", "serial", "sequential, partial, parallel"),
+        ("recurrent", 1, "true or false"),
+        ("depth_window", 0, "at least 1"),
+        ("rope_base", 1.0, "above 1"),
+        ("norm_epsilon", 0.0, "above 0"),
+        ("expert_bias_rate", -0.1, "negative"),
+        ("vocabulary_size", "many", "whole number"),
+    ],
+)
+def test_what_cannot_be_built_is_refused_by_name(field, value, rule):
+    with pytest.raises(InputError) as error:
+        DreamerConfig(**{field: value})
+    message = str(error.value)
+    assert field in message
+    assert rule in message
+    assert "\n" not in message
+
+
+def test_unknown_field_names_the_nearest():
+    with pytest.raises(InputError, match="hidden_size"):
+        DreamerConfig.from_dict({"hiden_size": 64})
+    with pytest.raises(InputError, match="expert_size"):
+        la(expert_sise=64)
+
+
+def test_dictionary_round_trip():
+    config = DreamerConfig(depth=3, recurrent=True, depth_window=2, experts=40)
+    assert DreamerConfig.from_dict(config.to_dict()) == config
+    assert DreamerConfig.from_dict({"depth": 3}) == DreamerConfig(depth=3)
+
+
+def test_variants_have_the_names_of_the_paper():
+    assert [DreamerConfig(recurrent=r, depth_attention=d).variant for r in (False, True) for d in (False, True)] == [
+        "LA",
+        "LA+DA",
+        "DR",
+        "DR+DA",
+    ]
+
+
+def test_orders_are_equations_4_to_6():
+    def order(mixture, depth_attention=True):
+        return DreamerConfig(mixture=mixture, depth_attention=depth_attention).order
+
+    assert order("sequential") == (("depth",), ("sequence",), ("experts",))
+    assert order("partial") == (("depth", "sequence"), ("experts",))
+    assert order("parallel") == (("depth", "sequence", "experts"),)
+    assert order("sequential", depth_attention=False) == (("sequence",), ("experts",))
+
+
+def test_variants_match_the_baseline_with_the_same_overrides():
+    config = dr(4, **SMALL, experts=15, expert_size=64, vocabulary_size=512)
+    assert (config.experts, config.expert_size, config.recurrent, config.depth_attention) == (15, 64, True, False)
+    baseline = la(4, **SMALL, experts=4, expert_size=64, active_experts=2, vocabulary_size=512)
+    matched = dr_da(4, baseline=baseline)
+    assert matched.depth_attention
+    assert matched.hidden_size == baseline.hidden_size
+    assert matched == dr_da(4, baseline=baseline, active_experts=2)
+    by_default = dr(4, **SMALL, vocabulary_size=512)
+    assert by_default == dr(4, baseline=la(4, **SMALL, vocabulary_size=512))
+
+
+def test_half_given_sizes_are_refused():
+    with pytest.raises(InputError, match="without expert_size"):
+        dr(4, experts=40)
+
+
+def test_configurations_are_frozen_and_comparable():
+    config = la(2)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.depth = 3
+    assert hash(config) == hash(la(2))

@@ -1,0 +1,120 @@
+"""Matching finds the paper's sizes, finds the nearest everywhere else, and says why where there are none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.accounting import flops_per_token, parameters
+from model.config import DreamerConfig, dr, dr_da, la
+from model.matching import find_match, match
+from pipeline.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("variant", "depth", "expert_size", "experts"),
+    [(dr, 16, 504, 517), (dr, 32, 504, 1039), (dr_da, 16, 480, 537), (dr_da, 32, 472, 1097)],
+)
+def test_table_3_is_found(variant, depth, expert_size, experts):
+    config = variant(depth)
+    assert (config.expert_size, config.experts) == (expert_size, experts)
+
+
+def variant_of(baseline: DreamerConfig, depth_attention: bool) -> DreamerConfig:
+    return dataclasses.replace(baseline, recurrent=True, depth_attention=depth_attention)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    depth=st.integers(2, 24),
+    hidden_size=st.sampled_from([64, 96, 256, 768]),
+    heads=st.sampled_from([2, 4, 12]),
+    head_size=st.sampled_from([16, 32, 64]),
+    active_experts=st.integers(1, 6),
+    spare_experts=st.integers(2, 40),
+    expert_size=st.integers(8, 64).map(lambda step: 8 * step),
+    depth_attention=st.booleans(),
+)
+def test_both_sizes_are_the_nearest(
+    depth, hidden_size, heads, head_size, active_experts, spare_experts, expert_size, depth_attention
+):
+    baseline = la(
+        depth,
+        hidden_size=hidden_size,
+        query_heads=heads,
+        key_value_heads=heads,
+        head_size=head_size,
+        depth_head_size=head_size,
+        routing_size=32,
+        active_experts=active_experts,
+        experts=active_experts + spare_experts,
+        expert_size=expert_size,
+        vocabulary_size=1000,
+    )
+    try:
+        found = find_match(baseline, variant_of(baseline, depth_attention))
+    except InputError as error:
+        assert "matching:" in str(error)  # noqa: PT017  whether a drawn baseline can be matched is not known beforehand
+        return
+
+    def flops_distance(config: DreamerConfig) -> float:
+        return abs(flops_per_token(config) - flops_per_token(baseline))
+
+    def parameter_distance(config: DreamerConfig) -> float:
+        return abs(parameters(config) - parameters(baseline))
+
+    config = found.config
+    for neighbour in (config.experts - 1, config.experts + 1):
+        if neighbour >= config.active_experts:
+            other = dataclasses.replace(config, experts=neighbour)
+            assert parameter_distance(config) <= parameter_distance(other)
+    # Where two expert sizes are equally near by turns, the numbers of experts they ask for lead to each other.
+    step = flops_per_token(dataclasses.replace(config, expert_size=config.expert_size + 8)) - flops_per_token(config)
+    routing = 2 * config.depth * config.routing_size * config.experts
+    assert flops_distance(config) <= step / 2 + 0.1 * routing
+    assert found.flops_mismatch == pytest.approx(flops_per_token(config) / flops_per_token(baseline) - 1)
+    assert found.parameter_mismatch == pytest.approx(parameters(config) / parameters(baseline) - 1)
+    assert match(baseline, config) == config
+
+
+def test_small_baselines_match_well():
+    for depth in (4, 8):
+        baseline = la(
+            depth,
+            hidden_size=64,
+            query_heads=2,
+            key_value_heads=2,
+            head_size=32,
+            depth_head_size=32,
+            routing_size=16,
+            active_experts=2,
+            experts=4,
+            expert_size=64,
+            vocabulary_size=512,
+        )
+        for depth_attention in (False, True):
+            found = find_match(baseline, variant_of(baseline, depth_attention))
+            assert abs(found.parameter_mismatch) < 0.01
+            assert abs(found.flops_mismatch) < 0.02
+
+
+def test_what_cannot_be_matched_is_refused_with_the_reason():
+    # Routing and depth attention alone cost more than the one tiny expert of this baseline.
+    baseline = la(4, hidden_size=64, experts=1, active_experts=1, expert_size=8, vocabulary_size=64)
+    with pytest.raises(InputError, match="FLOPs per token even with experts of size 8"):
+        match(baseline, variant_of(baseline, True))
+    # At depth 1 nothing is shared, every expert is active, and the shared projections come on top.
+    baseline = la(1, hidden_size=64, experts=2, active_experts=2, expert_size=256, vocabulary_size=64)
+    with pytest.raises(InputError, match="parameters even with 2 experts"):
+        match(baseline, variant_of(baseline, False))
+
+
+def test_a_layered_variant_can_be_matched_too():
+    baseline = la(8)
+    found = find_match(baseline, dataclasses.replace(baseline, depth_attention=True))
+    assert found.config.expert_size < baseline.expert_size
+    assert abs(found.parameter_mismatch) < 0.01
+    assert abs(found.flops_mismatch) < 0.01
