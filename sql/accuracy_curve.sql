@@ -10,7 +10,7 @@ with points as (
         tokens,
         avg(value order by run_id) as accuracy,
         -- Seeds answer the same items, so their errors do not average out: the mean is the cautious choice.
-        if(count(stderr) = count(*), avg(stderr), null) as stderr,
+        case when count(stderr) = count(*) then avg(stderr) end as stderr,
         avg(chance) as chance,
         max(items) as items,
         any_value(seeds) as seeds

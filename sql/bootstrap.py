@@ -33,7 +33,6 @@ CONFIDENCE = 0.95
 TIE = 4e-15  # as in reaches.sql: sums in another order are still ties
 COUNTS_IN_MEMORY = 8_000_000  # drawn item counts held at once
 
-Model = tuple[int | None, str]  # depth, variant
 Checkpoint = tuple[str, int]  # run, tokens
 
 
@@ -72,17 +71,21 @@ def factor_intervals(
         baseline, own = curves.get((depth, BASELINE, task)), curves.get((depth, variant, task))
         for rule in RULES:
             found: tuple = (None, None, None)
-            if baseline and own:
+            if own and variant == BASELINE:
+                found = (1.0, 1.0, 1.0)  # against itself, whatever is drawn
+            elif own and baseline:
                 factors = crossing_factors(baseline, own, interpolated=rule == "interpolated")
                 found = (*interval(factors), float(1 - factors.at_most.mean()))
             rows.append((study_id, depth, variant, task, rule, *found, replicates, seed))
     frame = pd.DataFrame(rows, columns=COLUMNS).astype({"depth": "Int64"})
     writable = "select not readonly from duckdb_databases() where database_name = current_database()"
     if connection.execute(writable).fetchall()[0][0]:
+        connection.register("intervals", frame)
         connection.execute("begin")
         connection.execute("delete from factor_intervals where study_id = ?", [study_id])
-        connection.execute(f"insert into factor_intervals ({', '.join(COLUMNS)}) select * from frame")
+        connection.execute(f"insert into factor_intervals ({', '.join(COLUMNS)}) select * from intervals")
         connection.execute("commit")
+        connection.unregister("intervals")
     return frame
 
 

@@ -17,7 +17,7 @@ with present as (
 kinds as (
     select
         present.*,
-        coalesce(metrics.kind, if(benchmarks.task is not null, 'accuracy', null)) as kind,
+        coalesce(metrics.kind, case when benchmarks.task is not null then 'accuracy' end) as kind,
         benchmarks.task is not null as declared,
         metrics.preference
     from present

@@ -17,7 +17,7 @@ usage as (
         run_kinds.study_id,
         run_kinds.depth as model_depth,
         run_kinds.variant,
-        run_kinds.run_id,
+        expert_usage.run_id,
         coalesce(run_kinds.shared, true) as shared,
         run_kinds.configured,
         expert_usage.tokens,
@@ -40,29 +40,35 @@ model_sizes as (
         study_id,
         run_id,
         tokens,
-        if(
-            any_value(usage.shared),
-            greatest(count(distinct usage.expert), any_value(usage.configured)),
-            (
+        case
+            when usage.shared then greatest(count(distinct usage.expert), any_value(usage.configured))
+            else (
                 select sum(layer_sizes.experts)
                 from layer_sizes
-                where layer_sizes.study_id = usage.study_id
+                where layer_sizes.study_id is not distinct from usage.study_id
                     and layer_sizes.run_id = usage.run_id
                     and layer_sizes.tokens = usage.tokens
-            )
-        )::bigint as experts
+            )::bigint
+        end as experts
     from usage
-    group by study_id, run_id, tokens
+    group by study_id, run_id, tokens, shared
 ),
 
 by_depth as (
     select
         usage.study_id, usage.model_depth, usage.variant, usage.run_id, usage.tokens, usage.depth, usage.expert,
         usage.selections,
-        if(usage.shared, model_sizes.experts, layer_sizes.experts) as experts
+        case when usage.shared then model_sizes.experts else layer_sizes.experts end as experts
     from usage
-    join layer_sizes using (study_id, run_id, tokens, depth)
-    join model_sizes using (study_id, run_id, tokens)
+    join layer_sizes
+        on layer_sizes.study_id is not distinct from usage.study_id
+        and layer_sizes.run_id = usage.run_id
+        and layer_sizes.tokens = usage.tokens
+        and layer_sizes.depth = usage.depth
+    join model_sizes
+        on model_sizes.study_id is not distinct from usage.study_id
+        and model_sizes.run_id = usage.run_id
+        and model_sizes.tokens = usage.tokens
 ),
 
 in_all as (
@@ -71,10 +77,13 @@ in_all as (
         sum(usage.selections)::bigint as selections,
         any_value(model_sizes.experts) as experts
     from usage
-    join model_sizes using (study_id, run_id, tokens)
+    join model_sizes
+        on model_sizes.study_id is not distinct from usage.study_id
+        and model_sizes.run_id = usage.run_id
+        and model_sizes.tokens = usage.tokens
     group by
         usage.study_id, usage.model_depth, usage.variant, usage.run_id, usage.tokens, usage.expert,
-        if(usage.shared, null, usage.depth)
+        case when not usage.shared then usage.depth end
 )
 
 select * from by_depth

@@ -35,7 +35,7 @@ select
     documents,
     kept,
     dropped,
-    if(documents > 0, kept / documents, null) as share_kept,
+    kept / nullif(documents, 0) as share_kept,
     -- Of the documents that entered the study's first stage.
     kept / nullif(first_value(documents) over pipeline, 0) as share_of_all,
     characters_kept,

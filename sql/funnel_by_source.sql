@@ -25,7 +25,7 @@ select
     documents,
     kept,
     dropped,
-    if(documents > 0, kept / documents, null) as share_kept,
+    kept / nullif(documents, 0) as share_kept,
     characters_kept,
     tokens_kept,
     reasons

@@ -73,7 +73,8 @@ GROUPS = {
     "depth_attention": ("run_id", "tokens"),
     "expert_usage": ("run_id", "tokens"),
 }
-# Packaged DuckDB shells are older than the library; they can read files of this version.
+# Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
+# such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
 
 

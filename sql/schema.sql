@@ -142,9 +142,9 @@ insert into benchmarks values
     ('mmlu_math', 'acc', 'none', 0.25, null, 'four choices, the likeliest letter; mean over the items of all subjects'),
     ('mathqa', 'acc', 'none', 0.2, null,
      'five choices; acc, not acc_norm: the choices are short numbers, their length says nothing'),
-    ('world_short', 'exact_match', 'none', 0, null, 'generated answers; there is one right way to write a number'),
-    ('world_long', 'exact_match', 'none', 0, null, 'generated answers; there is one right way to write a number'),
-    ('world_choice', 'acc', 'none', null, null, 'the likeliest choice; its evaluations bring their chance')
+    ('world_short', 'exact_match', 'strip', 0.1, null, 'there is one right way to write a number, and ten numbers'),
+    ('world_long', 'exact_match', 'strip', 0.1, null, 'as world_short'),
+    ('world_choice', 'acc', 'none', 0.25, null, 'the likeliest of four numbers')
 on conflict do nothing;
 
 -- For tasks that are not declared above: which metrics are an accuracy, and which is taken first. A metric that is not

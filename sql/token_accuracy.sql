@@ -52,9 +52,9 @@ averages as (
         accuracies.tokens,
         avg(accuracies.accuracy order by accuracies.task) as accuracy,
         -- The tasks' items are different ones, so their errors are independent.
-        if(count(accuracies.stderr) = count(*), sqrt(sum(accuracies.stderr ** 2)) / count(*), null) as stderr,
+        case when count(accuracies.stderr) = count(*) then sqrt(sum(accuracies.stderr ** 2)) / count(*) end as stderr,
         sum(accuracies.items)::bigint as items,
-        if(count(accuracies.chance) = count(*), avg(accuracies.chance), null) as chance,
+        case when count(accuracies.chance) = count(*) then avg(accuracies.chance) end as chance,
         null as metric,
         null as filter
     from accuracies

@@ -9,7 +9,7 @@ with crossings as (
         variant,
         tokens,
         log_crossing(tokens_before, accuracy_before, tokens, accuracy, goal) as tokens_interpolated,
-        if(tokens_before is null, 'at most', 'exactly') as bound
+        case when tokens_before is null then 'at most' else 'exactly' end as bound
     from accuracy_curve
     where task = task_name and reaches(accuracy, goal) and not coalesce(reaches(best_before, goal), false)
 )

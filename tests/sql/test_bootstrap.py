@@ -148,6 +148,7 @@ def test_limits_leave_the_interval_open(empty):
     enter(empty, {"LA": {"t": la}, "never": {"t": {10: flat(1), 40: flat(2)}}, "at once": {"t": {10: flat(90)}}})
     found = intervals(empty)
     assert found["never", "t", "first"] == found["never", "t", "interpolated"] == (0, 0.5, 0)
+    assert found["LA", "t", "first"] == (1, 1, 1)
     assert found["at once", "t", "first"] == found["at once", "t", "interpolated"] == (2, np.inf, 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -52,6 +53,16 @@ def test_a_writer_creates_the_file_for_older_shells_too(path):
     with results.connect(path) as connection:
         version = connection.execute("select tags from duckdb_databases() where path is not null").fetchall()[0][0]
     assert version["storage_version"].startswith("v1.2")
+
+
+def test_views_are_stored_in_a_form_that_older_shells_read(path):
+    with results.connect(path) as connection:
+        stored = connection.execute("select sql from duckdb_views() where not internal").fetchall()
+        stored += connection.execute("select macro_definition from duckdb_functions() where not internal").fetchall()
+    assert len(stored) >= len(results.VIEWS)
+    assert not [
+        text for (text,) in stored if re.search(r'\bif"?\(', text)
+    ]  # 1.5 does not know DuckDB 2's spelling of it
 
 
 def test_a_reader_of_a_missing_file_is_told(path):
