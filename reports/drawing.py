@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from reports.theme import Style, themed, vega_config
+from reports.theme import LIGHT, Style, themed, vega_config
 from reports.words import missing
 
 WIDTH, HEIGHT = 300, 190
@@ -139,14 +139,14 @@ def dash(styles: Mapping[str, Style]) -> alt.StrokeDash:
     return alt.StrokeDash("variant:N", scale=scale, legend=None)
 
 
-def level(value: float, words: str, ink: str, align: str) -> alt.LayerChart:
-    """A horizontal line across a panel with a few words on it."""
+def level(value: float, words: str, ink: str, align: str) -> tuple[alt.Chart, alt.LayerChart]:
+    """A horizontal line across a panel, and the few words on it with a halo."""
     base = alt.Chart(alt.InlineData(values=[{"y": value, "words": words}])).encode(y="y:Q")
     x = alt.value(2) if align == "left" else alt.value("width")
-    return alt.layer(
-        base.mark_rule(color=ink, strokeDash=[2, 3], strokeWidth=1.2, aria=False),
-        base.mark_text(color=ink, align=align, dy=-6, fontSize=10, aria=False).encode(x=x, text="words:N"),
-    )
+    text = {"align": align, "dy": -6, "fontSize": 10}
+    halo = base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=3, strokeOpacity=0.8).encode(x=x, text="words:N")
+    over = base.mark_text(**text, color=ink).encode(x=x, text="words:N")
+    return base.mark_rule(color=ink, strokeDash=[2, 3], strokeWidth=1.2), alt.layer(halo, over)
 
 
 def complete(specification: Mapping[str, Any], description: str) -> dict[str, Any]:
@@ -204,11 +204,15 @@ def composed(figure: Figure) -> dict[str, Any]:
         datasets |= part.specification.get("datasets", {})
         inner = {key: value for key, value in part.specification.items() if key != "datasets"}
         parts.append({**inner, "title": part.title} if part.title else inner)
-    grid: dict[str, Any] = {"concat": parts, "columns": figure.columns, "spacing": 28}
+    apart = {
+        "scale": dict.fromkeys(("color", "fill", "shape", "strokeDash", "opacity"), "independent")
+    }  # as in the page
+    grid: dict[str, Any] = {"concat": parts, "columns": figure.columns, "spacing": 28, "resolve": apart}
     if figure.marks:
-        legend = _legend(figure.marks).to_dict(validate=False)
-        datasets |= legend.pop("datasets")
-        grid = {"vconcat": [{k: v for k, v in legend.items() if k not in ("$schema", "config")}, grid], "spacing": 18}
+        legend = panel("", "", _legend(figure.marks)).specification
+        datasets |= legend["datasets"]
+        above = {key: value for key, value in legend.items() if key != "datasets"}
+        grid = {"vconcat": [above, grid], "spacing": 18, "resolve": apart}
     return complete({**grid, "datasets": datasets, "padding": 12}, figure.caption)
 
 

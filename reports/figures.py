@@ -92,12 +92,13 @@ def _accuracy_chart(
     )
     fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
     base = alt.Chart().encode(x=x, color=colour(styles))
-    layers: list[alt.Chart | alt.LayerChart] = []
+    levels: list[tuple[alt.Chart, alt.LayerChart]] = []
     chance, goal = rows["chance"].dropna(), goals["baseline_accuracy"].dropna()
     if len(chance):
-        layers.append(level(float(chance.iloc[0]), "chance", LIGHT["muted"], "right"))
+        levels.append(level(float(chance.iloc[0]), "chance", LIGHT["muted"], "right"))
     if len(goal):
-        layers.append(level(float(goal.iloc[0]), f"{BASELINE}’s best", LIGHT["v0"], "left"))
+        levels.append(level(float(goal.iloc[0]), f"{BASELINE}’s best", LIGHT["v0"], "left"))
+    layers: list[alt.Chart | alt.LayerChart] = [line for line, _ in levels]
     tooltip = [
         alt.Tooltip("variant:N", title="variant"),
         alt.Tooltip("tokens:Q", title="tokens", format=","),
@@ -120,7 +121,8 @@ def _accuracy_chart(
         rings = alt.Chart(records(reached, ["variant", "tokens", "accuracy"]))
         rings = rings.mark_point(size=150, strokeWidth=1.4, filled=False, shape="circle")
         layers.append(rings.encode(x=x, y=y, color=colour(styles)))
-    return alt.layer(*layers, data=records(rows, fields), width=WIDTH, height=HEIGHT)
+    words = [words for _, words in levels]  # over the curves, to stay readable where they cross
+    return alt.layer(*layers, *words, data=records(rows, fields), width=WIDTH, height=HEIGHT)
 
 
 def _crossings(rows: pd.DataFrame, goals: pd.DataFrame) -> pd.DataFrame:
@@ -137,7 +139,6 @@ def factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | N
     shown = _present(styles, rows)
     limits = rows[["factor", "low", "high"]].astype(float).replace([np.inf, 0], np.nan)
     low, high = min(0.8, float(limits.min().min()) / 1.15), max(1.6, float(limits.max().max()) * 1.05)
-    domain = [low, high * (high / low) ** 0.2]  # room for the labels on the right
     rows = rows.assign(
         name=rows["task"].map(task_name),
         label=[_bounded(value, bound) for value, bound in zip(rows["factor"], rows["bound"], strict=True)],
@@ -154,7 +155,7 @@ def factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | N
             panel(
                 depth_name(depth),
                 f"Data-efficiency factors at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(said)}.",
-                _factor_chart(part, shown, domain),
+                _factor_chart(part, shown, low, high),
             )
         )
     return Figure(
@@ -175,7 +176,7 @@ def _bounded(value: float, bound: str) -> str:
     return {"at least": "≥ ", "at most": "≤ "}.get(bound, "") + f"{factor(value)}×"
 
 
-def _factor_chart(rows: pd.DataFrame, styles: Mapping[str, Style], domain: list[float]) -> alt.LayerChart:
+def _factor_chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> alt.LayerChart:
     order = [task_name(task) for task in _task_order(rows["task"])]
     fields = ["variant", "name", "factor", "low", "high", "bound", "near_chance", "label", "start", "stop"]
     base = alt.Chart().encode(
@@ -188,16 +189,14 @@ def _factor_chart(rows: pd.DataFrame, styles: Mapping[str, Style], domain: list[
         ),
         yOffset=alt.YOffset("variant:N", sort=list(styles)),
     )
-    ticks = [
-        tick
-        for tick in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
-        if domain[0] <= tick <= domain[1]
-    ]
-    title = f"times fewer training tokens than {BASELINE}"
+    round_factors = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
+    ticks = [tick for tick in round_factors if low <= tick <= high]
+    domain = [low, high * (high / low) ** 0.2]  # with room for the labels on the right
+    title, scale = f"times fewer training tokens than {BASELINE}", alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X(
         "factor:Q",
         title=title,
-        scale=alt.Scale(type="log", domain=domain),
+        scale=scale,
         axis=alt.Axis(values=ticks, grid=True, labelExpr="datum.label + '×'", format="~g"),
     )
     kinds = alt.Scale(domain=["exact", "at least", "at most"], range=["circle", "triangle-right", "triangle-left"])
@@ -222,7 +221,7 @@ def _factor_chart(rows: pd.DataFrame, styles: Mapping[str, Style], domain: list[
     return alt.layer(
         one,
         spans.mark_rule(strokeWidth=2, opacity=0.55).encode(
-            x=alt.X("start:Q", title=title), x2="stop:Q", color=colour(styles)
+            x=alt.X("start:Q", title=title, scale=scale), x2="stop:Q", color=colour(styles)
         ),
         points,
         base.mark_text(align="right", fontSize=11).encode(x=alt.value("width"), text="label:N"),

@@ -144,6 +144,13 @@ def test_the_same_panels_make_one_chart_for_papers() -> None:
         assert words in drawing
 
 
+def test_bounds_keep_their_shapes_beside_the_legend() -> None:
+    drawn = figures.factors(FACTORS, DRAWN)
+    assert drawn is not None
+    resolved = composed(drawn)
+    assert resolved["resolve"]["scale"]["shape"] == resolved["vconcat"][1]["resolve"]["scale"]["shape"] == "independent"
+
+
 def test_drawings_of_one_page_do_not_share_ids() -> None:
     chart = figures.accuracy(curve(), RUNS, FACTORS, DRAWN, depth=4)
     assert chart is not None
