@@ -9,7 +9,7 @@ from flows.study import BUILTIN, Study
 from flows.train import Planned, accelerators, devices, plan_models
 from model.accounting import flops_per_token
 from pipeline.errors import InputError
-from pipeline.sources import resolve_source
+from pipeline.sources import notices, resolve_source
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, a share of a GPU's peak.
 CPU_CORE_FLOPS = 6e9
@@ -57,13 +57,8 @@ def print_plan(study: Study) -> None:
     for name, words in lines.items():
         console.print(f"{name:<9} {words}", soft_wrap=True)
     for entry in study.data.sources:
-        source = resolve_source(entry) if entry != BUILTIN else None
-        if source and (source.gated or source.non_commercial):
-            terms = " and ".join(
-                ["gated (accept its terms on the hub first)"] * source.gated
-                + ["non-commercial"] * source.non_commercial
-            )
-            console.print(f"{'licence':<9} {source.name}: {terms}: {source.licence}", soft_wrap=True)
+        for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
+            console.print(f"{'licence':<9} {notice}", soft_wrap=True)
 
 
 def _model_row(model: Planned) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from flows import progress
 from flows.study import BUILTIN, load_study, presets
 from pipeline.benchmarks import BENCHMARKS, Benchmark, resolve_benchmark
 from pipeline.download import download
-from pipeline.sources import SOURCES, Source, resolve_source
+from pipeline.sources import SOURCES, Source, notices, resolve_source
 
 
 def download_all(names: Sequence[str], mirror: Path) -> list[Path]:
@@ -19,6 +20,9 @@ def download_all(names: Sequence[str], mirror: Path) -> list[Path]:
     Raises InputError for a name that is none of these, or a repository that cannot be had.
     """
     entries: list[Source | Benchmark] = [entry for name in names for entry in _entries(name)]
+    for entry in entries:
+        for notice in notices(entry) if isinstance(entry, Source) else ():
+            print(f"licence: {notice}", file=sys.stderr)
     return download(entries, mirror, progress=partial(progress.report, "download"))
 
 

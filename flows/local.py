@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from flows import progress
-from flows.study import Study
+from flows.study import BUILTIN, Study
 from pipeline.store import Output, Store
 
 
@@ -64,8 +65,12 @@ def preflight(study: Study) -> None:
     """
     from flows.prepare import locate_benchmarks, locate_sources
     from flows.train import plan_models
+    from pipeline.sources import notices, resolve_source
     from sql.results import connect
 
+    for entry in study.data.sources:
+        for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
+            print(f"licence: {notice}", file=sys.stderr)
     plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
     locate_sources(study, None)
     locate_benchmarks(study)

@@ -110,8 +110,11 @@ class Data(Section):
     @classmethod
     def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
         for entry in entries:
-            if entry != BUILTIN:
-                resolve_source(entry)
+            source = resolve_source(entry) if entry != BUILTIN else None
+            if source and source.use != "train":
+                raise ValueError(
+                    f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
+                )
         return entries
 
 
