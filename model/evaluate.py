@@ -104,9 +104,9 @@ def build_tasks(job: Job) -> list[Task]:
             f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
             "pip install 'lm-eval[math]'"
         )
-    from model.harness import HarnessTask, fresh_cache, quiet_libraries
+    from model.harness import HarnessTask, fresh_cache, tune_libraries
 
-    quiet_libraries()
+    tune_libraries()
     with fresh_cache(job.output) as cache:
         return [
             PlainTask(task, **default) if items else HarnessTask(task, cache=cache, **default)

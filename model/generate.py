@@ -1,5 +1,4 @@
-"""Generation: prompts of different lengths in one batch, token by token, with the keys and values of the past in a
-cache.
+"""Generation: prompts of different lengths in one batch, token by token, with the past's keys and values in a cache.
 
 The cache holds sequence attention's keys and values and nothing else: depth attention looks at one token's own
 depths, which are gone when the next token comes, so its memory does not grow with what is generated. Tests compare
@@ -45,9 +44,10 @@ def generate(
     those tokens are returned. With `temperature` 0 the likeliest token is taken; else tokens are sampled, from random
     numbers that depend on `seed`, the place in `prompts` and the step, and not on how prompts are batched.
 
-    No sequence gets longer than the model's sequence length S. A prompt that leaves no room for min(max_new_tokens, S
-    / 2) tokens is cut on the left. `batch_tokens` bounds the positions in the cache; `depth` runs a recurrent model
-    at another depth; `finished(n)` is called when n more prompts are done. Raises InputError for an empty prompt.
+    No sequence gets longer than the model's sequence length. Room for the answer is made by cutting prompts on the
+    left, but never to less than half of that length: past it, answers end early instead. `batch_tokens` bounds the
+    positions in the cache; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more prompts
+    are done. Raises InputError for an empty prompt.
     """
     S = model.config.sequence_length
     if max_new_tokens < 1:
@@ -75,8 +75,7 @@ def take_rows(cache: Cache, rows: Sequence[int]) -> None:
 
 
 def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tokens [B, S] and lengths [B] of rows of different lengths. Padding follows what is read, so causality keeps it
-    out."""
+    """Tokens [B, S] and lengths [B] of rows of different lengths. Padding comes last, so causality keeps it out."""
     lengths = [len(row) for row in rows]
     tokens = np.zeros((len(rows), max(lengths)), dtype=np.int64)
     for index, row in enumerate(rows):
@@ -138,8 +137,7 @@ def _write(
     row_ends: Callable[[int, int], bool],
     depth: int | None,
 ) -> None:
-    """Go on with one batch until every row has ended. Rows that have ended are taken out when they are half of the
-    batch."""
+    """Go on with one batch until every row has ended. When half of the rows have, they are taken out of the cache."""
     device = model.head.device
     tokens, lengths = right_padded([prompts[row] for row in batch], device)
     dtype = model.dtype or model.head.dtype

@@ -42,8 +42,7 @@ class Scored:
 
 
 def perplexity(findings: list[tuple[float, int]]) -> float:
-    """exp of minus the mean log-probability per unit (word, byte, token), from (log-probability, units) of each
-    document."""
+    """exp of minus the mean log-probability per unit, from (log-probability, units) of each document."""
     return math.exp(-sum(value for value, _ in findings) / sum(units for _, units in findings))
 
 

@@ -65,8 +65,7 @@ def log_likelihoods(
     batch_tokens: int = 16_384,
     finished: Callable[[float], None] = nothing,
 ) -> list[tuple[float, bool]]:
-    """For each (context, continuation): the log-probability of the continuation, and whether each of its tokens is
-    the likeliest.
+    """The log-probability of each (context, continuation)'s continuation, and whether greedy decoding would write it.
 
     A context must not be empty. Where both together pass the model's sequence length, the context is cut on the left;
     a continuation that is longer by itself is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens

@@ -84,8 +84,7 @@ class TextModel:
         return self.model.config.sequence_length
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool]]:
-        """For each (context, continuation): the continuation's log-probability, and whether greedy decoding would
-        write it.
+        """The log-probability of each (context, continuation)'s continuation, and whether greedy decoding writes it.
 
         An empty context is replaced by the end mark; an empty continuation has log-probability 0.
         """
@@ -93,8 +92,7 @@ class TextModel:
         return log_likelihoods(self.model, tokens, batch_tokens=self.batch_tokens, finished=self.finished)
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
-        """For each text: the log-probability of all of it, in disjoint windows as long as the model reads, and its
-        number of tokens."""
+        """Each text's log-probability, taken in disjoint windows as long as the model reads, and number of tokens."""
         encoded = self.tokenizer.encode_all(texts)
         windows, owners = [], []
         for owner, tokens in enumerate(encoded):
@@ -136,8 +134,11 @@ class TextModel:
         return answers
 
     def _stop(self, until: tuple[str, ...]) -> Callable[[list[int]], bool] | None:
-        """Whether a stop string has just been completed. It is looked for in the last tokens only: each holds at
-        least a byte of it, and three more make up for a tail that begins within a character."""
+        """Whether a stop string is complete.
+
+        It is looked for in the last tokens: each holds a byte of it, and three more make up for a tail that begins
+        within a character.
+        """
         if not until:
             return None
         found = re.compile("|".join(map(re.escape, until))).search
@@ -155,10 +156,10 @@ def cut_at_stops(text: str, until: Sequence[str]) -> str:
 def load_text_model(
     path: Path | str, tokenizer: Tokenizer | Path | str, device: str = "auto", **options: Any
 ) -> TextModel:
-    """The model of a checkpoint folder on `device` ('auto': CUDA where there is one), merged (Eq. 8), on CUDA in
-    bfloat16.
+    """The model of a checkpoint folder on `device`, ready for inference: merged (Eq. 8) and on CUDA in bfloat16.
 
-    Raises InputError if the folder or the tokenizer's is not one, or the two do not fit each other.
+    `device` 'auto' is CUDA where there is one. Raises InputError if the folder or the tokenizer's is not one, or they do
+    not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)

@@ -32,7 +32,7 @@ from model.text import Generation, TextModel, narrow
 from pipeline.errors import InputError
 
 harness = pytest.importorskip("model.harness")
-harness.quiet_libraries()
+harness.tune_libraries()
 
 MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"
 needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
@@ -216,7 +216,7 @@ def test_narrow_weights_route_as_the_wide_ones_do(text_model: TextModel) -> None
 
 
 @needs_mirror
-def test_tasks_of_the_mirror_are_lm_evals_own(tmp_path: Path) -> None:
+def test_tasks_of_the_mirror_are_lm_evals_own(text_model: TextModel, tmp_path: Path) -> None:
     gsm8k = harness.HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)
     with gzip.open(MIRROR / "openai/gsm8k/main/test.jsonl.gz", "rt") as file:
         first = json.loads(file.readline())
@@ -236,6 +236,11 @@ def test_tasks_of_the_mirror_are_lm_evals_own(tmp_path: Path) -> None:
     mathqa = harness.HarnessTask(specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"), cache=tmp_path)
     assert mathqa.items == 1000
     assert len(mathqa.requests["loglikelihood"]) == 5000
+
+    # Encoded apart, as in training, real questions and options give the tokens that lm-eval's way of cutting gives.
+    lm = harness.DreamerLM(text_model)
+    pairs = mmlu.requests["loglikelihood"] + mathqa.requests["loglikelihood"][:1000]
+    assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
 
 
 @needs_mirror
@@ -278,6 +283,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: TextModel, tmp_path: P
     }
 
 
+@pytest.mark.slow
 def test_math_by_both_definitions(tmp_path: Path) -> None:
     """hendrycks_math reads between dollar signs, minerva_math finds the box; neither needs worked examples."""
     rows = [
