@@ -158,8 +158,8 @@ def load_text_model(
 ) -> TextModel:
     """The model of a checkpoint folder on `device`, ready for inference: merged (Eq. 8) and on CUDA in bfloat16.
 
-    `device` 'auto' is CUDA where there is one. Raises InputError if the folder or the tokenizer's is not one, or they do
-    not fit each other.
+    `device` 'auto' is CUDA where there is one. Raises InputError if the folder or the tokenizer's is not one, or they
+    do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)
