@@ -165,8 +165,8 @@ def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int
     """How well a pipeline did, given the numbers of the training rows it kept: by kind, rows and how many are right.
 
     Right is: a clean row or a variant in other numbers was kept; a leak, a broken row or one with an unclosed trace was
-    dropped; of a duplicate and the row it repeats, exactly one was kept. A clean row that gave way to its own duplicate
-    counts as kept.
+    dropped; a duplicate and the row it repeats were not both kept. A clean row that gave way to its own duplicate counts
+    as kept.
     """
     with (Path(folder) / "truth.jsonl").open(encoding="utf-8") as file:
         truth = [json.loads(line) for line in file]
@@ -178,7 +178,7 @@ def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int
         if kind in ("clean", "numbers"):
             right = row in kept or stands_in.get(row) in kept
         elif kind in ("exact", "near"):
-            right = (row in kept) != (entry["of"] in kept)
+            right = row not in kept or entry["of"] not in kept
         else:
             right = row not in kept
         score = scores.setdefault(kind, {"rows": 0, "right": 0})
