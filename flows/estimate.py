@@ -43,19 +43,22 @@ def print_plan(study: Study) -> None:
     state = sum(12 * model.parameters * len(training.seeds) for model in planned)
     tokens = training.tokens * (2 if size <= 2**16 else 4)
     points = len(training.points)
-    kind = "GPU at 15 % of 989 TFLOP/s" if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
+    gpu = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
+    kind = gpu if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
     lines = {
         "sources": ", ".join(entry if isinstance(entry, str) else entry["name"] for entry in study.data.sources),
         "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; {points} checkpoints",
         "seeds": f"{len(training.seeds)}"
         + (f", all to {training.screening:.0%} of the tokens, the best to the end" if screened else ""),
         "compute": f"{flops:.3g} FLOPs of training",
-        "time": f"{_duration(flops / rate / count)} of training on {count} x {kind}; evaluation comes on top",
+        "time": f"{_duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
+        "": "" if on_gpu else f"{_duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
         "disk": f"{_bytes(checkpoints)} of checkpoints, {_bytes(state)} to resume from, {_bytes(tokens)} of tokens",
     }
     console.print()
     for name, words in lines.items():
-        console.print(f"{name:<9} {words}", soft_wrap=True)
+        if words:
+            console.print(f"{name:<9} {words}", soft_wrap=True)
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
             console.print(f"{'licence':<9} {notice}", soft_wrap=True)

@@ -197,7 +197,7 @@ class Evaluation(Section):
 
     benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
     limit: int | None = Field(None, ge=1, description="items of each lm-eval task; recorded in the results")
-    batch_tokens: int = Field(16_384, ge=1)
+    batch_tokens: int | None = Field(None, ge=1, description="tokens in a batch; default: what suits the device")
     max_new_tokens: int | None = Field(None, ge=1)
     bootstrap_replicates: int = Field(1000, ge=0)
 

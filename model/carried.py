@@ -1,7 +1,7 @@
 """Run a carried study on a machine with torch and little else: `python -m model.carried <folder> [--processes N]`.
 
-`dreamer carry` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for each
-model and seed. Here they are trained (all seeds to the screening point, the better one to the end) and evaluated,
+`dreamer carry` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
+each model and seed. Here they are trained (all seeds to the screening point, the better one to the end) and evaluated,
 several processes side by side; `dreamer adopt` enters what they leave into the results database of any machine.
 A folder can be interrupted at any moment and continued with the same command.
 """
