@@ -82,7 +82,7 @@ def train_tokenizer(
 
 
 class _Sample:
-    """The training texts of every so manieth document, evenly over the corpus, in batches."""
+    """The training texts of a share of the documents, evenly spread over the corpus, in batches."""
 
     def __init__(self, source: Path, share: float, total: int, progress: Callable[[float, str], None]) -> None:
         self.source, self.share, self.expected, self.progress = source, share, share * total, progress
@@ -174,17 +174,17 @@ def _from_hub(repository: str, revision: str | None) -> tuple[Path, str]:
     """tokenizer.json of a model on the hub, and the revision it has."""
     from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
 
-    cached = try_to_load_from_cache(repository, "tokenizer.json", revision=revision)
-    if revision and isinstance(cached, str):
-        return Path(cached), revision
+    cached = None
     try:
+        cached = try_to_load_from_cache(repository, "tokenizer.json", revision=revision)
+        if revision and isinstance(cached, str):
+            return Path(cached), revision
         found = HfApi().model_info(repository, revision=revision, timeout=HUB_SECONDS)
         names = {file.rfilename for file in found.siblings or ()}
         if "tokenizer_config.json" in names:
             hf_hub_download(repository, "tokenizer_config.json", revision=found.sha, etag_timeout=HUB_SECONDS)
-        return Path(
-            hf_hub_download(repository, "tokenizer.json", revision=found.sha, etag_timeout=HUB_SECONDS)
-        ), found.sha
+        path = hf_hub_download(repository, "tokenizer.json", revision=found.sha, etag_timeout=HUB_SECONDS)
+        return Path(path), found.sha
     except Exception as error:  # the hub's client raises errors of several libraries
         if isinstance(cached, str):
             return Path(cached), Path(cached).parent.name
@@ -197,7 +197,10 @@ def _from_hub(repository: str, revision: str | None) -> tuple[Path, str]:
 
 def _end_mark(codec: Tokenizer, config: Path) -> str | None:
     if config.is_file():
-        named = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
+        try:
+            named = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
+        except (ValueError, AttributeError):
+            raise InputError(f"tokenizer: {config} is damaged; fetch it again, or name the end mark as `end`") from None
         named = named.get("content") if isinstance(named, dict) else named
         if named and codec.token_to_id(named) is not None:
             return named

@@ -165,8 +165,8 @@ def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int
     """How well a pipeline did, given the numbers of the training rows it kept: by kind, rows and how many are right.
 
     Right is: a clean row or a variant in other numbers was kept; a leak, a broken row or one with an unclosed trace was
-    dropped; a duplicate and the row it repeats were not both kept. A clean row that gave way to its own duplicate counts
-    as kept.
+    dropped; a duplicate and the row it repeats were not both kept. A clean row that gave way to its own duplicate
+    counts as kept.
     """
     with (Path(folder) / "truth.jsonl").open(encoding="utf-8") as file:
         truth = [json.loads(line) for line in file]

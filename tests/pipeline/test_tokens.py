@@ -216,6 +216,7 @@ def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents:
         ({"hub": "a/b", "file": "c"}, "give either"),
         ({"path": "c"}, "give either"),
         ({"file": "/nowhere/tokenizer.json"}, "No such file"),
+        ({"hub": "not an id"}, "cannot be had from the hub"),
     ],
 )
 def test_entries_that_cannot_be_taken_are_refused(tmp_path: Path, entry: dict, said: str) -> None:
@@ -227,6 +228,9 @@ def test_damaged_tokenizers_and_unknown_end_marks_are_refused(tmp_path: Path) ->
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
     with pytest.raises(InputError, match=r"is no tokenizer\.json"):
         take_tokenizer({"file": str(tmp_path)}, tmp_path / "out")
+    (foreign(tmp_path / "odd", ["</s>"]) / "tokenizer_config.json").write_text("[")
+    with pytest.raises(InputError, match=r"tokenizer_config\.json is damaged"):
+        take_tokenizer({"file": str(tmp_path / "odd")}, tmp_path / "out")
     with pytest.raises(InputError, match="no end mark '<stop>'"):
         take_tokenizer({"file": str(foreign(tmp_path / "f", ["</s>"])), "end": "<stop>"}, tmp_path / "out")
 
