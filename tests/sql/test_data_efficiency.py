@@ -1,0 +1,273 @@
+"""Data-efficiency factors of small curves with known answers, and against a short reference on any curves."""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import pytest
+from by_hand import efficiency, enter, pair, put
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+# Data efficiency ----------------------------------------------------------------------------------------------------
+
+
+def test_the_columns_are_the_agreed_ones(sql):
+    key = ["study_id", "depth", "variant", "task"]
+    agreed = [*key, "baseline_accuracy", "baseline_tokens", "variant_tokens", "factor", "bound", "near_chance"]
+    for view in ("data_efficiency", "data_efficiency_interpolated"):
+        assert list(sql.execute(f"from {view}").df().columns) == agreed
+
+
+def test_factor_is_baseline_tokens_over_tokens_at_the_first_crossing(sql):
+    pair(sql, {10: 0.1, 20: 0.3, 40: 0.5}, {10: 0.2, 20: 0.5, 40: 0.7})
+    assert efficiency(sql) == (0.5, 40, 20, 2.0, "exact")
+    assert efficiency(sql, "LA") == (0.5, 40, 40, 1.0, "exact")
+
+
+def test_a_tie_with_the_target_counts_as_reached(sql):
+    # 0.1 + 0.2 is not 0.3 in floating point: the same average summed over other values must still be a tie.
+    enter(
+        sql,
+        {
+            "LA": {"a": {10: 0.1, 20: 0.3}, "b": {10: 0.1, 20: 0.3}},
+            "DR": {"a": {10: 0.0, 20: 0.1}, "b": {10: 0.0, 20: 0.5}},
+        },
+    )
+    assert efficiency(sql, task="average")[2:] == (20, 1.0, "exact")
+
+
+def test_a_dip_after_the_crossing_changes_nothing(sql):
+    pair(sql, {10: 0.1, 20: 0.5, 40: 0.4, 80: 0.45}, {10: 0.0, 20: 0.2, 40: 0.6, 80: 0.1})
+    assert efficiency(sql) == (0.5, 20, 40, 0.5, "exact")
+
+
+def test_on_a_plateau_the_first_checkpoint_with_the_best_counts(sql):
+    pair(sql, {10: 0.1, 20: 0.5, 40: 0.5, 80: 0.5}, {10: 0.4, 20: 0.5, 40: 0.5, 80: 0.5})
+    assert efficiency(sql) == (0.5, 20, 20, 1.0, "exact")
+
+
+def test_never_reached_is_an_upper_limit_without_variant_tokens(sql):
+    pair(sql, {10: 0.1, 20: 0.5, 40: 0.4}, {10: 0.1, 20: 0.2, 40: 0.49})
+    assert efficiency(sql) == (0.5, 20, None, 0.5, "at most")
+    assert efficiency(sql, view="data_efficiency_interpolated") == (0.5, 20, None, 0.5, "at most")
+
+
+def test_reached_at_the_first_checkpoint_is_a_lower_limit(sql):
+    pair(sql, {10: 0.1, 20: 0.2, 40: 0.3}, {10: 0.4, 20: 0.5, 40: 0.6})
+    assert efficiency(sql) == (0.3, 40, 10, 4.0, "at least")
+    assert efficiency(sql, view="data_efficiency_interpolated") == (0.3, 40, 10, 4.0, "at least")
+
+
+def test_one_checkpoint(sql):
+    pair(sql, {40: 0.3}, {40: 0.3})
+    assert efficiency(sql) == (0.3, 40, 40, 1.0, "at least")
+    assert efficiency(sql, "LA")[3] == 1.0
+
+
+def test_a_checkpoint_before_training_gives_no_factor(sql):
+    pair(sql, {0: 0.6, 10: 0.1, 20: 0.5}, {0: 0.6, 10: 0.5, 20: 0.6})
+    assert efficiency(sql) == (0.5, 20, 10, 2.0, "at least")
+    assert sql.execute("select count(*) from token_accuracy where tokens = 0 and task = 't'").fetchall() == [(2,)]
+
+
+def test_a_missing_curve_is_a_row_without_numbers(sql):
+    enter(sql, {"LA": {"t": {10: 0.5}}, "DR": {"t": {10: 0.5}, "u": {10: 0.3}}, "mine": {}})
+    assert efficiency(sql, "mine", "t") == (0.5, 10, None, None, None)
+    assert efficiency(sql, "DR", "u") == (None, None, None, None, None)  # LA has no accuracy there
+    rows = sql.execute("select variant, task from data_efficiency").fetchall()
+    assert rows == list(itertools.product(("LA", "DR", "mine"), ("t", "u", "average")))
+
+
+def test_depths_and_studies_have_their_own_baselines(sql):
+    pair(sql, {10: 0.1, 20: 0.5}, {10: 0.5, 20: 0.6})
+    pair(sql, {10: 0.7, 20: 0.6}, {10: 0.1, 20: 0.7}, depth=8)
+    pair(sql, {10: 0.2, 20: 0.3}, {10: 0.1, 20: 0.2}, study="other")
+    pair(sql, {10: 0.2, 20: 0.3}, {10: 0.1, 20: 0.3}, study="no depth", depth=None)
+    assert efficiency(sql) == (0.5, 20, 10, 2.0, "at least")
+    assert efficiency(sql, depth=8) == (0.7, 10, 20, 0.5, "exact")
+    assert efficiency(sql, study="other") == (0.3, 20, None, 1.0, "at most")
+    assert efficiency(sql, study="no depth", depth=None) == (0.3, 20, 20, 1.0, "exact")
+
+
+def test_a_run_shared_by_two_studies_counts_in_both(sql):
+    pair(sql, {10: 0.1, 20: 0.5}, {10: 0.1, 20: 0.5})
+    sql.execute("insert into models select 'two', * exclude (study_id) from models")
+    sql.execute("insert into runs by name select * replace ('two' as study_id) from runs")
+    assert efficiency(sql, study="two") == efficiency(sql, study="s") == (0.5, 20, 20, 1.0, "exact")
+
+
+def test_a_run_without_its_model_is_not_lost(sql):
+    sql.execute(
+        "insert into runs (run_id, study_id, model_id) values ('1', 's', 'LA'), ('2', 's', 'DR'), ('3', 's', null)"
+    )
+    for run, value in (("1", 0.5), ("2", 0.4), ("3", 0.6)):
+        put(sql, "evaluations", [{"run_id": run, "tokens": 10, "task": "t", "metric": "acc", "value": value}])
+    rows = sql.execute("select variant, bound from data_efficiency where task = 't'").fetchall()
+    assert rows == [("LA", "at least"), ("DR", "at most"), ("3", "at least")]
+
+
+def test_values_that_are_no_numbers_are_not_checkpoints(sql):
+    pair(sql, {10: 0.1, 20: 0.5, 30: float("nan"), 40: None}, {10: 0.1, 20: 0.5, 40: float("inf")})
+    assert efficiency(sql) == (0.5, 20, 20, 1.0, "exact")
+
+
+def test_percentages_are_taken_as_they_come(sql):
+    pair(sql, {10: 20.0, 20: 43.8}, {10: 30.0, 20: 51.7}, items=1319)
+    assert efficiency(sql) == (43.8, 20, 20, 1.0, "exact")
+
+
+@pytest.mark.parametrize(
+    ("options", "near"),
+    [
+        ({"chance": 0.25, "items": 101}, True),  # 0.3 is 1.1 standard errors above
+        ({"chance": 0.25, "items": 10_001}, False),
+        ({"chance": 0.4, "items": 10_001}, True),  # far below chance is not above it
+        ({"chance": None, "items": 101}, False),  # not known
+        ({"chance": 0.25, "items": None}, False),  # above by an unknown number of errors
+    ],
+)
+def test_near_chance(sql, options, near):
+    pair(sql, {10: 0.2, 20: 0.3}, {10: 0.5, 20: 0.6}, **options)
+    assert sql.execute("select distinct near_chance from data_efficiency where task = 't'").fetchall() == [(near,)]
+
+
+def test_near_chance_uses_the_given_error_and_the_declared_chance(sql):
+    enter(sql, {"LA": {"mathqa": {10: 0.229}}, "DR": {"mathqa": {10: 0.456}}}, metric="acc")
+    for error, near in ((0.0077, False), (0.0150, True)):
+        sql.execute("update evaluations set stderr = ?", [error])
+        assert sql.execute("select distinct near_chance from data_efficiency").fetchall() == [(near,)]
+
+
+# Interpolation ------------------------------------------------------------------------------------------------------
+
+
+def test_interpolation_is_linear_in_log_tokens(sql):
+    pair(sql, {10: 0.1, 100: 0.5}, {10: 0.4, 1000: 0.6})  # half way from 10 to 1000 in log tokens: 100
+    accuracy, tokens, needed, factor, bound = efficiency(sql, view="data_efficiency_interpolated")
+    assert (accuracy, tokens, bound) == (0.5, 100, "exact")
+    assert needed == pytest.approx(100)
+    assert factor == pytest.approx(1)
+
+
+def test_interpolation_at_the_edges_gives_the_checkpoint_itself(sql):
+    pair(sql, {10: 0.1, 30: 0.5}, {10: 0.4, 30: 0.5})
+    for variant in ("LA", "DR"):
+        assert efficiency(sql, variant, view="data_efficiency_interpolated") == (0.5, 30, 30.0, 1.0, "exact")
+
+
+def test_interpolation_starts_from_the_checkpoint_before_not_the_best_before(sql):
+    pair(sql, {10: 0.5}, {10: 0.4, 100: 0.0, 10_000: 1.0})
+    assert efficiency(sql, view="data_efficiency_interpolated")[2] == pytest.approx(1000)
+
+
+# Seeds --------------------------------------------------------------------------------------------------------------
+
+
+def test_two_seeds_give_the_mean_curve_where_both_have_a_checkpoint(sql):
+    enter(sql, {"LA": {"t": {10: 0.1, 20: 0.5, 40: 0.5}}, "DR": {"t": {10: 0.2, 20: 0.3, 40: 0.9}}}, seed=0)
+    enter(sql, {"LA": {"t": {10: 0.1, 20: 0.3, 40: 0.5}}, "DR": {"t": {10: 0.4, 20: 0.7}}}, seed=1)
+    assert efficiency(sql, "LA") == (0.5, 40, 40, 1.0, "exact")
+    assert efficiency(sql) == (0.5, 40, 20, 2.0, "exact")
+    curve = sql.execute(
+        "select tokens, accuracy, seeds from accuracy_curve where variant = 'DR' and task = 't'"
+    ).fetchall()
+    assert curve == [(10, pytest.approx(0.3), 2), (20, 0.5, 2)]
+
+
+def test_checkpoints_of_seeds_a_few_tokens_apart_belong_together(sql):
+    enter(sql, {"LA": {"t": {1000: 0.1, 1100: 0.2, 2003: 0.3}}}, seed=0)
+    enter(sql, {"LA": {"t": {1008: 0.3, 1204: 0.2, 1997: 0.5}}}, seed=1)
+    curve = sql.execute("select tokens, accuracy from accuracy_curve where task = 't' order by tokens").fetchall()
+    assert curve == [(1004, pytest.approx(0.2)), (2000, pytest.approx(0.4))]
+
+
+def test_equal_token_counts_pair_up_however_dense_the_checkpoints(sql):
+    tokens = range(1000, 1200, 10)
+    enter(sql, {"LA": {"t": {t: t / 2000 for t in tokens}}}, seed=0)
+    enter(sql, {"LA": {"t": {t: t / 2000 for t in tokens if t != 1050}}}, seed=1)
+    curve = sql.execute("select tokens, accuracy from accuracy_curve where task = 't' order by tokens").fetchall()
+    assert curve == [(t, pytest.approx(t / 2000)) for t in tokens if t != 1050]
+
+
+def test_screened_runs_and_runs_without_evaluations_do_not_shorten_a_curve(sql):
+    pair(sql, {10: 0.1, 20: 0.5}, {10: 0.3, 20: 0.6}, seed=0)
+    pair(sql, {10: 0.9}, {10: 0.0}, seed=1)
+    sql.execute("update runs set status = 'screened' where seed = 1")
+    sql.execute("insert into runs (run_id, study_id, model_id, seed) values ('idle', 's', 'LA-4', 2)")
+    assert efficiency(sql) == (0.5, 20, 20, 1.0, "exact")
+
+
+# Against a reference on any curves ----------------------------------------------------------------------------------
+
+TOKENS = (1000, 2000, 5000, 7000, 20_000)
+curve_of_tasks = st.dictionaries(
+    st.sampled_from(TOKENS),
+    st.fixed_dictionaries({}, optional={"a": st.integers(0, 6), "b": st.integers(0, 6)}),
+    max_size=5,
+)
+
+
+def reference(baseline: dict, variant: dict) -> tuple:
+    """The definition of design section 5, in whole numbers of right answers."""
+    if not baseline:
+        return None, None, None, None, None
+    best = max(baseline.values())
+    baseline_tokens = min(t for t in baseline if baseline[t] == best)
+    if not variant:
+        return best, baseline_tokens, None, None, None
+    reached = [t for t in variant if variant[t] >= best]
+    if not reached:
+        return best, baseline_tokens, None, baseline_tokens / max(variant), "at most"
+    return (
+        best,
+        baseline_tokens,
+        min(reached),
+        baseline_tokens / min(reached),
+        "at least" if min(reached) == min(variant) else "exact",
+    )
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(curve_of_tasks, curve_of_tasks), min_size=1, max_size=30))
+def test_the_views_equal_the_definition_on_any_curves(sql, studies):
+    for table in ("runs", "evaluations"):
+        sql.execute(f"delete from {table}")
+    runs, rows, expected = [], [], {}
+    for number, both in enumerate(studies):
+        study = str(number)
+        present = {task for curve in both for point in curve.values() for task in point}
+        for variant, curve in zip(("LA", "DR"), both, strict=True):
+            runs.append({"study_id": study, "run_id": study + variant, "model_id": variant})
+            rows += [
+                {"run_id": study + variant, "tokens": tokens, "task": task, "metric": "acc", "value": right / 6}
+                for tokens, point in curve.items()
+                for task, right in point.items()
+            ]
+        for task in sorted(present) + ["average"] * bool(present):
+            tasks = present if task == "average" else {task}
+            curves = [
+                {
+                    t: Fraction(sum(point[one] for one in tasks), 6 * len(tasks))
+                    for t, point in curve.items()
+                    if tasks <= set(point)
+                }
+                for curve in both
+            ]
+            expected[study, "LA", task] = reference(curves[0], curves[0])
+            expected[study, "DR", task] = reference(*curves)
+    put(sql, "runs", runs)
+    if rows:
+        put(sql, "evaluations", rows)
+    columns = "study_id, variant, task, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound"
+    first, interpolated = (
+        {tuple(row[:3]): row[3:] for row in sql.execute(f"select {columns} from {view}").fetchall()}
+        for view in ("data_efficiency", "data_efficiency_interpolated")
+    )
+    assert first.keys() == interpolated.keys() == expected.keys()
+    for key, (accuracy, *others) in expected.items():
+        assert first[key] == (accuracy if accuracy is None else pytest.approx(float(accuracy)), *others), key
+        assert interpolated[key][4] == others[-1]
+        if others[-1] == "exact":
+            assert others[2] * (1 - 1e-12) <= interpolated[key][3]  # met at the checkpoint or before
