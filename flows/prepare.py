@@ -17,11 +17,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows import progress
+from flows.processes import cores
 from flows.study import BUILTIN, Study, settings
 from pipeline.benchmarks import Benchmark, benchmark_items, resolve_benchmark, task_specifications
 from pipeline.clean import CleanSettings, clean
 from pipeline.decontaminate import DecontaminationSettings, decontaminate
 from pipeline.dedup import DedupSettings, deduplicate
+from pipeline.documents import KEPT
 from pipeline.download import find_split, has_splits, read_source, repository_folder, source_files
 from pipeline.sources import Source, resolve_source
 from pipeline.store import Output, Store, file_digest
@@ -41,6 +43,8 @@ VERSIONS = {
     "tokenizer": 1,
     "tokens": 1,
 }
+
+WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than encoding
 
 
 @dataclass(frozen=True)
@@ -101,12 +105,17 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     )
     tokenizer = _tokenizer(study, store, curated)
     length, seed = study.training.sequence_length, min(study.training.seeds)
+    characters = sum(count["characters"] for count in curated.results["counts"] if count["reason"] == KEPT)
+    processes = cores() if characters > WORTH_PROCESSES else 1
     packed = _build(
         store,
         "tokens",
         {"sequence_length": length, "seed": seed},
         [curated, tokenizer],
-        lambda folder, say: pack(curated.path, tokenizer.path, folder, sequence_length=length, seed=seed, progress=say),
+        lambda folder, say: pack(
+            curated.path, tokenizer.path, folder, sequence_length=length, seed=seed, processes=processes, progress=say
+        ),
+        resumes=True,
     )
     return Prepared(tokenizer, packed, items, specifications, [*stages, unique, curated, packed])
 
@@ -157,7 +166,7 @@ def _world(study: Study, store: Store) -> Output | None:
     if not study.needs_world:
         return None
     chosen = settings(study.data.world, WorldSettings)
-    return _build(store, "world", chosen, [], lambda folder, say: write_world(folder, chosen))
+    return _build(store, "world", chosen, [], lambda folder, say: write_world(folder, chosen, progress=say))
 
 
 def _benchmark_items(
@@ -166,7 +175,7 @@ def _benchmark_items(
     """The items that must not be in the training data, and the tasks that evaluation runs."""
     tables, specifications = [], []
     if world and BUILTIN in study.evaluation.benchmarks:
-        specifications += world_specifications(world.path)
+        specifications += [task for task in world_specifications(world.path) if _is_trained(study, task)]
     if world:
         tables.append(world_items(world.path))
     for benchmark, folder in benchmarks:
@@ -191,6 +200,11 @@ def _benchmark_items(
         ],
     }
     return _build(store, "items", configuration, [world] if world else [], work), specifications
+
+
+def _is_trained(study: Study, task: Mapping[str, Any]) -> bool:
+    """Perplexity of whole documents says nothing of a model that never learns to write questions."""
+    return study.training.loss_on == "all" or task["benchmark"] != "world_text"
 
 
 def _curate_source(study: Study, store: Store, source: Source, files: list[Path]) -> list[Output]:
@@ -251,12 +265,13 @@ def _build(
     work: Callable[[Path, Callable[[float, str], None]], Mapping[str, Any]],
     *,
     label: str = "",
+    resumes: bool = False,
 ) -> Output:
     """`Store.build` with the stage's version, settings dataclasses as configuration, and progress under one name."""
     key = f"{stage} {label}".strip()
     plain = _plain(dataclasses.asdict(configuration) if dataclasses.is_dataclass(configuration) else configuration)
     say = partial(progress.report, key)
-    output = store.build(stage, VERSIONS[stage], plain, inputs, lambda folder: work(folder, say))
+    output = store.build(stage, VERSIONS[stage], plain, inputs, lambda folder: work(folder, say), resumes=resumes)
     progress.report(key, 1.0, "done")
     return output
 

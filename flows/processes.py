@@ -94,6 +94,11 @@ def run_module(
         )
 
 
+def cores() -> int:
+    """How many CPU cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def leashed(module: str, *arguments: str) -> list[str]:
     """The command for `python -m module arguments`, as a process that gets SIGTERM when this one dies, however."""
     return [sys.executable, "-c", _LEASH, str(os.getpid()), sys.executable, "-m", module, *arguments]

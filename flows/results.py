@@ -52,7 +52,22 @@ def enter_study(study: Study, prepared: Prepared) -> None:
         for output in prepared.stages
         for count in output.results["counts"]
     ]
-    ingest(study.database, {"studies": pa.Table.from_pylist([row]), "curation": pa.Table.from_pylist(curation)})
+    tables = {"studies": pa.Table.from_pylist([row]), "curation": pa.Table.from_pylist(curation)}
+    declared = _declared(study, prepared)
+    ingest(study.database, {**tables, **({"benchmarks": pa.Table.from_pylist(declared)} if declared else {})})
+
+
+def _declared(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
+    """Rows of `benchmarks` for what the study file says otherwise than the table: which metric is a task's accuracy."""
+    with closing(connect(study.database)) as connection:
+        rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
+    known = {task: (metric, filter) for task, metric, filter in rows}
+    wanted = {task["benchmark"]: task for task in prepared.specifications if "perplexity" not in task["metric"]}
+    return [
+        {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": f"said by {study.name}"}
+        for name, task in wanted.items()
+        if known.get(name) != (task["metric"], task["filter"])
+    ]
 
 
 def enter_runs(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) -> None:

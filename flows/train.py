@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from flows import progress
-from flows.processes import free_device, read_progress, refuse_when_stopping, run_module, stopped_on_exit
+from flows.processes import cores, free_device, read_progress, refuse_when_stopping, run_module, stopped_on_exit
 from flows.study import Study, Variant
 from model.accounting import flops_per_token, memory_bytes, parameters
 from model.config import DreamerConfig, la
@@ -196,8 +196,7 @@ def accelerators(study: Study) -> int:
 
 def devices(study: Study) -> int:
     """How many processes run at once: the study's `workers`, else one for each GPU, else one for each core."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return study.workers or accelerators(study) or cores
+    return study.workers or accelerators(study) or cores()
 
 
 class Slots:
