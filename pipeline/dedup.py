@@ -1,0 +1,197 @@
+"""Deduplication of whole documents (question and response): exact first, then near, then a cap per question.
+
+1. describe: a key of each document's normal form, and what decides who survives.
+2. exact: DuckDB groups the keys; of equal documents the best one goes on.
+3. sign: word n-grams -> MinHash signatures -> band hashes, shard by shard, in numpy.
+4. join: DuckDB finds documents that share a band, one band at a time.
+5. verify: exact Jaccard similarity of the candidates' n-grams, and the guards of `guards.py`.
+6. clusters: connected components; the best document of each goes on.
+7. write: kept and dropped documents, shard by shard.
+
+Of a group the document survives that comes first by source (order of `sources`), then by having an answer, then by the
+longer text (white space not counted), then by id. The result depends neither on the number of processes nor on the
+order of files. Documents of fewer words than an n-gram are compared as a whole only.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.clusters import REASONS, Clusters
+from pipeline.documents import DocumentWriter
+from pipeline.errors import InputError
+from pipeline.exact import exact_keys
+from pipeline.guards import GUARDS
+from pipeline.minhash import choose_bands
+from pipeline.near import find_near
+from pipeline.shards import Shard, batches, find_shards
+from pipeline.workers import Run, workers
+
+
+def quiet(fraction: float, words: str) -> None:
+    """Report progress to nobody."""
+
+
+@dataclass(frozen=True)
+class DedupSettings:
+    """What counts as a duplicate.
+
+    `near=False` leaves it at exact duplicates. `words` is the length of the n-grams, `threshold` the Jaccard similarity
+    from which on two documents are near duplicates. `permutations` and `seed` are datasketch's; `bands` of `rows`
+    values are chosen for the threshold unless both are given (`minhash.choose_bands`). `guards` are those of
+    `guards.py` to apply. `responses_per_question` keeps at most so many of the documents that ask the same (None: all).
+    `engine="datasketch"` finds candidates with datasketch's own MinHash and MinHashLSH, for small inputs and to compare
+    with.
+    """
+
+    near: bool = True
+    words: int = 5
+    threshold: float = 0.7
+    permutations: int = 128
+    seed: int = 1
+    bands: int | None = None
+    rows: int | None = None
+    guards: tuple[str, ...] = GUARDS
+    responses_per_question: int | None = None
+    engine: Literal["vectorised", "datasketch"] = "vectorised"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guards", tuple(self.guards))
+        unknown = set(self.guards) - set(GUARDS)
+        bands, rows = self.banding
+        for wrong, rule in (
+            (self.words < 1, f"words={self.words}: need at least 1"),
+            (not 0 < self.threshold <= 1, f"threshold={self.threshold}: need 0 < threshold <= 1"),
+            (self.permutations < 1, f"permutations={self.permutations}: need at least 1"),
+            ((self.bands is None) != (self.rows is None), "give both bands and rows, or neither"),
+            (bands < 1 or rows < 1, f"bands={bands}, rows={rows}: need at least 1 of each"),
+            (bands * rows > self.permutations, f"bands={bands} x rows={rows} exceed permutations={self.permutations}"),
+            (unknown, f"guards={list(self.guards)}: choose from {', '.join(GUARDS)}"),
+            (
+                self.responses_per_question is not None and self.responses_per_question < 1,
+                f"responses_per_question={self.responses_per_question}: need at least 1, or none for no cap",
+            ),
+            (self.engine not in ("vectorised", "datasketch"), f"engine={self.engine!r}: vectorised or datasketch"),
+        ):
+            if wrong:
+                raise InputError(f"deduplicate: {rule}")
+
+    @property
+    def banding(self) -> tuple[int, int]:
+        """Bands and rows per band."""
+        if self.bands is not None and self.rows is not None:
+            return self.bands, self.rows
+        return choose_bands(self.threshold, self.permutations)
+
+
+def deduplicate(
+    sources: Sequence[Path],
+    output: Path,
+    settings: DedupSettings,
+    *,
+    memory: str = "4GB",
+    processes: int = 1,
+    progress: Callable[[float, str], None] = quiet,
+) -> dict[str, Any]:
+    """Remove duplicates among the documents of all `sources`, whose order is their priority.
+
+    Writes `documents/`, `dropped/` (because: the id of the document kept instead) and, for audit,
+    `near_duplicates.parquet` (id, because, similarity) under `output`. Temporary files lie in `output` too, about 200
+    bytes for each document and 8 for each word of a candidate, and are removed at the end.
+
+    Returns "counts", "candidates" (pairs compared), "verified" (pairs found alike), "refused" (pairs alike but for a
+    guard, by guard), "drifted" (near duplicates less similar than the threshold to the one kept, joined to it through
+    others), "clusters" (number by size) and "signature" (what the signatures were made with).
+    Raises InputError for a shard that cannot be read and for a memory size that makes no sense.
+    """
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    files = find_shards(sources)
+    with tempfile.TemporaryDirectory(prefix="temporary-", dir=output) as temporary, workers(processes) as run:
+        folder = Path(temporary)
+        table = Clusters(folder, memory)
+        try:
+            found: dict[str, Any] = {}
+            if files:
+                _find_exact(table, files, folder, settings, run, progress)
+                if settings.near:
+                    found = find_near(table, files, folder, output, settings, run, progress)
+                if settings.responses_per_question is not None:
+                    table.drop_too_many(settings.responses_per_question)
+                table.decide()
+            return {"counts": _write(table, files, output, progress), **found}
+        finally:
+            table.close()
+
+
+def _find_exact(
+    table: Clusters, files: list[Shard], folder: Path, settings: DedupSettings, run: Run, progress: Callable
+) -> None:
+    asked = settings.responses_per_question is not None
+    described = []
+    for done, path in enumerate(
+        run(_describe, ((s, folder / f"rows-{i}.parquet", asked) for i, s in enumerate(files)))
+    ):
+        described.append(path)
+        progress(0.2 * (done + 1) / len(files), "exact duplicates")
+    table.rank(described)
+
+
+def _describe(shard: Shard, path: Path, asked: bool) -> Path:
+    """Write id, rank and keys of every document of a shard."""
+    schema = pa.schema(
+        {
+            **{"doc": pa.int64(), "id": pa.string(), "priority": pa.int32(), "quality": pa.int64()},
+            **{"key0": pa.uint64(), "key1": pa.uint64()},
+            **{"asked": pa.bool_(), "question0": pa.uint64(), "question1": pa.uint64()},
+        }
+    )
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for first, batch in batches(shard, ["id", "question", "response", "answer"]):
+            keys, lengths = exact_keys(batch["question"], batch["response"])
+            questions = exact_keys(batch["question"])[0] if asked else np.zeros_like(keys)
+            answered = _not_blank(batch["answer"])
+            columns = {
+                "doc": np.arange(first, first + len(batch)),
+                "id": batch["id"],
+                "priority": np.full(len(batch), shard.source, np.int32),
+                "quality": lengths + (answered.astype(np.int64) << 40),
+                "key0": keys[:, 0],
+                "key1": keys[:, 1],
+                "asked": _not_blank(batch["question"]),
+                "question0": questions[:, 0],
+                "question1": questions[:, 1],
+            }
+            writer.write_batch(pa.RecordBatch.from_pydict(columns, schema))
+    return path
+
+
+def _not_blank(texts: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.not_equal(pc.ascii_trim_whitespace(texts), ""), False), bool)
+
+
+def _write(table: Clusters, files: list[Shard], output: Path, progress: Callable) -> list[dict[str, Any]]:
+    with DocumentWriter(output) as writer:
+        for done, shard in enumerate(files):
+            decided = table.dropped(shard.first, shard.last)
+            docs = decided["doc"].to_numpy()
+            reasons = pa.DictionaryArray.from_arrays(decided["reason"].combine_chunks(), pa.array(REASONS))
+            reasons = reasons.cast(pa.string())
+            because = decided["because"].combine_chunks()
+            for first, batch in batches(shard):
+                start, end = np.searchsorted(docs, (first, first + len(batch)))
+                gone = np.zeros(len(batch), bool)
+                gone[docs[start:end] - first] = True
+                writer.keep(batch.filter(pa.array(~gone)))
+                writer.drop(batch.filter(pa.array(gone)), reasons[start:end], because[start:end])
+            progress(0.8 + 0.2 * (done + 1) / len(files), "writing")
+    return writer.counts()

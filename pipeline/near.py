@@ -1,0 +1,163 @@
+"""Near duplicates: MinHash candidates from the shards, verified by exact Jaccard similarity and the guards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.clusters import Clusters, clusters
+from pipeline.guards import GUARDS, Facts, contradictions, facts, joined, number_sequences
+from pipeline.minhash import SCHEME, band_hashes, datasketch_candidates, signatures
+from pipeline.ngrams import Words, blocks, text_column
+from pipeline.ragged import distinct, jaccard
+from pipeline.shards import Shard, chosen
+from pipeline.workers import Run
+
+if TYPE_CHECKING:
+    from pipeline.dedup import DedupSettings
+
+AUDIT = "near_duplicates.parquet"
+
+
+def find_near(
+    table: Clusters,
+    files: list[Shard],
+    folder: Path,
+    output: Path,
+    settings: DedupSettings,
+    run: Run,
+    progress: Callable[[float, str], None],
+) -> dict[str, Any]:
+    """Mark near duplicates in `table` and write `AUDIT` under `output`; `folder` takes temporary files.
+
+    Returns the part of `deduplicate`'s results that is about near duplicates.
+    """
+    bands, rows = settings.banding
+    if settings.engine == "datasketch":
+        documents = _ngrams_of_all(table, files, settings.words)
+        pairs = datasketch_candidates(documents, settings.permutations, settings.seed, bands, rows)
+        table.add_pairs(np.array(sorted(pairs), np.int64).reshape(-1, 2))
+    else:
+        signed = []
+        for done, path in enumerate(run(_sign, _tasks(table, files, folder, settings))):
+            signed.append(path)
+            progress(0.2 + 0.4 * (done + 1) / len(files), "signatures")
+        table.join(signed, bands)
+        for path in signed:
+            path.unlink()
+    progress(0.7, "comparing candidates")
+    pairs = table.candidates()
+    comparison = Comparison(table.places(pairs), files, folder, settings)
+    similarity = comparison.similarity(pairs[:, 0], pairs[:, 1])
+    refused = comparison.refused(pairs[:, 0], pairs[:, 1])
+    alike = similarity >= settings.threshold
+    verified = pairs[alike & (refused == 0)]
+    nodes, survivors = clusters(verified, lambda left, right: comparison.refused(left, right) > 0)
+    table.drop_near(nodes, survivors)
+    final = comparison.similarity(nodes, survivors)
+    audit = pa.table({"id": table.ids(nodes), "because": table.ids(survivors), "similarity": final})
+    pq.write_table(audit, output / AUDIT, compression="zstd")
+    members = np.bincount(np.unique(survivors, return_inverse=True)[1])
+    return {
+        "candidates": len(pairs),
+        "verified": len(verified),
+        "refused": {guard: int((refused[alike] == i).sum()) for i, guard in enumerate(GUARDS, 1)},
+        "drifted": int((final < settings.threshold).sum()),
+        "clusters": {str(size + 1): int(number) for size, number in enumerate(np.bincount(members)) if number},
+        "signature": {
+            "scheme": SCHEME,
+            "words": settings.words,
+            "permutations": settings.permutations,
+            "seed": settings.seed,
+            "bands": bands,
+            "rows": rows,
+        },
+    }
+
+
+def _tasks(table: Clusters, files: list[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
+    for number, shard in enumerate(files):
+        plan = folder / f"plan-{number}.npy"  # a file, so that plans waiting for a worker take no memory
+        np.save(plan, np.stack(table.remaining(shard.first, shard.last)))
+        yield shard, plan, settings, folder / f"bands-{number}.parquet"
+
+
+def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path:
+    """Write the band hashes of a shard's documents that have n-grams; `plan` holds the documents and their nodes.
+
+    With the guard for numbers, documents with different numbers never share a hash: on texts made from templates this
+    is what keeps the buckets small.
+    """
+    documents, nodes = np.load(plan)
+    plan.unlink()
+    bands, rows = settings.banding
+    schema = pa.schema([("node", pa.int64()), *((str(band), pa.uint64()) for band in range(bands))])
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for some, words, _ in _words(shard, documents):
+            ids, offsets = words.ngrams(settings.words)
+            signed = np.flatnonzero(np.diff(offsets))
+            hashes = band_hashes(
+                signatures(ids, offsets[[*signed, -1]], settings.permutations, settings.seed), bands, rows
+            )
+            if "numbers" in settings.guards:
+                hashes ^= number_sequences(words)[signed]
+            writer.write_batch(pa.RecordBatch.from_arrays([pa.array(nodes[some][signed]), *hashes], schema=schema))
+    return path
+
+
+def _words(shard: Shard, documents: np.ndarray) -> Iterator[tuple[slice, Words, pa.Array]]:
+    """Blocks of the documents at these places: which of them, their words and their answers."""
+    for some, batch in chosen(shard, documents, ["question", "response", "answer"]):
+        for first, last, words in blocks(text_column(batch["question"], batch["response"])):
+            yield slice(some.start + first, some.start + last), words, batch["answer"].slice(first, last - first)
+
+
+def _ngrams_of_all(table: Clusters, files: list[Shard], n: int) -> Iterator[tuple[int, np.ndarray]]:
+    for shard in files:
+        documents, nodes = table.remaining(shard.first, shard.last)
+        for some, words, _ in _words(shard, documents):
+            ids, offsets = words.ngrams(n)
+            for node, start, end in zip(nodes[some].tolist(), offsets[:-1], offsets[1:], strict=True):
+                if start < end:
+                    yield node, ids[start:end]
+
+
+class Comparison:
+    """The n-grams and facts of all candidates, read from the shards once; the n-grams stay in a mapped file."""
+
+    def __init__(self, places: np.ndarray, files: list[Shard], folder: Path, settings: DedupSettings) -> None:
+        """`places` int64 [R, 2]: documents in reading order, and their nodes."""
+        self.settings = settings
+        self.nodes = places[:, 1]
+        self.order = np.argsort(self.nodes)
+        parts: list[Facts] = []
+        sizes = [np.zeros(1, np.int64)]
+        with (folder / "ngrams").open("wb") as file:
+            for shard in files:
+                start, end = np.searchsorted(places[:, 0], (shard.first, shard.last))
+                if start == end:
+                    continue
+                for _, words, answers in _words(shard, places[start:end, 0]):
+                    ids, offsets = distinct(*words.ngrams(settings.words))
+                    ids.tofile(file)
+                    sizes.append(np.diff(offsets))
+                    parts.append(facts(words, answers))
+        self.offsets = np.cumsum(np.concatenate(sizes))
+        self.facts = joined(parts)
+        self.ids = np.memmap(folder / "ngrams", np.uint64, "r") if self.offsets[-1] else np.empty(0, np.uint64)
+
+    def similarity(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Exact Jaccard similarity float64 [P] of pairs of nodes."""
+        return jaccard(self.ids, self.offsets, self._places(left), self._places(right))
+
+    def refused(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Which guard keeps two nodes apart, uint8 [P] as `guards.contradictions`."""
+        return contradictions(self.facts, self._places(left), self._places(right), self.settings.guards)
+
+    def _places(self, nodes: np.ndarray) -> np.ndarray:
+        return self.order[np.searchsorted(self.nodes, nodes, sorter=self.order)]
