@@ -1,0 +1,199 @@
+"""Decontamination: documents that contain items of the study's benchmarks are removed, and each finding is recorded.
+
+What counts as containing is in `overlap.py`. By default the grades `exact` and `overlap` are removed; `template` (the
+same wording with other numbers) is counted and listed, and removed on demand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.documents import DocumentWriter
+from pipeline.errors import InputError
+from pipeline.ngrams import text_column
+from pipeline.overlap import GRADES, Index, Match, Rules
+from pipeline.shards import Shard, batches, find_shards, spread
+
+REASONS = {grade: f"contaminated_{grade}" for grade in GRADES}
+ITEM_COLUMNS = ("id", "benchmark", "question", "answer")
+MATCHES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("source", pa.string()),
+        ("item", pa.string()),
+        ("benchmark", pa.string()),
+        ("grade", pa.string()),
+        ("coverage", pa.float64()),
+    ]
+)
+
+
+def quiet(fraction: float, words: str) -> None:
+    """Report progress to nobody."""
+
+
+@dataclass(frozen=True)
+class DecontaminationSettings:
+    """When a document counts as containing a benchmark item.
+
+    `remove` names the grades to drop documents for. Grade overlap: the document covers `long_coverage` of the item's
+    n-grams of `long_words` words or `short_coverage` of those of `short_words`, and at least `numbers_kept` of the
+    item's numbers with the same neighbours are the same. Grade template: as much, but for the numbers, or
+    `template_coverage` of the short n-grams with all numbers equal. Items of fewer than `shortest` words match only as
+    the whole question; answers are searched too from `shortest_answer` words on. N-grams are not counted that more than
+    `common_share` of a sample of `sample` documents hold, and more than `common_documents` of them.
+    """
+
+    remove: tuple[str, ...] = ("exact", "overlap")
+    long_words: int = 8
+    long_coverage: float = 0.3
+    short_words: int = 5
+    short_coverage: float = 0.35
+    template_coverage: float = 0.6
+    numbers_kept: float = 0.5
+    shortest: int = 8
+    shortest_answer: int = 16
+    sample: int = 20_000
+    common_share: float = 0.001
+    common_documents: int = 20
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "remove", tuple(self.remove))
+        unknown = set(self.remove) - set(GRADES)
+        if unknown:
+            raise InputError(f"decontaminate: remove={list(self.remove)}: choose from {', '.join(GRADES)}")
+        if not 1 <= self.short_words <= self.long_words <= self.shortest <= self.shortest_answer:
+            raise InputError(
+                f"decontaminate: short_words={self.short_words}, long_words={self.long_words}, "
+                f"shortest={self.shortest}, shortest_answer={self.shortest_answer}: each has to be at least 1 and at "
+                "least the one before"
+            )
+        for name in ("long_coverage", "short_coverage", "template_coverage", "numbers_kept", "common_share"):
+            if not 0 < getattr(self, name) <= 1:
+                raise InputError(f"decontaminate: {name}={getattr(self, name)}: need 0 < {name} <= 1")
+
+    @property
+    def rules(self) -> Rules:
+        """The part of these settings that the index needs."""
+        return Rules(
+            self.long_words,
+            self.long_coverage,
+            self.short_words,
+            self.short_coverage,
+            self.template_coverage,
+            self.numbers_kept,
+            self.shortest,
+            self.shortest_answer,
+        )
+
+
+def decontaminate(
+    source: Path,
+    output: Path,
+    items: pa.Table,
+    settings: DecontaminationSettings,
+    *,
+    progress: Callable[[float, str], None] = quiet,
+) -> dict[str, Any]:
+    """Remove documents that contain benchmark items; `items` has the columns id, benchmark, question, answer.
+
+    Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and `matches.parquet`, every
+    finding of every grade (id, source, item, benchmark, grade, coverage), under `output`. Among several items the one
+    of the better grade, then the higher coverage, then the smaller id is the cause.
+
+    Returns "counts", "matches" (documents by benchmark and best grade), "items_found" (items by benchmark and grade),
+    "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
+    Raises InputError when columns of `items` are missing.
+    """
+    missing = [name for name in ITEM_COLUMNS if name not in items.column_names]
+    if missing:
+        raise InputError(
+            f"decontaminate: benchmark items lack {', '.join(missing)}; found {', '.join(items.column_names)}"
+        )
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    index = Index(items["question"].combine_chunks(), items["answer"].combine_chunks(), settings.rules)
+    files = find_shards([source])
+    sampled = _count_sample(index, files, settings.sample)
+    index.settle(max(settings.common_documents, int(settings.common_share * sampled)))
+
+    ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
+    total = files[-1].last if files else 0
+    found: Counter[tuple[str, str]] = Counter()
+    items_found: dict[str, set[int]] = {}
+    with DocumentWriter(output) as writer, pq.ParquetWriter(output / "matches.parquet", MATCHES) as matches:
+        for first, batch in (each for shard in files for each in batches(shard)):
+            best: dict[int, Match] = {}
+            everything = list(index.search(batch["question"], batch["response"]))
+            for match in everything:
+                known = best.get(match.document)
+                if known is None or _order(match, ids) < _order(known, ids):
+                    best[match.document] = match
+                items_found.setdefault(f"{benchmarks[match.item]}\t{match.grade}", set()).add(match.item)
+            if everything:
+                matches.write_table(_rows(batch, everything, ids, benchmarks))
+            for match in best.values():
+                found[benchmarks[match.item], match.grade] += 1
+            _split(writer, batch, [m for m in best.values() if m.grade in settings.remove], ids)
+            progress((first + len(batch)) / total, "comparing with benchmarks")
+    return {
+        "counts": writer.counts(),
+        "matches": _table(found),
+        "items_found": _table({tuple(key.split("\t")): len(value) for key, value in items_found.items()}),
+        "items": len(items),
+        "short_items": len(items) - int((index.searched & index.question).sum()),
+        "templated_items": index.templated,
+    }
+
+
+def _order(match: Match, ids: list[str]) -> tuple[int, float, str]:
+    return GRADES.index(match.grade), -match.coverage, ids[match.item]
+
+
+def _count_sample(index: Index, files: list[Shard], sample: int) -> int:
+    """Count n-grams in about `sample` documents; returns in how many."""
+    counted = 0
+    for shard, rows, size in spread(files, sample):
+        for _, batch in batches(shard, ["question", "response"], rows=rows):
+            index.count(text_column(batch["question"], batch["response"]))
+        counted += size
+    return counted
+
+
+def _split(writer: DocumentWriter, batch: pa.RecordBatch, causes: list[Match], ids: list[str]) -> None:
+    gone = np.zeros(len(batch), bool)
+    gone[[match.document for match in causes]] = True
+    writer.keep(batch.filter(pa.array(~gone)))
+    causes = sorted(causes, key=lambda match: match.document)
+    reasons = pa.array([REASONS[match.grade] for match in causes], pa.string())
+    writer.drop(batch.filter(pa.array(gone)), reasons, pa.array([ids[match.item] for match in causes], pa.string()))
+
+
+def _rows(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]) -> pa.Table:
+    places = pa.array([match.document for match in found])
+    return pa.table(
+        {
+            "id": pc.take(batch["id"], places),
+            "source": pc.take(batch["source"], places),
+            "item": [ids[match.item] for match in found],
+            "benchmark": [benchmarks[match.item] for match in found],
+            "grade": [match.grade for match in found],
+            "coverage": [match.coverage for match in found],
+        },
+        schema=MATCHES,
+    )
+
+
+def _table(counts: Any) -> dict[str, dict[str, int]]:
+    """{benchmark: {grade: number}} with every grade."""
+    benchmarks = sorted({benchmark for benchmark, _ in counts})
+    return {b: {grade: int(counts.get((b, grade), 0)) for grade in GRADES} for b in benchmarks}

@@ -1,0 +1,359 @@
+"""Which benchmark items a document contains: an index of the items, and the scan of documents against it.
+
+An item has one or two passages: its question, and its answer if that is a text of its own. A passage is found in a
+document in three grades (the thresholds are those of `Rules`):
+
+* exact: the document's question is the item's, or the passage stands in the document, word for word in normal form. A
+  passage of few words counts only as the whole question.
+* overlap: the document covers enough of the passage's n-grams, and of the numbers whose neighbours are found enough
+  are the same. Or the document's question has the numbers of the item's and no others, and enough of its n-grams.
+* template: it covers enough n-grams only when all numbers are read as equal, or the numbers are other ones.
+
+N-grams say something only where they are particular. Those that many documents share, whatever their numbers, and those
+of figures and signs do not count as covered, except between questions with the same numbers. That is what keeps apart
+texts made from templates, in which each question shares most of its words with thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.ngrams import LETTERS, NUMBER, Words, blocks, ngrams, sequence_ids, text_bytes, text_column
+from pipeline.ragged import ranges
+
+EXACT, OVERLAP, TEMPLATE = GRADES = ("exact", "overlap", "template")
+_ANY_NUMBER = np.uint64(0x6E756D6265720001)  # stands for every number where numbers are read as equal
+_PLAIN_WORDS = 2  # words of letters that an n-gram must hold to be counted
+_LEAST_GRAMS = 3  # short n-grams to find at least, whatever share of a short passage fewer may be
+_AMPLE_GRAMS = 10  # short n-grams found that need no number to go with them
+_SLOTS_PER_GRAM = 16
+
+Found = dict[tuple[int, int], tuple[str, float]]  # (document, passage) -> (grade, coverage)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Lengths of n-grams in words, and shares of a passage's n-grams that a document must cover."""
+
+    long: int
+    long_coverage: float
+    short: int
+    short_coverage: float
+    template_coverage: float
+    numbers_kept: float
+    shortest: int
+    shortest_answer: int
+
+
+@dataclass(frozen=True)
+class Match:
+    """One item found in one document; `coverage` by short n-grams with all numbers equal, 1 if exact."""
+
+    document: int
+    item: int
+    grade: str
+    coverage: float
+
+
+class Lookup:
+    """Places of 64-bit ids in a sorted table; nearly all misses are told by a look into two tables of flags."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        self.table = table
+        bits = max(int(len(table) * _SLOTS_PER_GRAM - 1).bit_length(), 10)
+        self.shift, self.mask = np.uint64(64 - bits), np.uint64((1 << bits) - 1)
+        self.upper, self.lower = np.zeros(1 << bits, bool), np.zeros(1 << bits, bool)
+        self.upper[table >> self.shift] = True
+        self.lower[table & self.mask] = True
+
+    def find(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which of `ids` are in the table, and where there: int64 [H] each."""
+        at = np.flatnonzero(np.take(self.upper, (ids >> self.shift).view(np.int64)))
+        at = at[self.lower[ids[at] & self.mask]]
+        if not len(at):
+            return at, at
+        place = np.searchsorted(self.table, ids[at])
+        known = self.table[np.minimum(place, len(self.table) - 1)] == ids[at]
+        return at[known], place[known]
+
+
+class Postings:
+    """Which passages hold which n-grams."""
+
+    def __init__(self, grams: np.ndarray, passages: np.ndarray) -> None:
+        self.grams, self.places = np.unique(grams, return_inverse=True)
+        self.lookup = Lookup(self.grams)
+        pairs, _ = _distinct(self.places * (int(passages.max(initial=0)) + 1) + passages)
+        self.count = int(passages.max(initial=0)) + 1
+        places, self.passages = np.divmod(pairs, self.count)
+        self.offsets = np.searchsorted(places, np.arange(len(self.grams) + 1))
+
+    def expand(self, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For n-grams (places in `grams`) the passages that hold them, one after the other, and how many each."""
+        entries, bounds = ranges(self.offsets[grams], self.offsets[grams + 1])
+        return self.passages[entries], np.diff(bounds)
+
+    def shared(self, documents: np.ndarray, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Documents, passages, and how many of the n-grams they share, from documents and n-grams that meet."""
+        keys, _ = _distinct(documents * max(len(self.grams), 1) + grams)
+        documents, grams = np.divmod(keys, max(len(self.grams), 1))
+        passages, counts = self.expand(grams)
+        keys, counts = _distinct(np.repeat(documents, counts) * self.count + passages)
+        return *np.divmod(keys, self.count), counts
+
+
+def _distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The different keys in order, and how often each is there."""
+    keys = np.sort(keys)
+    new = np.flatnonzero(np.diff(keys, prepend=-1) > 0)
+    return keys[new], np.diff(np.append(new, len(keys)))
+
+
+class Index:
+    """All passages of the benchmark items, P in all, to look documents up in.
+
+    Words and n-grams of the passages lie in flat arrays, those of passage p at `offsets[p]:offsets[p + 1]` and
+    `short_offsets[p]:short_offsets[p + 1]`.
+    """
+
+    def __init__(self, questions: pa.Array, answers: pa.Array, rules: Rules) -> None:
+        self.rules = rules
+        sides = [_words(questions, 1), _words(answers, rules.shortest_answer)]
+        self.items = np.concatenate([items for items, _, _, _ in sides])
+        self.question = np.repeat([True, False], [len(items) for items, _, _, _ in sides])
+        self.lengths = np.concatenate([lengths for _, lengths, _, _ in sides])
+        self.ids, self.kinds = (np.concatenate([side[k] for side in sides]) for k in (2, 3))
+        self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
+        self.sequences = sequence_ids(self.ids, self.offsets[:-1], self.offsets[1:])
+        wholes, self.whole_passages = np.unique(self.sequences[self.question], return_index=True)
+        self.wholes = Lookup(wholes)
+
+        self.searched = self.lengths >= rules.shortest
+        self.short, self.short_offsets = ngrams(self.ids, self.offsets, rules.short)
+        self.blind, _ = ngrams(_blind(self.ids, self.kinds), self.offsets, rules.short)
+        self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))  # of each short n-gram
+        first = np.arange(len(self.short)) - self.short_offsets[self.passage] + self.offsets[self.passage]
+        letters = np.concatenate([[0], np.cumsum(self.kinds == LETTERS)])
+        self.plain = letters[first + rules.short] - letters[first] >= _PLAIN_WORDS
+        some = self.searched[self.passage]
+        self.blind_postings = Postings(self.blind[some], self.passage[some])
+        self.frequencies = np.zeros(len(self.blind_postings.grams), np.int64)
+
+        self.numbers = _number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
+        some &= self.question[self.passage] & (self.numbers[self.passage] != 0)
+        self.number_lookup = Lookup(np.unique(self.numbers[np.unique(self.passage[some], return_index=True)[0]]))
+        self.numbered_postings = Postings(self.short[some] ^ self.numbers[self.passage[some]], self.passage[some])
+
+    def count(self, texts: pa.Array) -> None:
+        """Add documents of a sample to the numbers of documents that hold each n-gram."""
+        for _, _, words in blocks(texts):
+            documents, grams, _ = self._hits(words)
+            keys, _ = _distinct(documents * max(len(self.frequencies), 1) + grams)
+            self.frequencies += np.bincount(keys % max(len(self.frequencies), 1), minlength=len(self.frequencies))
+
+    def settle(self, common: int) -> None:
+        """Leave out n-grams that more than `common` documents of the sample hold; then documents can be searched."""
+        self.common = self.frequencies > common
+        places = np.zeros(len(self.blind), np.int64)
+        some = self.searched[self.passage]
+        places[some] = self.blind_postings.places
+        self.counted = self.plain & some
+        self.counted[some] &= ~self.common[places[some]]
+        totals = np.diff(self.short_offsets)
+        least = min(self.rules.long_coverage, self.rules.short_coverage, self.rules.template_coverage)
+        self.needed = np.maximum(np.ceil(least * totals), 1)
+        counted = np.bincount(self.passage[self.counted], minlength=len(self.items))
+        mostly_common = counted < self.rules.short_coverage * totals
+        self.templated = int((mostly_common & self.searched & self.question).sum())
+        self.anchors, self.anchor_passages, self.anchor_at = self._anchors(places, some)
+        self.anchor_flags = np.zeros(len(self.common), bool)
+        self.anchor_flags[self.anchors] = True
+
+    def _anchors(self, places: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The rarest n-gram of each searched passage: its place, the passage and its place there, by n-gram."""
+        order = np.lexsort((self.frequencies[places[some]], self.passage[some]))
+        candidates = np.flatnonzero(some)[order]
+        first = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
+        first = first[np.argsort(places[first], kind="stable")]
+        return places[first], self.passage[first], first - self.short_offsets[self.passage[first]]
+
+    def search(self, questions: pa.Array, responses: pa.Array) -> Iterator[Match]:
+        """All passages found in a batch of documents, by the document's row."""
+        texts, question_bytes = _with_lengths(questions, responses)
+        for first, last, words in blocks(texts):
+            ends = np.searchsorted(words.starts, question_bytes[first:last] + words.text_offsets[:-1])
+            ends = np.where(ends > words.offsets[:-1], ends, words.offsets[1:])  # without a question, the whole text
+            hits = self._hits(words)
+            found = {
+                **self._overlapping(words, *hits),
+                **self._same_numbers(words, ends),
+                **self._contained(words, *hits),
+                **self._equal(words, ends),
+            }
+            for (document, passage), (grade, coverage) in sorted(found.items()):
+                yield Match(first + document, int(self.items[passage]), grade, coverage)
+
+    def _hits(self, words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where a block meets the index with all numbers equal: document, n-gram (place) and first word there."""
+        grams, offsets = ngrams(_blind(words.ids, words.kinds), words.offsets, self.rules.short)
+        at, places = self.blind_postings.lookup.find(grams)
+        documents = np.searchsorted(offsets, at, "right") - 1
+        return documents, places, at - offsets[documents] + words.offsets[documents]
+
+    def _equal(self, words: Words, question_ends: np.ndarray) -> Found:
+        documents, places = self.wholes.find(sequence_ids(words.ids, words.offsets[:-1], question_ends))
+        return dict.fromkeys(_pairs(documents, self.whole_passages[places]), (EXACT, 1.0))
+
+    def _contained(self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray) -> Found:
+        anchored = self.anchor_flags[grams]
+        documents, grams, at = documents[anchored], grams[anchored], at[anchored]
+        entries, bounds = ranges(np.searchsorted(self.anchors, grams), np.searchsorted(self.anchors, grams, "right"))
+        documents, at = (np.repeat(values, np.diff(bounds)) for values in (documents, at))
+        passages = self.anchor_passages[entries]
+        start = at - self.anchor_at[entries]
+        stop = start + self.lengths[passages]
+        inside = (start >= words.offsets[documents]) & (stop <= words.offsets[documents + 1])
+        documents, passages, start, stop = documents[inside], passages[inside], start[inside], stop[inside]
+        same = sequence_ids(words.ids, start, stop) == self.sequences[passages]
+        return dict.fromkeys(_pairs(documents[same], passages[same]), (EXACT, 1.0))
+
+    def _overlapping(self, words: Words, documents: np.ndarray, grams: np.ndarray, _: np.ndarray) -> Found:
+        rare = ~self.common[grams]
+        documents, passages, counts = self.blind_postings.shared(documents[rare], grams[rare])
+        enough = counts >= self.needed[passages]
+        found: Found = {}
+        for document, passage in _pairs(documents[enough], passages[enough]):
+            some = slice(words.offsets[document], words.offsets[document + 1])
+            grade, coverage = self.passage_at(passage).compare(words.ids[some], words.kinds[some])
+            if grade:
+                found[document, passage] = (grade, coverage)
+        return found
+
+    def _same_numbers(self, words: Words, question_ends: np.ndarray) -> Found:
+        """Questions with all the numbers of a passage, no others, and enough of its n-grams, common or not."""
+        sequences = _number_sequences(words.ids, words.kinds, words.offsets[:-1], question_ends)
+        documents, _ = self.number_lookup.find(sequences)
+        inside, bounds = ranges(words.offsets[documents], question_ends[documents])
+        grams, offsets = ngrams(words.ids[inside], bounds, self.rules.short)
+        owners = np.repeat(documents, np.diff(offsets))
+        at, places = self.numbered_postings.lookup.find(grams ^ sequences[owners])
+        documents, passages, counts = self.numbered_postings.shared(owners[at], places)
+        coverage = counts / np.diff(self.short_offsets)[passages] if len(passages) else counts.astype(float)
+        enough = coverage >= self.rules.short_coverage
+        pairs = zip(_pairs(documents[enough], passages[enough]), coverage[enough].tolist(), strict=True)
+        return {pair: (OVERLAP, share) for pair, share in pairs}
+
+    @lru_cache(1 << 12)  # noqa: B019 (an index lives as long as the stage)
+    def passage_at(self, number: int) -> Passage:
+        """The passage of that number, for comparing one by one."""
+        words = slice(self.offsets[number], self.offsets[number + 1])
+        short = slice(self.short_offsets[number], self.short_offsets[number + 1])
+        return Passage(
+            self.ids[words], self.kinds[words], self.short[short], self.blind[short], self.counted[short], self.rules
+        )
+
+
+class Passage:
+    """One question or answer of a benchmark item, to be compared with documents that share something with it."""
+
+    def __init__(
+        self,
+        ids: np.ndarray,
+        kinds: np.ndarray,
+        short: np.ndarray,
+        blind: np.ndarray,
+        counted: np.ndarray,
+        rules: Rules,
+    ) -> None:
+        self.rules, self.length = rules, len(ids)
+        self.numbers = np.flatnonzero(kinds == NUMBER).tolist()
+        self.short, self.blind = short.tolist(), blind.tolist()
+        self.short_set = frozenset(short[counted].tolist())
+        self.blind_set = frozenset(blind[counted].tolist())
+        # A long n-gram counts if a short one within it does.
+        within = rules.long - rules.short + 1
+        before = np.concatenate([[0], np.cumsum(counted)])
+        long = _grams(ids, rules.long)
+        self.long_count = len(long)
+        self.long_set = frozenset(long[before[within:] - before[:-within] > 0].tolist())
+
+    def compare(self, ids: np.ndarray, kinds: np.ndarray) -> tuple[str | None, float]:
+        """Grade and coverage of this passage in a document of these words, for what is not exact."""
+        rules = self.rules
+        grams = _grams(_blind(ids, kinds), rules.short).tolist()
+        hits = np.array([i for i, gram in enumerate(grams) if gram in self.blind_set], np.int64)
+        if not len(hits):
+            return None, 0.0
+        # Only what stands together is a copy: the stretch of twice the passage's length with the most hits.
+        ends = np.searchsorted(hits, hits + 2 * self.length)
+        best = int(np.argmax(ends - np.arange(len(hits))))
+        first = max(int(hits[best]) - rules.long, 0)
+        last = int(hits[ends[best] - 1]) + rules.short + rules.long
+        blinds = frozenset(grams[first:last])
+        shorts = frozenset(_grams(ids[first:last], rules.short).tolist())
+        longs = _grams(ids[first:last], rules.long).tolist()
+        coverage = len(self.blind_set & blinds) / len(self.blind)
+        found = len(self.short_set & shorts)
+        literal = len(self.long_set.intersection(longs)) >= max(
+            rules.long_coverage * self.long_count, 1
+        ) or found >= max(rules.short_coverage * len(self.short), _LEAST_GRAMS)
+        if literal and self._numbers_agree(blinds, shorts, found):
+            return OVERLAP, coverage
+        return (TEMPLATE if literal or coverage >= rules.template_coverage else None), coverage
+
+    def _numbers_agree(self, blinds: frozenset[int], shorts: frozenset[int], found: int) -> bool:
+        """Whether, of the numbers whose neighbours are found, enough are the same; one at least, if little is found."""
+        alike = [gram in blinds for gram in self.blind]
+        same = [gram in shorts for gram in self.short]
+        kept = replaced = 0
+        for at in self.numbers:
+            around = slice(max(at - self.rules.short + 1, 0), at + 1)
+            kept += any(same[around])
+            replaced += any(alike[around]) and not any(same[around])
+        enough = kept >= self.rules.numbers_kept * (kept + replaced)
+        return enough and (kept > 0 or found >= _AMPLE_GRAMS or not self.numbers)
+
+
+def _grams(ids: np.ndarray, n: int) -> np.ndarray:
+    return ngrams(ids, np.array([0, len(ids)]), n)[0]
+
+
+def _blind(ids: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Word ids uint64 [W] with all numbers equal."""
+    return np.where(kinds == NUMBER, _ANY_NUMBER, ids)
+
+
+def _number_sequences(ids: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """The `sequence_id` uint64 of the numbers among the words `first:last`; 0 where there are none."""
+    at = np.flatnonzero(kinds == NUMBER)
+    return sequence_ids(ids[at], np.searchsorted(at, first), np.searchsorted(at, last))
+
+
+def _pairs(documents: np.ndarray, passages: np.ndarray) -> list[tuple[int, int]]:
+    return list(zip(documents.tolist(), passages.tolist(), strict=True))
+
+
+def _words(column: pa.Array, least: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows with at least so many words: their numbers, lengths, and all their words' ids and kinds."""
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8))]
+    for first, _, words in blocks(text_column(column)):
+        lengths = np.diff(words.offsets)
+        rows = np.flatnonzero(lengths >= least)
+        inside, _ = ranges(words.offsets[rows], words.offsets[rows + 1])
+        parts.append((first + rows, lengths[rows], words.ids[inside], words.kinds[inside]))
+    rows, lengths, ids, kinds = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return rows, lengths, ids, kinds
+
+
+def _with_lengths(questions: pa.Array, responses: pa.Array) -> tuple[pa.Array, np.ndarray]:
+    """Questions and responses as one text each, and how many bytes of it are the question's."""
+    questions = text_column(questions)
+    _, offsets = text_bytes(questions)
+    empty = pa.scalar("", pa.large_string())
+    return pc.binary_join_element_wise(questions, text_column(responses), empty), np.diff(offsets)
