@@ -241,8 +241,14 @@ class Dreamer(nn.Module):
         return {name: router.counts.clone() for name, router in self.routers().items()}
 
     def update_balance(self) -> None:
-        """Eq. 3 for every router: once per optimiser step, on the counts of all its forwards, which then start anew."""
+        """Eq. 3 for every router: once per optimiser step, on the counts of all its forwards, which then start anew.
+
+        In distributed training every rank must call it; their counts are added up.
+        """
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         for router in self.routers().values():
+            if distributed:
+                torch.distributed.all_reduce(router.counts)
             router.update_balance()
 
     def decayed_parameters(self) -> list[nn.Parameter]:

@@ -365,6 +365,26 @@ def test_micro_batches_count_as_one_batch(config):
         assert not (router.bias == build(config).routers()[name].bias).all()
 
 
+def _count_on_one_rank(rank: int, folder: str) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+    model = build(DR_DA)
+    model(random_tokens(4).chunk(2)[rank])
+    model.update_balance()
+    torch.save({name: router.bias for name, router in model.routers().items()}, f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.slow
+def test_ranks_count_together(tmp_path):
+    torch.multiprocessing.spawn(_count_on_one_rank, (str(tmp_path),), nprocs=2)
+    whole = build(DR_DA)
+    whole(random_tokens(4))
+    whole.update_balance()
+    for rank in range(2):
+        biases = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
+        assert all((biases[name] == router.bias).all() for name, router in whole.routers().items())
+
+
 @pytest.mark.parametrize("config", VARIANTS)
 def test_checkpointing_changes_neither_gradients_nor_counts(config):
     plain = build(config)
