@@ -274,7 +274,7 @@ class Dreamer(nn.Module):
         model.load_state_dict(state, assign=True)
         return model.train(self.training)
 
-    def compile_attentions(self, **options) -> None:
+    def compile(self, **options) -> None:
         """Let `torch.compile` fuse the parts of each attention: one graph for all depths. Worth it on a GPU only."""
         for block in self.blocks:
             for attention in block.attentions.values():

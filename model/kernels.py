@@ -27,9 +27,10 @@ def turn(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
         turned = torch.view_as_complex(pairs) * (rotation.conj() if back else rotation)
         return torch.view_as_real(turned).flatten(-2)
     first, second = pairs.unbind(-1)
-    cosine, sine = code.to(x.dtype).unbind(-1)
+    cosine, sine = code.unbind(-1)  # in float32: narrow angles would blur positions
     sine = -sine if back else sine
-    return torch.stack((first * cosine - second * sine, second * cosine + first * sine), dim=-1).flatten(-2)
+    turned = first * cosine - second * sine, second * cosine + first * sine
+    return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None = None) -> Tensor:

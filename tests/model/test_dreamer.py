@@ -474,7 +474,7 @@ def test_compiled_once_for_all_depths_and_steps(config):
     dynamo_utils.counters.clear()
     model = twin(build(dataclasses.replace(config, depth=6), torch.float32), dtype=torch.bfloat16)
     compiled = twin(model, dtype=torch.bfloat16)
-    compiled.compile_attentions(backend="aot_eager", dynamic=False)
+    compiled.compile(backend="aot_eager", dynamic=False)
     expected = gradients(model, random_tokens(), documents=random_documents())
     assert_same_gradients(
         gradients(compiled, random_tokens(), documents=random_documents()), expected, atol=0.05, rtol=0.05
