@@ -198,9 +198,10 @@ class Dreamer(nn.Module):
         mask = None
         if cache is not None:
             if documents is not None or positions is not None:
-                raise InputError(
-                    "a forward with a cache takes neither documents nor positions: each row is one document"
-                )
+                raise InputError("a forward with a cache takes neither documents nor positions: a row is one document")
+            if self.reference or len(cache.keys) != depth:
+                reason = "the reference has none" if self.reference else f"it is for depth {len(cache.keys)}"
+                raise InputError(f"a forward of depth {depth} cannot use this cache: {reason}")
             positions = cache.positions(S)
             mask = additive_mask(cache.visible(positions), dtype)
         elif documents is not None:

@@ -325,6 +325,10 @@ def test_a_full_cache_and_mixed_uses_are_refused():
     model(tokens, cache=cache)
     with pytest.raises(InputError, match="room for 12 positions: 11 are filled, 2 more"):
         model(tokens[:, :2], cache=cache)
+    with pytest.raises(InputError, match="depth 2 cannot use this cache: it is for depth 3"):
+        model(tokens[:, :1], cache=cache, depth=2)
+    with pytest.raises(InputError, match="the reference has none"):
+        twin(model, reference=True)(tokens[:, :1], cache=cache)
     with pytest.raises(InputError, match="neither documents nor positions"):
         model(tokens[:, :1], cache=cache, documents=torch.zeros(2, 1, dtype=torch.long))
 
