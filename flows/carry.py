@@ -57,6 +57,7 @@ def carry(study: Study, folder: Path) -> dict[str, Any]:
         "batch_tokens": settings.batch_tokens,
         "max_new_tokens": settings.max_new_tokens,
         "device": study.training.device,
+        "harness": False,  # the plain items also where lm-eval is installed: one way, one result
     }
     plan = {"study_id": study.study_id, "stop_at": study.training.stop_at, "runs": runs, "evaluation": evaluation}
     plan_file.write_text(json.dumps(plan, indent=1))
