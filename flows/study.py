@@ -13,7 +13,7 @@ import typing
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
@@ -49,11 +49,22 @@ class Section(BaseModel):
         return value
 
 
-def _section(settings: type) -> type[Section]:
-    """The validated form of a stage's settings dataclass: same fields, same defaults."""
-    hints = typing.get_type_hints(settings)
+class StageSettings(Section):
+    """The validated form of a stage's settings dataclass, which checks the values itself."""
+
+    kind: ClassVar[type]
+
+    @model_validator(mode="after")
+    def _accepted_by_the_stage(self) -> StageSettings:
+        settings(self, self.kind)
+        return self
+
+
+def _section(kind: type) -> type[StageSettings]:
+    """A section with the fields and defaults of a stage's settings dataclass."""
+    hints = typing.get_type_hints(kind)
     fields: dict[str, Any] = {}
-    for field in dataclasses.fields(settings):
+    for field in dataclasses.fields(kind):
         if field.default is not dataclasses.MISSING:
             default = Field(field.default)
         elif field.default_factory is not dataclasses.MISSING:
@@ -61,8 +72,9 @@ def _section(settings: type) -> type[Section]:
         else:
             default = Field(...)
         fields[field.name] = (hints[field.name], default)
-    section = create_model(settings.__name__, __base__=Section, **fields)
-    section.__doc__ = settings.__doc__
+    section = create_model(kind.__name__, __base__=StageSettings, **fields)
+    section.kind = kind
+    section.__doc__ = kind.__doc__
     return section
 
 
