@@ -45,12 +45,13 @@ def quiet(fraction: float, words: str) -> None:
 class DecontaminationSettings:
     """When a document counts as containing a benchmark item.
 
-    `remove` names the grades to drop documents for. Grade overlap: the document covers `long_coverage` of the item's
+    `remove` names the grades to drop documents for. Grade overlap: the document holds `long_coverage` of the item's
     n-grams of `long_words` words or `short_coverage` of those of `short_words`, and at least `numbers_kept` of the
     item's numbers with the same neighbours are the same. Grade template: as much, but for the numbers, or
-    `template_coverage` of the short n-grams with all numbers equal. Items of fewer than `shortest` words match only as
-    the whole question; answers are searched too from `shortest_answer` words on. N-grams are not counted that more than
-    `common_share` of a sample of `sample` documents hold, and more than `common_documents` of them.
+    `template_coverage` of the short n-grams with all numbers equal. For either, `particular_coverage` of the short
+    n-grams with all numbers equal has to be found among those that at most `common_share` of a sample of `sample`
+    documents hold (or at most `common_documents`). Items of fewer than `shortest` words match only as the whole
+    question; answers are searched too from `shortest_answer` words on.
     """
 
     remove: tuple[str, ...] = ("exact", "overlap")
@@ -59,6 +60,7 @@ class DecontaminationSettings:
     short_words: int = 5
     short_coverage: float = 0.35
     template_coverage: float = 0.6
+    particular_coverage: float = 0.25
     numbers_kept: float = 0.5
     shortest: int = 8
     shortest_answer: int = 16
@@ -77,7 +79,8 @@ class DecontaminationSettings:
                 f"shortest={self.shortest}, shortest_answer={self.shortest_answer}: each has to be at least 1 and at "
                 "least the one before"
             )
-        for name in ("long_coverage", "short_coverage", "template_coverage", "numbers_kept", "common_share"):
+        shares = ("long_coverage", "short_coverage", "template_coverage", "particular_coverage", "numbers_kept")
+        for name in (*shares, "common_share"):
             if not 0 < getattr(self, name) <= 1:
                 raise InputError(f"decontaminate: {name}={getattr(self, name)}: need 0 < {name} <= 1")
 
@@ -90,6 +93,7 @@ class DecontaminationSettings:
             self.short_words,
             self.short_coverage,
             self.template_coverage,
+            self.particular_coverage,
             self.numbers_kept,
             self.shortest,
             self.shortest_answer,

@@ -9,9 +9,10 @@ document in three grades (the thresholds are those of `Rules`):
   are the same. Or the document's question has the numbers of the item's and no others, and enough of its n-grams.
 * template: it covers enough n-grams only when all numbers are read as equal, or the numbers are other ones.
 
-N-grams say something only where they are particular. Those that many documents share, whatever their numbers, and those
-of figures and signs do not count as covered, except between questions with the same numbers. That is what keeps apart
-texts made from templates, in which each question shares most of its words with thousands.
+N-grams say something only where they are particular. So a share of the passage's n-grams has to be found without those
+that many documents share, whatever their numbers, and without those of figures and signs; only between questions with
+the same numbers all n-grams will do. That keeps apart texts made from templates, in which each question shares most of
+its words with thousands.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ EXACT, OVERLAP, TEMPLATE = GRADES = ("exact", "overlap", "template")
 _ANY_NUMBER = np.uint64(0x6E756D6265720001)  # stands for every number where numbers are read as equal
 _PLAIN_WORDS = 2  # words of letters that an n-gram must hold to be counted
 _LEAST_GRAMS = 3  # short n-grams to find at least, whatever share of a short passage fewer may be
-_AMPLE_GRAMS = 10  # short n-grams found that need no number to go with them
+_AMPLE_GRAMS = 7  # short n-grams found that need no number to go with them
 _SLOTS_PER_GRAM = 16
 
 Found = dict[tuple[int, int], tuple[str, float]]  # (document, passage) -> (grade, coverage)
@@ -39,13 +40,14 @@ Found = dict[tuple[int, int], tuple[str, float]]  # (document, passage) -> (grad
 
 @dataclass(frozen=True)
 class Rules:
-    """Lengths of n-grams in words, and shares of a passage's n-grams that a document must cover."""
+    """Lengths of n-grams in words, and shares of a passage's n-grams that a document must hold."""
 
     long: int
     long_coverage: float
     short: int
     short_coverage: float
     template_coverage: float
+    particular_coverage: float
     numbers_kept: float
     shortest: int
     shortest_answer: int
@@ -158,21 +160,23 @@ class Index:
             self.frequencies += np.bincount(keys % max(len(self.frequencies), 1), minlength=len(self.frequencies))
 
     def settle(self, common: int) -> None:
-        """Leave out n-grams that more than `common` documents of the sample hold; then documents can be searched."""
-        self.common = self.frequencies > common
+        """Settle which n-grams are particular: those with plain words that at most `common` sampled documents hold.
+
+        Then documents can be searched.
+        """
         places = np.zeros(len(self.blind), np.int64)
         some = self.searched[self.passage]
         places[some] = self.blind_postings.places
-        self.counted = self.plain & some
-        self.counted[some] &= ~self.common[places[some]]
+        self.particular = self.frequencies <= common
+        self.particular[places[some & ~self.plain]] = False
+        self.counted = some.copy()
+        self.counted[some] = self.particular[places[some]]
         totals = np.diff(self.short_offsets)
-        least = min(self.rules.long_coverage, self.rules.short_coverage, self.rules.template_coverage)
-        self.needed = np.maximum(np.ceil(least * totals), 1)
+        self.needed = np.maximum(np.ceil(self.rules.particular_coverage * totals), 1)
         counted = np.bincount(self.passage[self.counted], minlength=len(self.items))
-        mostly_common = counted < self.rules.short_coverage * totals
-        self.templated = int((mostly_common & self.searched & self.question).sum())
+        self.templated = int(((counted < self.needed) & self.searched & self.question).sum())
         self.anchors, self.anchor_passages, self.anchor_at = self._anchors(places, some)
-        self.anchor_flags = np.zeros(len(self.common), bool)
+        self.anchor_flags = np.zeros(len(self.frequencies), bool)
         self.anchor_flags[self.anchors] = True
 
     def _anchors(self, places: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -224,13 +228,13 @@ class Index:
         return dict.fromkeys(_pairs(documents[same], passages[same]), (EXACT, 1.0))
 
     def _overlapping(self, words: Words, documents: np.ndarray, grams: np.ndarray, _: np.ndarray) -> Found:
-        rare = ~self.common[grams]
-        documents, passages, counts = self.blind_postings.shared(documents[rare], grams[rare])
+        some = self.particular[grams]
+        documents, passages, counts = self.blind_postings.shared(documents[some], grams[some])
         enough = counts >= self.needed[passages]
         found: Found = {}
         for document, passage in _pairs(documents[enough], passages[enough]):
-            some = slice(words.offsets[document], words.offsets[document + 1])
-            grade, coverage = self.passage_at(passage).compare(words.ids[some], words.kinds[some])
+            text = slice(words.offsets[document], words.offsets[document + 1])
+            grade, coverage = self.passage_at(passage).compare(words.ids[text], words.kinds[text])
             if grade:
                 found[document, passage] = (grade, coverage)
         return found
@@ -273,51 +277,51 @@ class Passage:
     ) -> None:
         self.rules, self.length = rules, len(ids)
         self.numbers = np.flatnonzero(kinds == NUMBER).tolist()
-        self.short, self.blind = short.tolist(), blind.tolist()
-        self.short_set = frozenset(short[counted].tolist())
-        self.blind_set = frozenset(blind[counted].tolist())
-        # A long n-gram counts if a short one within it does.
-        within = rules.long - rules.short + 1
-        before = np.concatenate([[0], np.cumsum(counted)])
-        long = _grams(ids, rules.long)
-        self.long_count = len(long)
-        self.long_set = frozenset(long[before[within:] - before[:-within] > 0].tolist())
+        self.short, self.blind, self.long = short.tolist(), blind.tolist(), _grams(ids, rules.long).tolist()
+        self.particular = frozenset(blind[counted].tolist())
 
     def compare(self, ids: np.ndarray, kinds: np.ndarray) -> tuple[str | None, float]:
         """Grade and coverage of this passage in a document of these words, for what is not exact."""
         rules = self.rules
         grams = _grams(_blind(ids, kinds), rules.short).tolist()
-        hits = np.array([i for i, gram in enumerate(grams) if gram in self.blind_set], np.int64)
-        if not len(hits):
-            return None, 0.0
+        hits = np.array([i for i, gram in enumerate(grams) if gram in self.particular])
         # Only what stands together is a copy: the stretch of twice the passage's length with the most hits.
         ends = np.searchsorted(hits, hits + 2 * self.length)
         best = int(np.argmax(ends - np.arange(len(hits))))
         first = max(int(hits[best]) - rules.long, 0)
         last = int(hits[ends[best] - 1]) + rules.short + rules.long
-        blinds = frozenset(grams[first:last])
-        shorts = frozenset(_grams(ids[first:last], rules.short).tolist())
-        longs = _grams(ids[first:last], rules.long).tolist()
-        coverage = len(self.blind_set & blinds) / len(self.blind)
-        found = len(self.short_set & shorts)
-        literal = len(self.long_set.intersection(longs)) >= max(
-            rules.long_coverage * self.long_count, 1
-        ) or found >= max(rules.short_coverage * len(self.short), _LEAST_GRAMS)
+        blinds, shorts = grams[first:last], _grams(ids[first:last], rules.short).tolist()
+        coverage = _found(self.blind, blinds) / len(self.blind)
+        found = _found(self.short, shorts)
+        literal = found >= max(rules.short_coverage * len(self.short), _LEAST_GRAMS) or _found(
+            self.long, _grams(ids[first:last], rules.long).tolist()
+        ) >= rules.long_coverage * len(self.long)
         if literal and self._numbers_agree(blinds, shorts, found):
             return OVERLAP, coverage
         return (TEMPLATE if literal or coverage >= rules.template_coverage else None), coverage
 
-    def _numbers_agree(self, blinds: frozenset[int], shorts: frozenset[int], found: int) -> bool:
-        """Whether, of the numbers whose neighbours are found, enough are the same; one at least, if little is found."""
-        alike = [gram in blinds for gram in self.blind]
-        same = [gram in shorts for gram in self.short]
+    def _numbers_agree(self, blinds: list[int], shorts: list[int], found: int) -> bool:
+        """Whether, of the numbers whose neighbours are found, enough are the same; one at least, if little is found.
+
+        `blinds` and `shorts` are the document's n-grams at the same places, with all numbers equal and as they are.
+        """
+        ours = set(self.short)
+        theirs = {blind for blind, short in zip(blinds, shorts, strict=False) if short not in ours}
+        same, other = set(shorts), [gram in theirs for gram in self.blind]
         kept = replaced = 0
         for at in self.numbers:
             around = slice(max(at - self.rules.short + 1, 0), at + 1)
-            kept += any(same[around])
-            replaced += any(alike[around]) and not any(same[around])
+            here = not same.isdisjoint(self.short[around])
+            kept += here
+            replaced += any(other[around]) and not here
         enough = kept >= self.rules.numbers_kept * (kept + replaced)
         return enough and (kept > 0 or found >= _AMPLE_GRAMS or not self.numbers)
+
+
+def _found(grams: list[int], document: list[int]) -> int:
+    """How many of these n-grams the document holds, repeated ones each time."""
+    there = set(document)
+    return sum(gram in there for gram in grams)
 
 
 def _grams(ids: np.ndarray, n: int) -> np.ndarray:

@@ -1,0 +1,120 @@
+"""Synthetic word problems with known duplicates, made fast enough for a million of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.documents import SCHEMA, DocumentWriter
+
+LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+MEAN_WORDS = 150
+BATCH = 20_000
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Where the documents are, and what is known of them: pairs of rows by kind ("exact", "near", "numbers")."""
+
+    folder: Path
+    documents: int
+    characters: int
+    pairs: dict[str, np.ndarray]
+
+
+def vocabulary(random: np.random.Generator, size: int = 4000) -> np.ndarray:
+    """Invented words of 2 to 9 letters."""
+    lengths = random.integers(2, 10, size)
+    return np.array(["".join(random.choice(LETTERS, length)) for length in lengths], object)
+
+
+def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
+    """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % the same
+    words with other numbers; the rest are originals of 60 to 240 words, one in ten a number.
+
+    A near duplicate has one exchange for every 8 to 100 words, so that Jaccard similarities reach from 0.4 to 0.95.
+    """
+    random = np.random.default_rng(seed)
+    words = vocabulary(random)
+    pairs: dict[str, list[tuple[int, int]]] = {"exact": [], "near": [], "numbers": []}
+    kept: list[tuple[int, np.ndarray]] = []
+    characters = 0
+    with DocumentWriter(folder) as writer:
+        for start in range(0, documents, BATCH):
+            texts = []
+            for row in range(start, min(start + BATCH, documents)):
+                kind = random.random()
+                if kept and kind < 0.25:
+                    name = "near" if kind < 0.2 else "exact" if kind < 0.23 else "numbers"
+                    original, text = kept[random.integers(len(kept))]
+                    text = changed(random, text, words, name)
+                    pairs[name].append((original, row))
+                else:
+                    text = original_text(random, words)
+                    if len(kept) < 50_000:
+                        kept.append((row, text))
+                    else:
+                        kept[random.integers(len(kept))] = (row, text)
+                texts.append(text)
+            table = as_table(texts, start)
+            characters += sum(map(len, table["response"].to_pylist()))
+            writer.keep(table)
+    return Corpus(folder, documents, characters, {k: np.array(v, np.int64).reshape(-1, 2) for k, v in pairs.items()})
+
+
+def original_text(random: np.random.Generator, words: np.ndarray) -> np.ndarray:
+    """One document as an array of words; the commonest word makes up one in thirty."""
+    count = random.integers(60, 2 * MEAN_WORDS - 60)
+    text = words[(len(words) * random.random(count) ** 2).astype(int)]
+    at = np.flatnonzero(random.random(count) < 0.1)
+    text[at] = random.integers(2, 500, len(at)).astype(str)
+    return text
+
+
+def changed(random: np.random.Generator, text: np.ndarray, words: np.ndarray, kind: str) -> np.ndarray:
+    """A copy of a document with words or numbers exchanged, or none."""
+    if kind == "exact":
+        return text
+    text = text.copy()
+    numeric = np.array([word.isdigit() for word in text])
+    at = np.flatnonzero(numeric if kind == "numbers" else ~numeric)
+    if kind == "numbers":
+        text[at] = [str(int(number) + 1) for number in text[at]]
+    else:
+        exchanges = max(1, int(len(text) / random.uniform(8, 100)))
+        text[random.choice(at, min(exchanges, len(at)), replace=False)] = random.choice(words, min(exchanges, len(at)))
+    return text
+
+
+def as_table(texts: list[np.ndarray], start: int) -> pa.Table:
+    """Documents of one source: a question of twenty words, the rest the response."""
+    rows = range(start, start + len(texts))
+    return pa.table(
+        {
+            "id": [f"synthetic:{row}" for row in rows],
+            "source": ["synthetic"] * len(texts),
+            "row": list(rows),
+            "question": [" ".join(text[:20]).capitalize() + "?" for text in texts],
+            "response": [sentence(text[20:]) for text in texts],
+            "answer": [""] * len(texts),
+        },
+        schema=SCHEMA,
+    )
+
+
+def sentence(text: np.ndarray) -> str:
+    """Words with a full stop after every dozen."""
+    return ". ".join(" ".join(text[i : i + 12]) for i in range(0, len(text), 12)) + "."
+
+
+def texts_of(folder: Path) -> Iterator[str]:
+    """Question and response of every document, as one text."""
+    from pipeline.documents import read_documents
+
+    for batch in read_documents(folder, columns=["question", "response"]):
+        for question, response in zip(batch["question"].to_pylist(), batch["response"].to_pylist(), strict=True):
+            yield f"{question}\n{response}"
