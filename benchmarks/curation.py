@@ -144,7 +144,7 @@ def measure_deduplication(folder: Path, sizes: list[int]) -> None:
 
 
 def fate_of_pairs(folder: Path, pairs: dict[str, np.ndarray], output: Path) -> list[dict[str, object]]:
-    """For each kind of pair and range of similarity, how many there are and how many lost one of the two."""
+    """For each kind of pair and range of similarity, how many there are and how many were taken for one document."""
     texts = pa.array(list(texts_of(folder)))
     ids, sizes = [], [np.zeros(1, np.int64)]
     for _, _, words in blocks(text_column(texts)):
@@ -152,19 +152,25 @@ def fate_of_pairs(folder: Path, pairs: dict[str, np.ndarray], output: Path) -> l
         ids.append(grams)
         sizes.append(np.diff(offsets))
     flat, offsets = np.concatenate(ids), np.cumsum(np.concatenate(sizes))
-    kept = np.zeros(len(texts), bool)
-    for batch in read_documents(output, columns=["row"]):
-        kept[batch["row"].to_numpy()] = True
+    survivor = np.arange(len(texts))
+    for batch in read_documents(output, kind="dropped", columns=["row", "because"]):
+        causes = [int(because.removeprefix("synthetic:")) for because in batch["because"].to_pylist()]
+        survivor[batch["row"].to_numpy()] = causes
     rows = []
     for kind, both in pairs.items():
         similarity = jaccard(flat, offsets, both[:, 0], both[:, 1])
-        settled = ~(kept[both].all(axis=1))
+        one = survivor[both[:, 0]] == survivor[both[:, 1]]
         for low, high in ((0.0, 0.6), (0.6, THRESHOLD), (THRESHOLD, 0.8), (0.8, 0.9), (0.9, 1.01)):
             some = (similarity >= low) & (similarity < high)
             if some.any():
-                share = f"{100 * settled[some].mean():.2f} %"
+                share = f"{100 * one[some].mean():.2f} %"
                 rows.append(
-                    {"kind": kind, "similarity": f"{low}-{min(high, 1.0)}", "pairs": int(some.sum()), "settled": share}
+                    {
+                        "kind": kind,
+                        "similarity": f"{low}-{min(high, 1.0)}",
+                        "pairs": int(some.sum()),
+                        "taken for one": share,
+                    }
                 )
     return rows
 

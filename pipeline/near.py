@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pipeline.dedup import DedupSettings
 
 AUDIT = "near_duplicates.parquet"
+_BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, some ten thousand documents
 
 
 def find_near(
@@ -97,7 +98,16 @@ def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path
     plan.unlink()
     bands, rows = settings.banding
     schema = pa.schema([("node", pa.int64()), *((str(band), pa.uint64()) for band in range(bands))])
-    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+    waiting: list[np.ndarray] = []
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False, write_statistics=False) as writer:
+
+        def write() -> None:
+            if waiting:
+                columns = np.concatenate(waiting, axis=1)
+                arrays = [columns[0].view(np.int64), *columns[1:]]
+                writer.write_batch(pa.RecordBatch.from_arrays([pa.array(array) for array in arrays], schema=schema))
+                waiting.clear()
+
         for some, words, _ in _words(shard, documents):
             ids, offsets = words.ngrams(settings.words)
             signed = np.flatnonzero(np.diff(offsets))
@@ -106,7 +116,10 @@ def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path
             )
             if "numbers" in settings.guards:
                 hashes ^= number_sequences(words)[signed]
-            writer.write_batch(pa.RecordBatch.from_arrays([pa.array(nodes[some][signed]), *hashes], schema=schema))
+            waiting.append(np.vstack([nodes[some][signed].view(np.uint64), hashes]))
+            if len(waiting) == _BLOCKS_AT_ONCE:
+                write()
+        write()
     return path
 
 
