@@ -293,9 +293,10 @@ class Passage:
         blinds, shorts = grams[first:last], _grams(ids[first:last], rules.short).tolist()
         coverage = _found(self.blind, blinds) / len(self.blind)
         found = _found(self.short, shorts)
-        literal = found >= max(rules.short_coverage * len(self.short), _LEAST_GRAMS) or _found(
-            self.long, _grams(ids[first:last], rules.long).tolist()
-        ) >= rules.long_coverage * len(self.long)
+        found_long = _found(self.long, _grams(ids[first:last], rules.long).tolist())
+        literal = found_long >= rules.long_coverage * len(self.long) or found >= max(
+            rules.short_coverage * len(self.short), _LEAST_GRAMS
+        )
         if literal and self._numbers_agree(blinds, shorts, found):
             return OVERLAP, coverage
         return (TEMPLATE if literal or coverage >= rules.template_coverage else None), coverage
