@@ -87,6 +87,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             folder,
             settings(study.data.deduplicate, DedupSettings),
             memory=study.data.memory,
+            processes=_processes(cleaned),
             progress=say,
         ),
     )
@@ -105,8 +106,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     )
     tokenizer = _tokenizer(study, store, curated)
     length, seed = study.training.sequence_length, min(study.training.seeds)
-    characters = sum(count["characters"] for count in curated.results["counts"] if count["reason"] == KEPT)
-    processes = cores() if characters > WORTH_PROCESSES else 1
+    processes = _processes([curated])
     packed = _build(
         store,
         "tokens",
@@ -205,6 +205,12 @@ def _benchmark_items(
 def _is_trained(study: Study, task: Mapping[str, Any]) -> bool:
     """Perplexity of whole documents says nothing of a model that never learns to write questions."""
     return study.training.loss_on == "all" or task["benchmark"] != "world_text"
+
+
+def _processes(inputs: list[Output]) -> int:
+    """How many processes a stage is given: all cores where its inputs are large enough to pay for starting them."""
+    counts = [count for output in inputs for count in output.results["counts"] if count["reason"] == KEPT]
+    return cores() if sum(count["characters"] for count in counts) > WORTH_PROCESSES else 1
 
 
 def _curate_source(study: Study, store: Store, source: Source, files: list[Path]) -> list[Output]:
