@@ -55,9 +55,9 @@ def _evaluate(study: Study) -> None:
 
 @stage(name="write the report")
 def _report(study: Study) -> str:
-    progress.report("report", 0.0, "figures and tables")
+    progress.report("write report", 0.0, "figures and tables")
     path = write_report(study.database, study.study_id, study.report.parent)
-    progress.report("report", 1.0, str(path))
+    progress.report("write report", 1.0, str(path))
     return str(path)
 
 
