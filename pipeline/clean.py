@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from pipeline.documents import DocumentWriter, read_documents, shards
 from pipeline.errors import InputError
-from pipeline.reading import quiet
+from pipeline.progress import quiet
 
 TEXTS = ("question", "response", "answer")
 

@@ -21,6 +21,7 @@ from pipeline.documents import DocumentWriter
 from pipeline.errors import InputError
 from pipeline.ngrams import text_column
 from pipeline.overlap import GRADES, Index, Match, Rules
+from pipeline.progress import quiet
 from pipeline.shards import Shard, batches, find_shards, spread
 
 REASONS = {grade: f"contaminated_{grade}" for grade in GRADES}
@@ -35,10 +36,6 @@ MATCHES = pa.schema(
         ("coverage", pa.float64()),
     ]
 )
-
-
-def quiet(fraction: float, words: str) -> None:
-    """Report progress to nobody."""
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,9 @@ from pipeline.exact import exact_keys
 from pipeline.guards import GUARDS
 from pipeline.minhash import choose_bands
 from pipeline.near import find_near
+from pipeline.progress import quiet
 from pipeline.shards import Shard, batches, find_shards
 from pipeline.workers import Run, workers
-
-
-def quiet(fraction: float, words: str) -> None:
-    """Report progress to nobody."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from typing import Protocol
 
 from pipeline import hub
 from pipeline.errors import InputError
-from pipeline.reading import quiet, read_source
+from pipeline.progress import quiet
+from pipeline.reading import read_source
 from pipeline.sources import SOURCES, Source
 
-__all__ = ["download", "find_split", "has_splits", "quiet", "read_source", "repository_folder", "source_files"]
+__all__ = ["download", "find_split", "has_splits", "read_source", "repository_folder", "source_files"]
 
 
 class Wanted(Protocol):

@@ -18,6 +18,7 @@ from pipeline import columns
 from pipeline.columns import Expression, MissingColumn
 from pipeline.documents import DocumentWriter
 from pipeline.errors import InputError
+from pipeline.progress import quiet
 from pipeline.rows import ParquetRows, RecordRows, open_rows
 from pipeline.sources import Source
 
@@ -26,10 +27,6 @@ NO_QUESTION = "empty question"
 NO_RESPONSE = "empty response"
 NONE_CORRECT = "no correct generation"
 FILTERED = "filtered by "
-
-
-def quiet(done: float, words: str) -> None:
-    """Report progress to nobody."""
 
 
 def read_source(

@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 from pipeline.documents import KEPT, shards
 from pipeline.errors import InputError
 from pipeline.packing import Documents, copy_spans, write_shard
-from pipeline.vocabulary import quiet, read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
+from pipeline.progress import quiet
+from pipeline.vocabulary import read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
 from pipeline.workers import workers
 
 if TYPE_CHECKING:

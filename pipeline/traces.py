@@ -35,7 +35,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.documents import DocumentWriter, read_documents, shards
-from pipeline.reading import quiet
+from pipeline.progress import quiet
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
 BATCH_ROWS = 1024  # traces are long

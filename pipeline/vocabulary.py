@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from pipeline.documents import read_documents
 from pipeline.errors import InputError
+from pipeline.progress import quiet
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -29,10 +30,6 @@ HUB_SECONDS = 5
 # Letters with the sign before them, as in "\\frac" or " coins"; every digit alone, the first with the space before it,
 # so that " 7" is one token wherever it stands; other signs together; line ends; spaces.
 WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-
-
-def quiet(fraction: float, words: str) -> None:
-    """Progress that nobody watches."""
 
 
 def training_parts(question: str | None, response: str | None) -> tuple[str, str]:

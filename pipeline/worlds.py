@@ -36,8 +36,8 @@ from pipeline.planting import (
     similarity,
     vary_numbers,
 )
+from pipeline.progress import quiet
 from pipeline.stories import Story, pick, shuffled
-from pipeline.vocabulary import quiet
 from pipeline.world_tasks import (
     REPOSITORY,
     WORLD_BENCHMARKS,
