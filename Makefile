@@ -1,5 +1,5 @@
 # make demo and make test set up what is missing by themselves.
-.PHONY: setup demo test test-all up lint clean
+.PHONY: setup demo test test-slow up lint clean
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -10,8 +10,8 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/pytest -m "not slow"
 
-test-all: $(READY)
-	$(BIN)/pytest
+test-slow: $(READY)
+	$(BIN)/pytest -m slow
 
 up: $(READY)
 	$(BIN)/python -m flows.serve
