@@ -1,9 +1,9 @@
 """The store: finished folders are found, half-written ones are not, and keys follow what decides a result."""
 
 import json
-import multiprocessing
-import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -74,36 +74,39 @@ def test_resuming_work_finds_what_it_left(tmp_path: Path) -> None:
     assert (output.path / "half").read_text() == "h"
 
 
-def slow_build(root: str, marks: str) -> None:
-    def work(folder: Path) -> None:
-        with open(marks, "a") as file:
-            file.write("start\n")
-        time.sleep(0.5)
+SLOW_BUILD = """
+import sys, time
+from pathlib import Path
+from pipeline.store import Store
 
-    Store(root).build("s", 1, {}, [], work)
+def work(folder: Path) -> None:
+    with open(sys.argv[2], "a") as file:
+        file.write("start\\n")
+    time.sleep(0.5)
+
+Store(sys.argv[1]).build("s", 1, {}, [], work)
+"""
+
+
+def start_building(store: Path, marks: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SLOW_BUILD, str(store), str(marks)])
 
 
 def test_processes_sharing_a_store_do_the_work_once(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
-    context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=slow_build, args=(str(tmp_path / "store"), str(marks))) for _ in range(3)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(20)
-        assert process.exitcode == 0
+    processes = [start_building(tmp_path / "store", marks) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert marks.read_text().count("start") == 1
 
 
 def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("fork")
     marks = tmp_path / "marks"
-    process = context.Process(target=slow_build, args=(str(tmp_path / "store"), str(marks)))
-    process.start()
+    process = start_building(tmp_path / "store", marks)
     while not marks.exists():
+        assert process.poll() is None
         time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
     store = Store(tmp_path / "store")
     assert store.find("s", Store.key("s", 1, {}, [])) is None
     assert store.build("s", 1, {}, [], write_one).results == {"files": 1}
