@@ -160,14 +160,19 @@ def _status(chosen: argparse.Namespace) -> None:
 
 
 def _report(chosen: argparse.Namespace) -> None:
+    from flows.study import load_study
     from reports.report import write_report
     from sql.results import query
 
     database = _database(chosen)
-    newest = query(database, "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id LIMIT 1")
-    if newest.empty:
+    known = list(
+        query(database, "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id")["study_id"]
+    )
+    if not known:
         raise InputError(f"{database}: holds no study yet; `dreamer run {chosen.study}` fills it")
-    print(write_report(database, newest["study_id"][0], database.parent / "report"))
+    wanted = None if database == Path(chosen.study) else load_study(chosen.study, root=chosen.root).study_id
+    # Of a results file by itself, or of a study whose file has changed since, the newest that is there.
+    print(write_report(database, wanted if wanted in known else known[0], database.parent / "report"))
 
 
 def _sql(chosen: argparse.Namespace) -> None:
