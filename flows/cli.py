@@ -79,6 +79,25 @@ def parser() -> argparse.ArgumentParser:
     add_study(sql)
     sql.add_argument("query", metavar="QUERY", help="one SQL statement; without rows are printed as a table")
     sql.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+    compare = add("compare", _compare, "Compare two studies: did anything change beyond noise?")
+    for number in ("first", "second"):
+        compare.add_argument(number, metavar=number.upper(), help="a preset's name, a YAML file or a results file")
+    export = add("export", _export, "Write every table and view of a study's results as files.")
+    add_study(export)
+    export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
+    export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
+    dropped = add("dropped", _dropped, "Show documents that curation dropped, with the reason and what caused it.")
+    add_study(dropped)
+    for name in ("stage", "source", "reason"):
+        dropped.add_argument(f"--{name}", help=f"only those of this {name}")
+    dropped.add_argument("--limit", type=int, default=5, metavar="N", help="how many examples (default 5)")
+    preview = add("preview", _preview, "Print decoded rows of the packed token stream, as training sees them.")
+    add_study(preview)
+    preview.add_argument("--rows", type=int, default=3, metavar="N", help="how many rows (default 3)")
+    preview.add_argument("--seed", type=int, help="the seed of the run whose order is shown (default: the first)")
+    profile = add("profile", _profile, "Measure where one training step of a model spends its time.")
+    add_study(profile)
+    profile.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
     sources = add("sources", _sources, "List the training sources and benchmarks that can be named in a study.")
     sources.add_argument("--long", action="store_true", help="with columns, filters and revisions")
     download = add(
@@ -186,16 +205,57 @@ def _sql(chosen: argparse.Namespace) -> None:
         print_table(table)
 
 
-def _database(chosen: argparse.Namespace) -> Path:
-    """The results file of a study that has one; also a file's own path is taken."""
+def _compare(chosen: argparse.Namespace) -> None:
+    from flows.compare import print_comparison
+
+    (first, first_study), (second, second_study) = (_results(name, None) for name in (chosen.first, chosen.second))
+    print_comparison(first, second, first_study=first_study, second_study=second_study)
+
+
+def _export(chosen: argparse.Namespace) -> None:
+    from sql.export import export
+
+    print(*export(_database(chosen), chosen.folder, format=chosen.format), sep="\n")
+
+
+def _dropped(chosen: argparse.Namespace) -> None:
+    from flows.dropped import print_dropped
     from flows.study import load_study
 
-    path = Path(chosen.study)
+    study = load_study(chosen.study, root=chosen.root)
+    print_dropped(study, stage=chosen.stage, source=chosen.source, reason=chosen.reason, limit=chosen.limit)
+
+
+def _preview(chosen: argparse.Namespace) -> None:
+    from flows.preview import print_preview
+    from flows.study import load_study
+
+    print_preview(load_study(chosen.study, root=chosen.root), rows=chosen.rows, seed=chosen.seed)
+
+
+def _profile(chosen: argparse.Namespace) -> None:
+    from flows.profile import print_profile
+    from flows.study import load_study
+
+    print_profile(load_study(chosen.study, root=chosen.root), chosen.model)
+
+
+def _database(chosen: argparse.Namespace) -> Path:
+    """The results file of a study that has one; also a file's own path is taken."""
+    return _results(chosen.study, chosen.root)[0]
+
+
+def _results(name: str, root: Path | None) -> tuple[Path, str | None]:
+    """The results file that a study's name, its file or the results file's own path means, and the study's id."""
+    from flows.study import load_study
+
+    path, study_id = Path(name), None
     if path.suffix != ".duckdb":
-        path = load_study(chosen.study, root=chosen.root).database
+        study = load_study(name, root=root)
+        path, study_id = study.database, study.study_id
     if not path.exists():
-        raise InputError(f"{path}: no results yet; `dreamer run {chosen.study}` makes them")
-    return path
+        raise InputError(f"{path}: no results yet; `dreamer run {name}` makes them")
+    return path, study_id
 
 
 def _sources(chosen: argparse.Namespace) -> None:
