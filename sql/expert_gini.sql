@@ -1,15 +1,5 @@
 -- Gini coefficient of expert selection, at each depth and (depth null) in the whole model: 0 is even use.
 create or replace view expert_gini as
-with ranked as (
-    select
-        *,
-        experts - count(*) over scope + row_number() over ordered as rank
-    from expert_selections
-    window
-        scope as (partition by study_id, run_id, tokens, depth),
-        ordered as (partition by study_id, run_id, tokens, depth order by selections, expert)
-)
-
 select
     study_id,
     any_value(variant) as variant,
@@ -22,9 +12,9 @@ select
     any_value(experts) as experts,
     count(*) filter (selections > 0) as experts_used,
     sum(selections)::bigint as selections
-from ranked
+from expert_ranks
+where total > 0
 group by study_id, run_id, tokens, depth
-having sum(selections) > 0
 order by study_id, run_id, tokens, depth nulls first;
 
 comment on view expert_gini is 'How unevenly experts are selected, by depth and (depth null) in the model';

@@ -1,19 +1,6 @@
 -- Lorenz curves of expert selection (the paper's Figure 6): the share of selections that the least selected experts
 -- have, at each depth and (depth null) in the whole model. The diagonal is even use.
 create or replace view expert_lorenz as
-with ranked as (
-    select
-        *,
-        -- Experts without a row were never selected: they come first.
-        experts - count(*) over scope + row_number() over ordered as rank,
-        sum(selections) over (ordered rows between unbounded preceding and current row) as cumulated,
-        sum(selections) over scope as total
-    from expert_selections
-    window
-        scope as (partition by study_id, run_id, tokens, depth),
-        ordered as (partition by study_id, run_id, tokens, depth order by selections, expert)
-)
-
 select
     study_id,
     variant,
@@ -24,7 +11,7 @@ select
     rank,
     rank / experts as expert_share,
     cumulated / total as selection_share
-from ranked
+from expert_ranks
 where total > 0
 order by study_id, run_id, tokens, depth nulls first, rank;
 

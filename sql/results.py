@@ -29,6 +29,8 @@ FOLDER = Path(__file__).resolve().parent
 VIEWS = (
     "reaches",
     "log_crossing",
+    "curve_value",
+    "curve_tokens",
     "variant_order",
     "model_runs",
     "chosen_metric",
@@ -42,15 +44,25 @@ VIEWS = (
     "data_efficiency",
     "data_efficiency_interpolated",
     "compute_efficiency",
+    "efficiency_fitted",
+    "data_efficiency_fitted",
+    "fitted_tokens_to",
+    "fitted_lines",
+    "depth_accuracy",
     "table_1",
     "table_2",
     "funnel_by_source",
     "funnel",
     "expert_selections",
+    "expert_ranks",
     "expert_lorenz",
     "expert_gini",
+    "expert_diversity",
     "scored_points",
     "paired_scores",
+    "stream_mismatches",
+    "steps_going_back",
+    "rows_entered_twice",
 )
 # What identifies a row: entering it again replaces it.
 KEYS = {
@@ -59,7 +71,10 @@ KEYS = {
     "models": ("study_id", "model_id"),
     "runs": ("study_id", "run_id"),
     "steps": ("run_id", "step"),
+    "checkpoints": ("run_id", "tokens"),
     "evaluations": ("run_id", "tokens", "task", "metric", "filter"),
+    "evaluation_versions": ("run_id", "tokens", "task"),
+    "depth_evaluations": ("run_id", "tokens", "depth", "task", "metric", "filter"),
     "items": ("run_id", "tokens", "task", "metric", "filter", "item_id"),
     "depth_attention": ("run_id", "tokens", "query_depth", "key_depth"),
     "expert_usage": ("run_id", "tokens", "depth", "expert"),
@@ -262,11 +277,15 @@ def _checked_columns(connection: duckdb.DuckDBPyConnection, table: str) -> list[
 def _check_entered(connection: duckdb.DuckDBPyConnection, table: str) -> None:
     """What a table's own constraints cannot say."""
     if table == "steps":  # rows of two different runs under one name would show here
-        back = connection.execute((FOLDER / "steps_going_back.sql").read_text()).fetchall()
+        entered = "from steps_going_back where run_id in (select run_id from incoming) limit 1"
+        back = connection.execute(entered).fetchall()
         if back:
             raise InputError("steps: run {} goes back from {} tokens to {} at step {}".format(*back[0]))
-    if table == "evaluations" and connection.execute("from incoming where task = 'average' limit 1").fetchall():
-        raise InputError("evaluations: the task name 'average' is taken by the average curve; rename the benchmark")
+    if (
+        table in ("evaluations", "depth_evaluations")
+        and connection.execute("from incoming where task = 'average' limit 1").fetchall()
+    ):
+        raise InputError(f"{table}: the task name 'average' is taken by the average curve; rename the benchmark")
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:

@@ -105,6 +105,45 @@ create table if not exists expert_usage (
     selections bigint check (selections >= 0)
 );
 
+-- Every checkpoint that was written, from its own checkpoint.json.
+create table if not exists checkpoints (
+    run_id varchar,
+    tokens bigint check (tokens >= 0),
+    step bigint check (step >= 0),
+    epoch double, -- of the corpus, at this checkpoint
+    loss double,
+    seconds double, -- of training until here
+    stream_hash varchar, -- of the tokens until here; runs of one seed must agree (stream_mismatches)
+    primary key (run_id, tokens)
+);
+
+-- What made an evaluation: beside `evaluations`, whose columns stay as they are.
+create table if not exists evaluation_versions (
+    run_id varchar,
+    tokens bigint check (tokens >= 0),
+    task varchar,
+    code_version varchar,
+    data_version varchar, -- of the benchmark's data
+    harness_version varchar,
+    packages varchar, -- JSON
+    primary key (run_id, tokens, task)
+);
+
+-- A trained model evaluated at other depths than its own; its own among them, for comparison (depth_accuracy).
+create table if not exists depth_evaluations (
+    run_id varchar,
+    tokens bigint check (tokens >= 0),
+    depth integer check (depth > 0), -- at which it was run
+    task varchar,
+    metric varchar,
+    filter varchar default 'none',
+    value double,
+    stderr double check (stderr >= 0 or isnan(stderr)),
+    items bigint check (items >= 0),
+    chance double,
+    primary key (run_id, tokens, depth, task, metric, filter)
+);
+
 -- Computed by bootstrap.py, which explains them: 95 % intervals of the data-efficiency factors.
 create table if not exists factor_intervals (
     study_id varchar not null,
@@ -117,6 +156,41 @@ create table if not exists factor_intervals (
     share_reached double, -- of the replicates, the share in which the variant reached the target
     replicates bigint,
     seed bigint
+);
+
+-- Computed by curves.py, which explains them: a smooth curve through the checkpoints of every model and task,
+--     accuracy(tokens) = ceiling - (ceiling - floor) / (1 + (tokens / scale) ^ exponent)        (macro curve_value)
+create table if not exists fitted_curves (
+    study_id varchar not null,
+    depth integer,
+    variant varchar not null,
+    task varchar not null,
+    status varchar not null, -- 'fitted'; else why there are no parameters: 'too few points', 'near chance', 'flat'
+    floor double, -- accuracy before training: between 0 and chance
+    ceiling double, -- accuracy after endless training: an extrapolation unless the curve bends
+    scale double, -- tokens at half the rise
+    exponent double,
+    residual double, -- root mean square of the checkpoints' distances from the curve
+    misfit double, -- the same squared, over what the items' noise explains: 1 is none but that, more is noise of training
+    points bigint, -- checkpoints
+    first_tokens bigint,
+    last_tokens bigint,
+    replicates bigint, -- rows in fitted_replicates
+    seed bigint
+);
+
+-- The same curves fitted to draws of the items, one row for each draw: the spread of any number read off a curve is the
+-- spread of that number over these. The draws of one number are the same for all models of a task.
+create table if not exists fitted_replicates (
+    study_id varchar not null,
+    depth integer,
+    variant varchar not null,
+    task varchar not null,
+    replicate integer not null,
+    floor double,
+    ceiling double,
+    scale double,
+    exponent double
 );
 
 -- Declarations -------------------------------------------------------------------------------------------------------
@@ -198,6 +272,11 @@ comment on table items is 'The same for each benchmark item';
 comment on table depth_attention is 'Mean depth-attention scores, query depth against key depth';
 comment on table expert_usage is 'How often each expert was selected at each depth';
 comment on table factor_intervals is '95 % intervals of the data-efficiency factors, by paired bootstrap';
+comment on table checkpoints is 'Every checkpoint of every run: step, epoch, loss, hash of the data seen';
+comment on table evaluation_versions is 'The code, data and packages that made each evaluation';
+comment on table depth_evaluations is 'A task''s metric of a trained model run at another depth';
+comment on table fitted_curves is 'Smooth curve through the checkpoints of every model and task';
+comment on table fitted_replicates is 'The same curve for each draw of the items';
 comment on table benchmarks is 'Declared: which metric and filter is the accuracy of a task, its chance level, and why';
 comment on table metrics is 'Declared: which metrics are accuracies and perplexities, for tasks not in benchmarks';
 comment on table stages is 'Declared: the stages of the pipeline in order';

@@ -350,4 +350,4 @@ def test_tables_lists_everything_with_its_columns_and_what_it_is(path):
     assert found["description"].notna().all()
     # The answer to every question has its file, and every file is used.
     files = {file.stem for file in results.FOLDER.glob("*.sql")}
-    assert files == {"schema", "tables", "steps_going_back", *results.VIEWS}
+    assert files == {"schema", "tables", *results.VIEWS}
