@@ -1,53 +1,86 @@
-"""Training speed of LA, DR and DR+DA on one CPU thread, at the sizes of a preset: `python benchmarks/training_cpu.py`.
+"""Training speed on one CPU thread, at the sizes of a preset: `python benchmarks/training_cpu.py`.
 
-Rounds of steps of the three variants alternate, so that whatever else the machine does meets all of them alike. The
-text is random, its lengths are those of short problems; the tokens are real ones, trained by the real engine.
+LA, DR and DR+DA, trained by the real engine, beside (a) this repository's reference of each, the equations written
+down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random weights), in the
+fastest of the implementations it offers. Rounds of a few steps of each alternate, so that whatever else the machine
+does meets all alike; a ratio is the median over rounds of the ratio in one round. The text is random, its lengths are
+those of short problems.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import itertools
 import json
+import os
 import platform
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 import yaml
+from torch import Tensor, nn
 
 from model.accounting import flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
+from model.context import document_mask
+from model.dreamer import Dreamer
+from model.random_stream import write_random_stream
 from model.run import read_run
+from model.stream import IGNORED, Batch, TokenStream
 from model.trainer import Trainer
 
 PRESETS = Path(__file__).parents[1] / "flows" / "presets"
+STEPS = 3  # of each contestant in a round
+OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))  # by transformers: for experts, for attention
 
 
-def write_data(folder: Path, length: int, vocabulary_size: int, rows: int = 512) -> None:
-    """A packed folder of random documents of 30 to 60 tokens, a quarter of each the response."""
-    generator = np.random.default_rng(0)
-    index = []
-    for row in range(rows):
-        place = row * length
-        while (size := int(generator.integers(30, 61))) <= (row + 1) * length - place:
-            index.append((place, place + size - size // 4, place + size))
-            place += size
-    folder.mkdir()
-    generator.integers(0, vocabulary_size, rows * length).astype("<u2").tofile(folder / "tokens-00000.bin")
-    np.save(folder / "index-00000.npy", np.array(index, dtype=np.int64))
-    packed = {
-        "dtype": "uint16",
-        "sequence_length": length,
-        "shards": [{"rows": rows, "documents": len(index)}],
-        "tokens": sum(end - start for start, _, end in index),
-        "documents": len(index),
-        "end_token": 0,
-        "vocabulary_size": vocabulary_size,
-    }
-    (folder / "packed.json").write_text(json.dumps(packed))
+class Engine:
+    """The real engine's training step."""
+
+    def __init__(self, root: Path, name: str, config: DreamerConfig, recipe: dict) -> None:
+        folder = root / name
+        folder.mkdir()
+        training = {
+            "tokens": 10**9,
+            "batch_tokens": recipe["batch_tokens"],
+            "loss_on": recipe["loss_on"],
+            "learning_rate": recipe["learning_rate"],
+            "device": "cpu",
+        }
+        values = {"run_id": name, "model": config.to_dict(), "training": training, "data": "../data"}
+        (folder / "run.json").write_text(json.dumps(values))
+        self.trainer = Trainer(read_run(folder))
+
+    def step(self) -> int:
+        """Train one step; the number of real tokens in it."""
+        before = self.trainer.tokens
+        self.trainer.train_step()
+        return self.trainer.tokens - before
+
+
+class Plain:
+    """A straightforward training step around any network: torch's own loss, clipping and AdamW, the same stream."""
+
+    def __init__(self, stream: TokenStream, module: nn.Module, hidden: Callable[[Batch], Tensor], head: Tensor) -> None:
+        self.stream, self.module, self.hidden, self.head, self.steps = stream, module.train(), hidden, head, 0
+        self.optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=1e-3, fused=True)
+
+    def step(self) -> int:
+        """Train one step; the number of real tokens in it."""
+        batch = self.stream.batch(self.steps)
+        wanted = batch.targets != IGNORED
+        F.cross_entropy(self.hidden(batch)[wanted] @ self.head.T, batch.targets[wanted]).backward()
+        nn.utils.clip_grad_norm_(self.module.parameters(), 0.5)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.steps += 1
+        return batch.real_tokens
 
 
 def variants(preset: dict, depth: int) -> dict[str, DreamerConfig]:
@@ -60,58 +93,135 @@ def variants(preset: dict, depth: int) -> dict[str, DreamerConfig]:
     return {"LA": baseline, "DR": dr(depth, baseline=baseline), "DR+DA": dr_da(depth, baseline=baseline)}
 
 
-def trainer(root: Path, name: str, config: DreamerConfig, recipe: dict) -> Trainer:
-    """A trainer for one variant over the data in `root`."""
-    folder = root / name
-    folder.mkdir()
-    training = {"tokens": 10**9, "batch_tokens": recipe["batch_tokens"], "loss_on": recipe["loss_on"], "device": "cpu"}
-    values = {"run_id": name, "model": config.to_dict(), "training": training, "data": "../data"}
-    (folder / "run.json").write_text(json.dumps(values))
-    return Trainer(read_run(folder))
+def reference(stream: TokenStream, config: DreamerConfig) -> Plain:
+    """This repository's reference, trained plainly."""
+    model = Dreamer(config, reference=True)
+
+    def hidden(batch: Batch) -> Tensor:
+        return model(batch.tokens, positions=batch.positions, documents=batch.documents, return_hidden=True)
+
+    return Plain(stream, model, hidden, model.head)
 
 
-def measure(trainers: dict[str, Trainer], seconds: float) -> dict[str, list[float]]:
-    """Tokens per second of CPU time, by variant, of rounds of five steps."""
-    rates: dict[str, list[float]] = {name: [] for name in trainers}
-    for each in trainers.values():
-        each.train_step()
-    until = time.monotonic() + seconds * len(trainers)
-    while time.monotonic() < until or not all(rates.values()):
-        for name, each in trainers.items():
-            tokens, started = each.tokens, time.process_time()
-            for _ in range(5):
-                each.train_step()
-            rates[name].append((each.tokens - tokens) / (time.process_time() - started))
+def transformers_model(stream: TokenStream, config: DreamerConfig, experts: str, attention: str) -> Plain:
+    """Qwen3-MoE of the sizes of `config`: the same heads, experts, depth, vocabulary, documents and targets."""
+    from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    sizes = Qwen3MoeConfig(
+        vocab_size=config.vocabulary_size,
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.depth,
+        num_attention_heads=config.query_heads,
+        num_key_value_heads=config.key_value_heads,
+        head_dim=config.head_size,
+        num_experts=config.experts,
+        num_experts_per_tok=config.active_experts,
+        moe_intermediate_size=config.expert_size,
+        norm_topk_prob=True,
+        max_position_embeddings=config.sequence_length,
+        use_cache=False,
+        tie_word_embeddings=False,
+        attn_implementation=attention,
+        experts_implementation=experts,
+    )
+    model = Qwen3MoeForCausalLM(sizes)
+
+    def hidden(batch: Batch) -> Tensor:
+        mask = document_mask(batch.documents, torch.float32)
+        # A row of padding sees nothing; a finite mask keeps its softmax from being one of nothing but -inf.
+        mask = mask.clamp(min=torch.finfo(torch.float32).min)
+        return model.model(input_ids=batch.tokens, attention_mask=mask, position_ids=batch.positions).last_hidden_state
+
+    return Plain(stream, model, hidden, model.lm_head.weight)
+
+
+def fastest_transformers(stream: TokenStream, config: DreamerConfig) -> tuple[str, Plain]:
+    """The fastest implementation that transformers offers here, and its name."""
+    times = {}
+    for experts, attention in itertools.product(*OFFERED):
+        contestant = transformers_model(stream, config, experts, attention)
+        contestant.step()
+        times[experts, attention] = (min(_seconds(contestant, 1) for _ in range(5)), contestant)
+    (experts, attention), (_, contestant) = min(times.items(), key=lambda item: item[1][0])
+    return f"Qwen3-MoE ({experts} experts, {attention} attention)", contestant
+
+
+def _seconds(contestant: Engine | Plain, steps: int) -> float:
+    started = time.process_time()
+    for _ in range(steps):
+        contestant.step()
+    return time.process_time() - started
+
+
+def measure(contestants: dict[str, Engine | Plain], seconds: float) -> dict[str, list[float]]:
+    """Real tokens per second of CPU time, by contestant and round, for about `seconds` of CPU time each."""
+    rates: dict[str, list[float]] = {name: [] for name in contestants}
+    for each in contestants.values():
+        each.step()
+    until = time.process_time() + seconds * len(contestants)
+    while time.process_time() < until or len(rates[next(iter(rates))]) < 3:
+        for name, each in contestants.items():
+            started = time.process_time()
+            tokens = sum(each.step() for _ in range(STEPS))
+            rates[name].append(tokens / (time.process_time() - started))
     return rates
+
+
+def ratio(of: list[float], to: list[float]) -> str:
+    """Median and quartiles of the ratios within each round, as text."""
+    low, middle, high = statistics.quantiles([one / other for one, other in zip(of, to, strict=True)], n=4)
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="demo", help="a file of flows/presets, without .yaml")
     parser.add_argument("--depths", type=int, nargs="+", help="default: those of the preset")
-    parser.add_argument("--seconds", type=float, default=10, help="per variant")
+    parser.add_argument("--seconds", type=float, default=6, help="of CPU time for each contestant (default 6)")
     options = parser.parse_args()
     preset = yaml.safe_load((PRESETS / f"{options.preset}.yaml").read_text())
+    recipe = preset["training"]
+    torch.set_num_threads(1)
+    os.environ["TRANSFORMERS_VERBOSITY"] = "error"
+    peer = importlib.util.find_spec("transformers") is not None
 
-    print(f"torch {torch.__version__}, {platform.machine()}, one thread; real tokens per second of CPU time (median)\n")
-    print("| depth | variant | tokens/s | quartiles | to LA | MFLOP/token | GFLOP/s |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"torch {torch.__version__}, {platform.machine()}, one thread; real tokens per second of CPU time (median);")
+    print("ratios: median (quartiles) over rounds")
+    if not peer:
+        print("transformers is not installed (pip install '.[bench]'): no comparison with it")
     for depth in options.depths or preset["models"]["depths"]:
         configs = variants(preset, depth)
         with tempfile.TemporaryDirectory() as root:
             sizes = configs["LA"]
-            write_data(Path(root) / "data", sizes.sequence_length, sizes.vocabulary_size)
-            trainers = {name: trainer(Path(root), name, c, preset["training"]) for name, c in configs.items()}
-            rates = measure(trainers, options.seconds)
-            length = trainers["LA"].stream.document_length
-        baseline = statistics.median(rates["LA"])
-        for name, values in rates.items():
-            rate, flops = statistics.median(values), 3 * flops_per_token(configs[name], length)
-            low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (rate, rate, rate)
-            print(
-                f"| {depth} | {name} | {rate:,.0f} | {low:,.0f} to {high:,.0f} "
-                f"| {rate / baseline:.2f} | {flops / 1e6:.2f} | {rate * flops / 1e9:.1f} |"
+            data = write_random_stream(
+                Path(root) / "data",
+                sequence_length=sizes.sequence_length,
+                vocabulary_size=sizes.vocabulary_size,
+                rows=512,
+                document_lengths=(30, 60),
             )
+            stream = TokenStream(data, 0, recipe["batch_tokens"] // sizes.sequence_length, recipe["loss_on"])
+            contestants: dict[str, Engine | Plain] = {}
+            for name, config in configs.items():
+                contestants[name] = Engine(Path(root), name, config, recipe)
+                contestants[f"{name} reference"] = reference(stream, config)
+            if peer:
+                label, contestants["transformers"] = fastest_transformers(stream, sizes)
+            rates = measure(contestants, options.seconds)
+        heading = f"to {label}" if peer else "to transformers"
+        print(f"\n| depth | model | tokens/s | GFLOP/s | to LA | to its reference | {heading} |")
+        print("|---|---|---|---|---|---|---|")
+        for name, config in configs.items():
+            rate = statistics.median(rates[name])
+            flops = 3 * flops_per_token(config, stream.document_length)
+            cells = [
+                f"{rate:,.0f}",
+                f"{rate * flops / 1e9:.1f}",
+                ratio(rates[name], rates["LA"]),
+                ratio(rates[name], rates[f"{name} reference"]),
+                ratio(rates[name], rates["transformers"]) if peer else "-",
+            ]
+            print(f"| {depth} | {name} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,56 @@
+"""A packed folder of random tokens: for measuring speed where there is no data.
+
+Tokens follow Zipf's law, as those of text do: with uniform ones the routers of a new model would be better balanced
+than on real data, and the experts faster.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+
+def write_random_stream(
+    folder: Path,
+    *,
+    sequence_length: int,
+    vocabulary_size: int,
+    rows: int,
+    document_lengths: tuple[int, int],
+    response: float = 0.25,
+    seed: int = 0,
+) -> Path:
+    """Write `rows` rows of documents, in the format of the packing stage, and return `folder`.
+
+    Lengths of documents are uniform within `document_lengths`, both included and cut to a row; the last `response` of
+    each document, at least one token, is its response.
+    """
+    generator = np.random.default_rng(seed)
+    shortest, longest = (min(length, sequence_length) for length in document_lengths)
+    spans = []
+    for row in range(rows):
+        place, end = row * sequence_length, (row + 1) * sequence_length
+        while (size := int(generator.integers(shortest, longest + 1))) <= end - place:
+            spans.append((place, place + size - max(1, int(size * response)), place + size))
+            place += size
+    tokens = (1 / (np.arange(vocabulary_size) + 2.7)).cumsum()
+    tokens = np.searchsorted(tokens / tokens[-1], generator.random(rows * sequence_length)).clip(
+        max=vocabulary_size - 1
+    )
+    dtype = "uint16" if vocabulary_size <= 2**16 else "uint32"
+    folder.mkdir(parents=True)
+    tokens.clip(max=vocabulary_size - 1).astype(np.dtype(dtype).newbyteorder("<")).tofile(folder / "tokens-00000.bin")
+    np.save(folder / "index-00000.npy", np.array(spans, dtype=np.int64).reshape(-1, 3))
+    packed = {
+        "dtype": dtype,
+        "sequence_length": sequence_length,
+        "shards": [{"rows": rows, "documents": len(spans)}],
+        "tokens": sum(end - start for start, _, end in spans),
+        "documents": len(spans),
+        "end_token": 0,
+        "vocabulary_size": vocabulary_size,
+    }
+    (folder / "packed.json").write_text(json.dumps(packed))
+    return folder
