@@ -179,23 +179,27 @@ def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | No
 
 
 class _MixedProduct(torch.autograd.Function):
+    """Everything of the backward pass happens in the experts' order: only what enters and leaves is put in order."""
+
     @staticmethod
     def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, to: Dispatch) -> Tensor:
-        ctx.save_for_backward(x, scores, merged, shared, *to)
-        product = _grouped(x.index_select(0, to.tokens), merged, to.ends)
-        return product.index_select(0, to.places.flatten()).mul_(scores)
+        rows = x.index_select(0, to.tokens)
+        ctx.save_for_backward(rows, scores, merged, shared, *to)
+        return _grouped(rows, merged, to.ends).index_select(0, to.places.flatten()).mul_(scores)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        x, scores, merged, shared, *to = ctx.saved_tensors
+        rows, scores, merged, shared, *to = ctx.saved_tensors
         to = Dispatch(*to)
-        sorted_gradient = gradient.index_select(0, to.tokens)
-        through = _grouped(sorted_gradient, merged.transpose(1, 2), to.ends).index_select(0, to.places.flatten())
-        own = through if shared is None else through - gradient @ shared.T
-        scores_gradient = torch.linalg.vecdot(own, x).unsqueeze(-1)
-        merged_gradient = _grouped_outer((x * scores).index_select(0, to.tokens), sorted_gradient, to.ends)
-        return through.mul_(scores), scores_gradient, merged_gradient, None, None
+        places, sorted_scores = to.places.flatten(), scores.index_select(0, to.tokens)
+        gradient = gradient.index_select(0, to.tokens)
+        through = _grouped(gradient, merged.transpose(1, 2), to.ends)
+        own = through if shared is None else torch.addmm(through, gradient, shared.T, alpha=-1)
+        scores_gradient = torch.linalg.vecdot(own, rows).index_select(0, places).unsqueeze(-1)
+        merged_gradient = _grouped_outer(rows * sorted_scores, gradient, to.ends)
+        x_gradient = through.mul_(sorted_scores).index_select(0, places)
+        return x_gradient, scores_gradient, merged_gradient, None, None
 
 
 def swiglu_experts(x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, to: Dispatch) -> Tensor:
