@@ -10,11 +10,12 @@ import pyarrow as pa
 
 from pipeline.ngrams import cut, text_column
 
-_LOWER = np.arange(256, dtype=np.uint8)
-_LOWER[ord("A") : ord("Z") + 1] += 32
-_LOWER[:33] = ord(" ")
-_WORD = np.zeros(256, bool)
-_WORD[[*b"abcdefghijklmnopqrstuvwxyz0123456789", *range(128, 256)]] = True
+_UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_BLANK, _WORD = range(1, 3)  # kinds of bytes; 0 for punctuation
+_LOWER = bytes([ord(" ")] * 33 + [*range(33, 256)]).translate(bytes.maketrans(_UPPER, _UPPER.lower()))
+_KINDS = bytes(
+    _BLANK if byte == ord(" ") else _WORD if chr(byte).isalnum() or byte >= 128 else 0 for byte in range(256)
+)
 
 
 def normal_text(text: str) -> str:
@@ -36,19 +37,16 @@ def exact_keys(*columns: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 def _normal_rows(texts: pa.Array) -> Iterator[bytes]:
     for _, _, data, offsets in cut(texts):
-        data, ends = np.take(_LOWER, data), offsets[1:]
-        blank = data == ord(" ")
-        data, ends = _without(data, ends, np.flatnonzero(blank[1:] & blank[:-1]) + 1)
-        blanks = np.flatnonzero(data == ord(" "))
-        parting = _WORD[data[blanks - 1]] & _WORD[data[np.minimum(blanks + 1, len(data) - 1)]]
-        data, ends = _without(data, ends, blanks[~parting])
-        rows, start = data.tobytes(), 0
-        for end in ends.tolist():
-            yield rows[start:end].strip()
-            start = end
-
-
-def _without(data: np.ndarray, ends: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    keep = np.ones(len(data), bool)
-    keep[places] = False
-    return data[keep], ends - np.searchsorted(places, ends)
+        text = bytearray(data).translate(_LOWER)
+        data = np.frombuffer(text, np.uint8)
+        data[offsets[1:] - 1] = 0  # rows end here: no text holds this byte any more
+        kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
+        blank = kinds == _BLANK
+        repeated = blank[1:] & blank[:-1]
+        if repeated.any():
+            once = np.concatenate([[True], ~repeated])
+            data, kinds, blank = data[once], kinds[once], blank[once]
+        word = kinds == _WORD
+        keep = ~blank
+        keep[1:-1] |= word[:-2] & word[2:]
+        yield from data[keep].tobytes().split(b"\0")[:-1]

@@ -85,10 +85,9 @@ def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
     capital = (text[here] - np.uint8(ord("A"))) < 26
     named = np.flatnonzero(letters & capital)
     named = named[(text[here[named] + 1] - np.uint8(ord("a"))) < 26]
-    named = named[~np.isin(named, words.offsets)]  # the first word of a text begins a sentence
     gap = here[named] - words.ends[named - 1]
     before = text[words.ends[named - 1]]
-    blank = text[here[named] - 1] == ord(" ")
+    blank = text[here[named] - 1] == ord(" ")  # the first word of a text stands after a line break
     place = np.minimum(np.searchsorted(_NUMBER_WORD_IDS, words.ids), len(_NUMBER_WORD_IDS) - 1)
     marked = letters & (_NUMBER_WORD_IDS[place] == words.ids)
     marked[named[blank & ((gap == 1) | ((gap == 2) & (before == ord(","))))]] = True

@@ -43,9 +43,9 @@ def signatures(ids: np.ndarray, offsets: np.ndarray, count: int = 128, seed: int
         values *= np.uint32(factor)
     values ^= values >> np.uint32(16)
 
-    result = np.full((len(offsets) - 1, count), EMPTY)
     filled = np.flatnonzero(np.diff(offsets))  # reduceat has no notion of an empty stretch
     starts = offsets[filled]
+    minima = np.empty((count, len(filled)), np.uint32)
     buffer = np.empty_like(values, shape=0)
     first = 0
     while first < len(filled):
@@ -53,13 +53,15 @@ def signatures(ids: np.ndarray, offsets: np.ndarray, count: int = 128, seed: int
         end = starts[last] if last < len(starts) else len(values)
         block, at = values[starts[first] : end], starts[first:last] - starts[first]
         buffer = buffer if len(buffer) == len(block) else np.empty_like(block)
-        minima = np.empty((count, last - first), np.uint32)
         for k in range(count):
             np.multiply(block, factors[k], out=buffer)
             np.add(buffer, shifts[k], out=buffer)
-            np.minimum.reduceat(buffer, at, out=minima[k])
-        result[filled[first:last]] = minima.T
+            np.minimum.reduceat(buffer, at, out=minima[k, first:last])
         first = last
+    if len(filled) == len(offsets) - 1:
+        return minima.T
+    result = np.full((len(offsets) - 1, count), EMPTY)
+    result[filled] = minima.T
     return result
 
 
@@ -86,14 +88,12 @@ def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
 
     The stretches are those of `MinHashLSH(params=(bands, rows))`. Documents without n-grams are to be left out before.
     """
-    ranges = MinHashLSH(num_perm=signatures.shape[1], params=(bands, rows)).hashranges
-    columns = np.ascontiguousarray(signatures.T)
+    stretches = signatures.T[: bands * rows].reshape(bands, rows, -1)
     hashes = np.zeros((bands, len(signatures)), np.uint64)
-    for band, (first, last) in zip(hashes, ranges, strict=True):
-        for column in columns[first:last]:
-            band ^= column
-            band *= np.uint64(0x9E3779B97F4A7C15)
-            band ^= band >> np.uint64(29)
+    for row in range(rows):
+        hashes ^= stretches[:, row]
+        hashes *= np.uint64(0x9E3779B97F4A7C15)
+        hashes ^= hashes >> np.uint64(29)
     return hashes
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-BLANK, LETTERS, NUMBER, SIGN = range(4)  # kinds of bytes, and of words
+BLANK, LETTERS, NUMBER, SIGN = range(4)  # kinds of words, and of bytes, of which each sign is a kind from SIGN on
 SIGNS = "%*+-/<=>^"
 COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: typesetting only
     **dict.fromkeys(("times", "cdot", "ast"), "*"),
@@ -58,19 +58,19 @@ _PAD = 8  # blank bytes before and after a block, so that neighbours always exis
 _FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], np.uint64)
 _ASCII_LETTER = np.zeros(256, bool)
 _ASCII_LETTER[[*b"abcdefghijklmnopqrstuvwxyz"]] = True
-_WITHIN = np.array([False, True, True, False, False, False])  # kinds that a hyphen may join
-_POINT, _BRACE = 4, 5  # kinds to be settled by what stands around them
+_POINT, _BRACE = SIGN + len(SIGNS), SIGN + len(SIGNS) + 1  # kinds to be settled by what stands around them
 _KINDS = bytearray(256)
 _KINDS[128:] = bytes([LETTERS]) * 128
 for _some, _kind in (
     (b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", LETTERS),
     (b"0123456789", NUMBER),
-    (SIGNS.encode(), SIGN),
     (b".", _POINT),
     (b"}", _BRACE),
+    *((sign.encode(), SIGN + place) for place, sign in enumerate(SIGNS)),
 ):
     for _byte in _some:
         _KINDS[_byte] = _kind
+_WITHIN = np.isin(np.arange(_BRACE + 1), (LETTERS, NUMBER))  # kinds that a hyphen may join
 
 
 # ---------------------------------------------------------------- the specification, in plain Python
@@ -267,9 +267,9 @@ def split(data: np.ndarray, offsets: np.ndarray) -> Words:
 
     before, here = kinds[:-1], kinds[1:]
     edge = before != here
-    starts = np.flatnonzero((edge & (here != BLANK)) | (here == SIGN)) + 1
-    ends = np.flatnonzero((edge & (before != BLANK)) | (before == SIGN)) + 1
-    kinds = kinds[starts]
+    starts = np.flatnonzero(edge & (here != BLANK)) + 1
+    ends = np.flatnonzero(edge & (before != BLANK)) + 1
+    kinds = np.minimum(kinds[starts], SIGN)
     ids = _word_ids(lower, starts, ends - starts)
     keep = _read_commands(text, starts, ids, kinds)
     if keep is not None:
@@ -280,6 +280,9 @@ def split(data: np.ndarray, offsets: np.ndarray) -> Words:
 def _join_thousands(text: np.ndarray) -> None:
     """Move the marks between groups of thousands to before their number, as blanks, so that its digits are one run."""
     commas = np.flatnonzero(text == ord(","))
+    commas = commas[text[commas + 1] > ord(" ")]
+    if not len(commas):
+        return
     marks = []
     for mark in (b",", b"{,}", b",\\!", b"\\,"):
         at = commas - mark.index(b",")
@@ -304,24 +307,26 @@ def _join_thousands(text: np.ndarray) -> None:
 def _classify_signs(lower: np.ndarray, kinds: np.ndarray) -> None:
     """Settle in place which points belong to numbers and which signs are words; `}{` becomes a division line."""
     special = np.flatnonzero(kinds >= SIGN)
-    byte, before, after = lower[special], lower[special - 1], lower[special + 1]
-    points = special[byte == ord(".")]
-    points = points[(kinds[points - 1] == NUMBER) & (kinds[points + 1] == NUMBER)]
-    lines = special[(byte == ord("}")) & (after == ord("{"))]
-    hyphens = special[byte == ord("-")]
+    unsettled = kinds[special] >= _POINT
+    signs, others = special[~unsettled], special[unsettled]
+    points = others[(kinds[others - 1] == NUMBER) & (kinds[others + 1] == NUMBER) & (lower[others] == ord("."))]
+    lines = others[(lower[others] == ord("}")) & (lower[others + 1] == ord("{"))]
+    hyphens = signs[lower[signs] == ord("-")]
     hyphens = hyphens[_WITHIN[kinds[hyphens - 1]] & _WITHIN[kinds[hyphens + 1]]]
     long = [_ASCII_LETTER[lower[hyphens + k]] & _ASCII_LETTER[lower[hyphens + 2 * k]] for k in (-1, 1)]
-    kinds[special[(byte == before) | (byte == after) | (kinds[special] > SIGN)]] = BLANK
+    kinds[others] = BLANK
+    kinds[signs[(lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])]] = BLANK
     kinds[hyphens[long[0] | long[1]]] = BLANK
     kinds[points] = NUMBER
-    kinds[lines] = SIGN
+    kinds[lines] = _KINDS[ord("/")]
     lower[lines] = ord("/")
 
 
 def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """`word_id` uint64 of the words at `starts`, eight bytes at a time."""
     eights = np.ndarray((len(lower) - 7,), "<u8", lower, strides=(1,))
-    ids = np.take(eights, starts) & _FIRST_BYTES[np.minimum(lengths, 8)]
+    ids = eights[starts]
+    ids &= np.take(_FIRST_BYTES, lengths, mode="clip")
     longer, factor = np.flatnonzero(lengths > 8), 1
     while len(longer):
         starts, lengths = starts + 8, lengths - 8
