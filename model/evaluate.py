@@ -1,10 +1,9 @@
 """Evaluate checkpoints: `python -m model.evaluate <job.json>`, from files alone and to files alone.
 
-Imports, tasks, prompts and their data are paid for once; then each checkpoint is loaded and asked everything, the
-requests of all tasks together so that batches are full. Its rows appear at once, as
-`<output>/<run_id>/<tokens>/rows/`, or not at all: a process that is killed loses the checkpoint in hand and nothing
-else, and one that is started again skips what is there. Several processes may work on one job; each takes checkpoints
-that no other has.
+Imports, tasks, prompts and their data are paid for once; then each checkpoint is loaded and asked everything, piece by
+piece (pieces.py). Its rows appear at once, as `<output>/<run_id>/<tokens>/rows/`, or not at all: a process that is
+killed loses the benchmark in hand and nothing else, and one that is started again goes on behind it. Several processes
+may work on one job; each takes checkpoints that no other has.
 
 With lm-eval installed its tasks are evaluated; without it those tasks that have a file of plain items.
 
@@ -24,37 +23,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from model.checkpoint import written_whole
+from model.introspect import Sample, sample_of_stream, sample_of_texts
 from model.job import Checkpoint, Job, check_settings, read_job, replace_json
-from model.measures import Scored, tables
+from model.pieces import Piece, Task, finished_pieces, pieces, put_together, remove_pieces
 from model.plain import PlainTask
-from model.text import TextModel, load_text_model
+from model.stream import read_packed
+from model.text import load_text_model
 from model.tokenizer import Tokenizer, load_tokenizer
 from pipeline.errors import InputError
 
-# What the tasks ask, by lm-eval's names for it, and who answers.
-ANSWERS: dict[str, Callable[[TextModel, list[Any]], list[Any]]] = {
-    "loglikelihood": TextModel.log_likelihoods,
-    "loglikelihood_rolling": TextModel.rolling_log_likelihoods,
-    "generate_until": TextModel.write,
-}
 TELL_SECONDS = 1.0
-
-
-class Task(Protocol):
-    """What `HarnessTask` and `PlainTask` have in common."""
-
-    @property
-    def items(self) -> int: ...
-
-    @property
-    def requests(self) -> dict[str, list[Any]]: ...
-
-    def score(self, answers: Mapping[str, Sequence[Any]]) -> Scored: ...
 
 
 def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> list[Path]:
@@ -71,16 +53,14 @@ def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> 
         return list(folders.values())
     tasks = build_tasks(job)
     progress = _Progress(job.output / "progress.json", tasks, folders.values())
-    asker = _Asker(job, tokenizer, tasks, progress)
+    evaluator = _Evaluator(job, tokenizer, tasks, progress)
     for wait in (False, True):  # first what no other process has in hand, then what another one may have left behind
         for checkpoint, folder in folders.items():
             with _claim(job, checkpoint, wait) as mine:
                 if mine and not folder.exists():
-                    started = time.monotonic()
-                    rows = asker(checkpoint)
-                    _write(folder, rows)
-                    progress.finish()
-                    line(_summary(checkpoint, tasks, rows, time.monotonic() - started))
+                    line(evaluator(checkpoint, folder))
+                elif mine:
+                    remove_pieces(folder)  # of a process that was killed just before it did that
     progress.tell()
     return list(folders.values())
 
@@ -118,26 +98,16 @@ def _has_definition(task: Mapping[str, Any]) -> bool:
     return bool(task.get("yaml") or task.get("dataset_path"))
 
 
-def ask(model: TextModel, tasks: Sequence[Task]) -> list[Scored]:
-    """All tasks' scores of one model. Requests of one kind are answered together, whatever task they come from."""
-    asked = [task.requests for task in tasks]
-    answers: list[dict[str, Sequence[Any]]] = [{} for _ in tasks]
-    for kind, answer in ANSWERS.items():
-        found = iter(answer(model, [request for requests in asked for request in requests.get(kind, ())]))
-        for requests, own in zip(asked, answers, strict=True):
-            own[kind] = [next(found) for _ in requests.get(kind, ())]
-    return [task.score(own) for task, own in zip(tasks, answers, strict=True)]
-
-
-class _Asker:
-    """Asks checkpoints everything; where the device's memory is too small, in smaller batches from then on."""
+class _Evaluator:
+    """Evaluates checkpoints; where the device's memory is too small, in smaller batches from then on."""
 
     def __init__(self, job: Job, tokenizer: Tokenizer, tasks: Sequence[Task], progress: _Progress) -> None:
         self._job, self._tokenizer, self._tasks, self._progress = job, tokenizer, tasks, progress
         self._batch_tokens = job.batch_tokens
+        self._sample = _sample(job, tokenizer, tasks)
 
-    def __call__(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        """The rows of one checkpoint."""
+    def __call__(self, checkpoint: Checkpoint, folder: Path) -> str:
+        """Write the rows of one checkpoint into `folder`; returns a line about them."""
         model = load_text_model(
             checkpoint.path,
             self._tokenizer,
@@ -145,33 +115,39 @@ class _Asker:
             batch_tokens=self._batch_tokens,
             finished=self._progress.add,
         )
+        config = model.model.config
+        depths = self._job.other_depths(checkpoint, config.depth) if config.recurrent else ()
+        parts = pieces(checkpoint, model, self._tasks, self._sample, depths)
         while True:
+            self._progress.begin(parts)
             try:
-                return tables(checkpoint.run_id, checkpoint.tokens, ask(model, self._tasks))
+                rows = put_together(folder, list(finished_pieces(folder, parts, self._progress.begin_piece)))
+                break
             except torch.OutOfMemoryError:
                 if model.batch_tokens <= model.sequence_length:
                     raise
             # Outside of the handler, whose traceback keeps the tensors alive.
-            self._progress.start_again()
             model.batch_tokens = self._batch_tokens = model.batch_tokens // 2
             torch.cuda.empty_cache()
+        items, seconds = self._progress.finish()
+        values = ", ".join(
+            f"{row['task']} {row['metric']} {row['value']:.3f}" for row in rows["evaluations"].to_pylist()
+        )
+        return f"{checkpoint.run_id} {checkpoint.tokens:,}: {items} items, {items / seconds:.0f} items/s: {values}"
+
+
+def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:
+    """What every model's attention is observed on: the validation text, where a task is one, else training data."""
+    if job.observe is None:
+        return None
+    texts = [text for task in tasks for text in task.requests.get("loglikelihood_rolling", ())]
+    if texts:
+        return sample_of_texts(tokenizer.encode_all(texts), read_packed(job.observe)["sequence_length"])
+    return sample_of_stream(job.observe)
 
 
 def _folder(job: Job, checkpoint: Checkpoint) -> Path:
     return job.output / checkpoint.run_id / f"{checkpoint.tokens:015d}"
-
-
-def _write(folder: Path, rows: Mapping[str, Any]) -> None:
-    """The rows of one checkpoint under their final name, once they are on the disk."""
-    import pyarrow.parquet as pq
-
-    with written_whole(folder) as partial:
-        (partial / "rows").mkdir()
-        for name, table in rows.items():
-            with (partial / "rows" / f"{name}.parquet").open("wb") as file:
-                pq.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
 
 
 @contextmanager
@@ -192,46 +168,65 @@ def _claim(job: Job, checkpoint: Checkpoint, wait: bool) -> Iterator[bool]:
 
 
 class _Progress:
-    """`progress.json`: items done and in all, over all checkpoints; items per second of this process; seconds left."""
+    """`progress.json`: items done and in all, over all checkpoints; items per second of this process; seconds left.
+
+    A checkpoint's items count once, however many depths it is evaluated at; items per second are of all that it asks.
+    """
 
     def __init__(self, path: Path, tasks: Sequence[Task], folders: Iterable[Path]) -> None:
         self._path, self._folders = path, list(folders)
         self._items = sum(task.items for task in tasks)
-        self._requests = sum(len(requests) for task in tasks for requests in task.requests.values())
-        self._own = self._share = 0.0  # checkpoints done by this process, and the share of the one in hand
+        self._own = 0.0  # checkpoints' worth of work by this process, before the one in hand
+        self._answered = 0.0  # items, by this process
         self._started, self._told = time.monotonic(), 0.0
+        self.begin([])
         self.tell()
 
+    def begin(self, parts: Sequence[Piece]) -> None:
+        """A checkpoint is begun, or begun again: nothing of it has been looked at."""
+        self._requests = max(1, sum(part.requests for part in parts))
+        self._seen = self._worked = 0.0  # of its requests: those that are done, and those done now
+        self._piece: Piece | None = None
+        self._begun = time.monotonic(), self._answered
+
+    def begin_piece(self, piece: Piece, there: bool) -> None:
+        """A piece is begun, or found done."""
+        self._piece = piece
+        if there:
+            self._seen += piece.requests
+
     def add(self, requests: float) -> None:
-        """Count answered requests of the checkpoint in hand."""
-        self._share = min(1.0, self._share + requests / self._requests)
+        """Count answered requests of the piece in hand."""
+        self._seen, self._worked = self._seen + requests, self._worked + requests
+        self._answered += requests * self._piece.items / self._piece.requests
         if time.monotonic() - self._told >= TELL_SECONDS:
             self.tell()
 
-    def start_again(self) -> None:
-        """The checkpoint in hand is asked from the beginning."""
-        self._share = 0.0
-
-    def finish(self) -> None:
-        """The checkpoint in hand is written."""
-        self._own, self._share = self._own + 1, 0.0
+    def finish(self) -> tuple[int, float]:
+        """The checkpoint in hand is written: the items answered for it just now, and the seconds that took."""
+        began, before = self._begun
+        self._own += self._worked / self._requests
+        answered = self._answered - before
+        self.begin([])
         self.tell()
+        return round(answered), max(1e-9, self._told - began)
 
     def tell(self) -> None:
         """Rewrite the file."""
         self._told = time.monotonic()
         whole = sum(folder.exists() for folder in self._folders)
-        total = self._items * len(self._folders)
-        done = min(total, round(self._items * (whole + self._share)))
-        rate = self._items * (self._own + self._share) / max(1e-9, self._told - self._started)
-        left = (total - done) / rate if rate else None
-        replace_json(self._path, {"done": done, "total": total, "items_per_second": rate, "seconds_left": left})
-
-
-def _summary(checkpoint: Checkpoint, tasks: Sequence[Task], rows: Mapping[str, Any], seconds: float) -> str:
-    items = sum(task.items for task in tasks)
-    values = ", ".join(f"{row['task']} {row['metric']} {row['value']:.3f}" for row in rows["evaluations"].to_pylist())
-    return f"{checkpoint.run_id} {checkpoint.tokens:,}: {items} items, {items / seconds:.0f}/s: {values}"
+        done = min(len(self._folders), whole + self._seen / self._requests)
+        elapsed = max(1e-9, self._told - self._started)
+        pace = (self._own + self._worked / self._requests) / elapsed
+        replace_json(
+            self._path,
+            {
+                "done": round(done * self._items),
+                "total": len(self._folders) * self._items,
+                "items_per_second": self._answered / elapsed,
+                "seconds_left": (len(self._folders) - done) / pace if pace else None,
+            },
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

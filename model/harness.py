@@ -4,11 +4,12 @@
 with only the place of its data changed. `HarnessTask` separates it into requests, which do not depend on the model
 and are made once, and scoring, so that many checkpoints can be evaluated with one set of tasks.
 
-`DreamerLM` is the other direction, for `lm_eval --model dreamer`. lm-eval (0.4.13) looks for no plug-ins, so the
-module that registers a model has to be imported by whoever runs the command; `python -m model.harness` is lm-eval's
-own command with that done:
+`DreamerLM` is the other direction, a saved model in lm-eval's own command:
 
-    python -m model.harness --model dreamer --model_args path=<checkpoint folder>,tokenizer=<folder> --tasks gsm8k
+    lm_eval --model dreamer --model_args path=<checkpoint folder> --tasks gsm8k
+
+`lm_eval_plugin.py` tells lm-eval of it where this project is installed; where its files merely lie in a folder,
+`python -m model.harness` is the same command.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ import lm_eval.utils
 from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import mean
 from lm_eval.api.model import TemplateLM
-from lm_eval.api.registry import register_model
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from model.measures import Measure, Scored, token_perplexity
+from model.lm_eval_plugin import register
+from model.measures import Measure, Scored, digest_of_items, token_perplexity
 from model.scoring import log_likelihoods
 from model.text import MAX_NEW_TOKENS, Generation, TextModel, load_text_model
+from model.tokenizer import find_tokenizer
 from pipeline.errors import InputError
 
 # Aggregations of a corpus that also mean something for one document.
@@ -194,6 +196,8 @@ class HarnessTask:
         self._asked: dict[str, list[Instance]] = defaultdict(list)
         for instance in self._task.instances:
             self._asked[instance.request_type].extend([instance] * instance.repeats)
+        documents = {instance.doc_id: instance.doc for instance in self._task.instances}
+        self._data_version = digest_of_items(documents[number] for number in sorted(documents))
 
     @property
     def items(self) -> int:
@@ -231,6 +235,8 @@ class HarnessTask:
             None if version is None else str(version),
             self.specification.get("chance"),
             measures,
+            data_version=self._data_version,
+            harness_version=f"lm-eval {lm_eval.__version__}",
         )
 
     def _measures(self) -> dict[tuple[str, str], Measure]:
@@ -255,11 +261,12 @@ class HarnessTask:
         return Measure(metric, filter_, {}, aggregate, single=aggregate.__name__ in _SINGLE)
 
 
-@register_model("dreamer")
 class DreamerLM(TemplateLM):
     """A saved model for lm-eval: `path` is a checkpoint folder (or a TextModel), `tokenizer` a tokenizer folder.
 
-    Batches are made by `batch_tokens`; the batch sizes that the lm_eval command passes on mean nothing here.
+    Without `tokenizer` it is found beside the model (`find_tokenizer`). `depth` runs a recurrent model at another depth
+    than it was trained at. Batches are made by `batch_tokens`; the batch sizes that the lm_eval command passes on mean
+    nothing here.
     """
 
     def __init__(
@@ -269,16 +276,18 @@ class DreamerLM(TemplateLM):
         device: str | None = "auto",
         batch_tokens: int | None = None,
         max_gen_toks: int = MAX_NEW_TOKENS,
+        depth: int | None = None,
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
     ) -> None:
         super().__init__()
         if isinstance(path, TextModel):
             self.text = path
-        elif tokenizer is None:
-            raise InputError("model dreamer: no tokenizer; give --model_args path=<checkpoint>,tokenizer=<folder>")
         else:
-            self.text = load_text_model(str(path), str(tokenizer), device or "auto", batch_tokens=batch_tokens)
+            tokenizer = tokenizer or find_tokenizer(path)
+            self.text = load_text_model(path, tokenizer, device or "auto", batch_tokens=batch_tokens)
+        if depth is not None:
+            self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)
 
     @property
@@ -307,7 +316,7 @@ class DreamerLM(TemplateLM):
         self, requests: list[tuple[tuple[str, str], list[int], list[int]]], **_: Any
     ) -> list[tuple[float, bool]]:
         pairs = [(context, continuation) for _, context, continuation in requests]
-        return log_likelihoods(self.text.model, pairs, batch_tokens=self.text.batch_tokens)
+        return log_likelihoods(self.text.model, pairs, batch_tokens=self.text.batch_tokens, depth=self.text.depth)
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         """See TextModel.rolling_log_likelihoods."""
@@ -318,6 +327,9 @@ class DreamerLM(TemplateLM):
         return self.text.write(
             [(request.args[0], Generation.from_arguments(request.args[1], self.max_gen_toks)) for request in requests]
         )
+
+
+register()  # where the project is not installed, importing this module does it
 
 
 def main() -> None:

@@ -6,8 +6,9 @@ given as functions for use without a database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -15,6 +16,15 @@ from torch import Tensor
 
 from model.context import Result
 from model.dreamer import Dreamer
+from model.stream import PADDING, TokenStream
+
+# Enough for shares of a few percent: among 64 experts at a depth, each is chosen some hundred times.
+SAMPLE_TOKENS = 8192
+BATCH_TOKENS = 4096
+
+
+# Batches of tokens [B, S] and the document of each [B, S], PADDING between them.
+Sample = Sequence[tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,38 @@ def observe(
         (scores / max(tokens, 1)).numpy() if model.config.depth_attention else None,
         {name: counts.numpy() for name, counts in selections.items()},
     )
+
+
+def sample_of_texts(texts: Sequence[Sequence[int]], length: int, tokens: int = SAMPLE_TOKENS) -> Sample:
+    """Encoded texts as a sample of at most `tokens`: each a document in a row of its own, cut to `length`."""
+    rows, left = [], tokens
+    for text in texts:
+        if left > 0 and len(text):
+            rows.append(torch.tensor(text[: min(length, left)]))
+            left -= len(rows[-1])
+    width = max(map(len, rows), default=1)
+    padded = torch.zeros(len(rows), width, dtype=torch.long)
+    documents = torch.full_like(padded, PADDING)
+    for index, row in enumerate(rows):
+        padded[index, : len(row)] = row
+        documents[index, : len(row)] = 0
+    return _batches(padded, documents)
+
+
+def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:
+    """Rows of packed training data, always the same ones, worth at most `tokens` (but one row at least).
+
+    Raises InputError if the folder is not a complete packed folder.
+    """
+    stream = TokenStream(packed, 0, 1)
+    stream.batch_rows = max(1, min(stream.rows, tokens // stream.sequence_length))
+    rows = stream.batch(0)
+    return _batches(rows.tokens, rows.documents)
+
+
+def _batches(tokens: Tensor, documents: Tensor) -> Sample:
+    rows = max(1, BATCH_TOKENS // tokens.shape[1])
+    return list(zip(tokens.split(rows), documents.split(rows), strict=True))
 
 
 def lorenz_curve(counts: np.ndarray) -> np.ndarray:

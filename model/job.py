@@ -39,6 +39,13 @@ class Job:
     harness: bool | None = (
         None  # whether lm-eval asks the tasks that also have plain items; None: where it is installed
     )
+    depths: tuple[int, ...] = ()  # at which the last checkpoint of each recurrent run is evaluated besides its own
+    observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
+
+    def other_depths(self, checkpoint: Checkpoint, trained: int) -> tuple[int, ...]:
+        """The depths at which a recurrent checkpoint, trained at another one, is evaluated besides its own."""
+        last = max(other.tokens for other in self.checkpoints if other.run_id == checkpoint.run_id)
+        return tuple(depth for depth in self.depths if depth != trained) if checkpoint.tokens == last else ()
 
 
 def read_job(path: Path | str) -> Job:
@@ -61,6 +68,9 @@ def read_job(path: Path | str) -> Job:
             raise InputError(f"{path}: {name} is {values[name]!r}, but it must be a whole number of at least 1")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", str(values.get("device", "auto"))):
         raise InputError(f"{path}: device is {values['device']!r}, but it must be auto, cpu, cuda or cuda:<number>")
+    depths = values.get("depths") or []
+    if not isinstance(depths, list) or not all(isinstance(depth, int) and depth >= 1 for depth in depths):
+        raise InputError(f"{path}: depths is {depths!r}, but it must be a list of whole numbers of at least 1")
     place = path.resolve().parent
     try:
         checkpoints = tuple(Checkpoint(c["run_id"], int(c["tokens"]), place / c["path"]) for c in values["checkpoints"])
@@ -73,7 +83,8 @@ def read_job(path: Path | str) -> Job:
                 raise InputError(f"{path}: task {task.get('task')!r}: {name} is missing")
         paths = {name: place / task[name] for name in ("dataset_path", "yaml", "plain") if task.get(name)}
         tasks.append({**task, **{name: str(path) for name, path in paths.items() if path.exists()}})
-    given = {"tokenizer": place / values["tokenizer"], "output": place / values["output"]}
+    given = {name: place / values[name] for name in ("tokenizer", "output", "observe") if values.get(name)}
+    given["depths"] = tuple(dict.fromkeys(depths))
     return Job(**{**values, **given, "checkpoints": checkpoints, "tasks": tuple(tasks)})
 
 
@@ -88,6 +99,8 @@ def check_settings(job: Job) -> None:
         ],
         "limit": job.limit,
         "max_new_tokens": job.max_new_tokens,
+        "depths": list(job.depths),
+        "observe": job.observe is not None,
         "tokenizer": hashlib.blake2b((job.tokenizer / "tokenizer.json").read_bytes(), digest_size=16).hexdigest(),
     }
     path = job.output / "settings.json"

@@ -7,13 +7,28 @@ are taken over all documents at once and have no standard error; their items hol
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from model.versions import evaluation_code, packages
+
 if TYPE_CHECKING:
     import pyarrow as pa
+
+KEYS = ("run_id", "tokens", "task", "metric", "filter")
+COLUMNS = {
+    "evaluations": (*KEYS, "value", "stderr", "items", "chance", "task_version"),
+    "items": (*KEYS, "item_id", "value"),
+    "evaluation_versions": (*KEYS[:3], "code_version", "data_version", "harness_version", "packages"),
+    "depth_attention": ("run_id", "tokens", "query_depth", "key_depth", "score"),
+    "expert_usage": ("run_id", "tokens", "depth", "expert", "selections"),
+}
+WHOLE = ("tokens", "items", "query_depth", "key_depth", "depth", "expert", "selections")
+REAL = ("value", "stderr", "chance", "score")
 
 
 @dataclass
@@ -39,6 +54,8 @@ class Scored:
     version: str | None
     chance: float | None
     measures: Sequence[Measure]
+    data_version: str | None = None  # a digest of the items
+    harness_version: str | None = None  # who asked and scored
 
 
 def perplexity(findings: list[tuple[float, int]]) -> float:
@@ -57,10 +74,19 @@ def token_perplexity(documents: Iterable[tuple[str, float, int]]) -> Measure:
     return Measure("token_perplexity", "none", findings, perplexity, single=True)
 
 
+def digest_of_items(items: Iterable[Any]) -> str:
+    """16 hexadecimal digits over the items that were asked, in order: equal wherever and however they were stored."""
+    digest = hashlib.blake2b(digest_size=8)
+    for item in items:
+        digest.update(json.dumps(item, sort_keys=True, default=str).encode() + b"\n")
+    return digest.hexdigest()
+
+
 def tables(run_id: str, tokens: int, scored: Iterable[Scored]) -> dict[str, pa.Table]:
-    """The rows of one checkpoint for the tables `evaluations` and `items`."""
+    """The rows of one checkpoint for the tables `evaluations`, `items` and `evaluation_versions`."""
     import pyarrow as pa
 
+    scored = list(scored)
     pools: dict[tuple[str, str, str], list[tuple[Scored, Measure]]] = {}
     for task in scored:
         for measure in task.measures:
@@ -71,7 +97,6 @@ def tables(run_id: str, tokens: int, scored: Iterable[Scored]) -> dict[str, pa.T
         first = parts[0][1]
         findings = {item: finding for _, measure in parts for item, finding in measure.findings.items()}
         value, error = _value(first.aggregate, list(findings.values()))
-        versions = dict.fromkeys(task.version for task, _ in parts if task.version is not None)
         evaluations.append(
             key
             | {
@@ -79,31 +104,48 @@ def tables(run_id: str, tokens: int, scored: Iterable[Scored]) -> dict[str, pa.T
                 "stderr": error,
                 "items": len(findings),
                 "chance": parts[0][0].chance,
-                "task_version": ", ".join(versions) or None,
+                "task_version": _joined(task.version for task, _ in parts),
             }
         )
         for item, finding in findings.items():
             own = _own_value(first, finding)
             if own is not None:
                 items.append(key | {"item_id": item, "value": own})
-    kinds = {
-        "tokens": pa.int64(),
-        "items": pa.int64(),
-        "value": pa.float64(),
-        "stderr": pa.float64(),
-        "chance": pa.float64(),
-    }
-    keys = ("run_id", "tokens", "task", "metric", "filter")
-    columns = {
-        "evaluations": (*keys, "value", "stderr", "items", "chance", "task_version"),
-        "items": (*keys, "item_id", "value"),
-    }
-    return {
-        name: pa.Table.from_pylist(
-            rows, schema=pa.schema([(column, kinds.get(column, pa.string())) for column in columns[name]])
-        )
-        for name, rows in (("evaluations", evaluations), ("items", items))
-    }
+    versions = [
+        {
+            "run_id": run_id,
+            "tokens": tokens,
+            "task": benchmark,
+            "code_version": evaluation_code(),
+            "data_version": _joined(task.data_version for task in scored if task.benchmark == benchmark),
+            "harness_version": _joined(task.harness_version for task in scored if task.benchmark == benchmark),
+            "packages": packages(),
+        }
+        for benchmark in dict.fromkeys(task.benchmark for task in scored)
+    ]
+    rows = {"evaluations": evaluations, "items": items, "evaluation_versions": versions}
+    return {name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name])) for name, found in rows.items()}
+
+
+def depth_rows(evaluations: pa.Table, depth: int) -> pa.Table:
+    """Rows of `evaluations` found at `depth` as rows of the table `depth_evaluations`."""
+    import pyarrow as pa
+
+    columns = evaluations.drop_columns(["task_version"])
+    return columns.add_column(2, pa.field("depth", pa.int64()), pa.array([depth] * len(columns), pa.int64()))
+
+
+def schema(*columns: str) -> pa.Schema:
+    """Columns of the results tables with their types."""
+    import pyarrow as pa
+
+    kinds = dict.fromkeys(WHOLE, pa.int64()) | dict.fromkeys(REAL, pa.float64())
+    return pa.schema([(column, kinds.get(column, pa.string())) for column in columns])
+
+
+def _joined(versions: Iterable[str | None]) -> str | None:
+    """The distinct versions of a benchmark's tasks."""
+    return ", ".join(dict.fromkeys(version for version in versions if version is not None)) or None
 
 
 def _value(aggregate: Callable[[list[Any]], float] | None, findings: list[Any]) -> tuple[float, float | None]:

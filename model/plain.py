@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from model.measures import Measure, Scored, bits_per_unit, perplexity, token_perplexity
+from model.measures import Measure, Scored, bits_per_unit, digest_of_items, perplexity, token_perplexity
 from model.text import MAX_NEW_TOKENS, Generation
 from pipeline.errors import InputError
 
@@ -71,7 +71,12 @@ class PlainTask:
             measures += _perplexities(documents)
         versions = dict.fromkeys(str(item["version"]) for item in self._lines if "version" in item)
         return Scored(
-            self.specification["benchmark"], ", ".join(versions) or None, self.specification.get("chance"), measures
+            self.specification["benchmark"],
+            ", ".join(versions) or None,
+            self.specification.get("chance"),
+            measures,
+            data_version=digest_of_items(self._lines),
+            harness_version="plain items",
         )
 
 

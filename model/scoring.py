@@ -63,18 +63,20 @@ def log_likelihoods(
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
     *,
     batch_tokens: int = 16_384,
+    depth: int | None = None,
     finished: Callable[[float], None] = nothing,
 ) -> list[tuple[float, bool]]:
     """The log-probability of each (context, continuation)'s continuation, and whether greedy decoding would write it.
 
     A context must not be empty. Where both together pass the model's sequence length, the context is cut on the left;
     a continuation that is longer by itself is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens
-    of a batch, padding included; `finished(n)` is called when n more pieces of work are done.
+    of a batch, padding included; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more
+    pieces of work are done.
     """
     groups = _grouped(pairs, model.config.sequence_length, batch_tokens)
     totals, greedy = [0.0] * len(pairs), [True] * len(pairs)
     for batch in _batches(groups, batch_tokens):
-        for request, value, likeliest in _score(model, batch):
+        for request, value, likeliest in _score(model, batch, depth):
             totals[request] += value
             greedy[request] &= likeliest
         finished(sum(len(group.requests) for group in batch))
@@ -132,7 +134,7 @@ def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
         yield batch
 
 
-def _score(model: Dreamer, batch: list[_Group]) -> Iterator[tuple[int, float, bool]]:
+def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[tuple[int, float, bool]]:
     """(request, log-probability, all likeliest) of every continuation in the batch, in pieces that add up."""
     device = model.head.device
     rows = [group.row for group in batch]
@@ -140,8 +142,9 @@ def _score(model: Dreamer, batch: list[_Group]) -> Iterator[tuple[int, float, bo
     cache = None
     if branches:
         width = max(len(group.continuations[index]) - 1 for _, group, index in branches)
-        cache = Cache(model.config, len(rows), max(map(len, rows)) + width, device, model.dtype or model.head.dtype)
-    hidden = _forward(model, rows, cache)
+        dtype = model.dtype or model.head.dtype
+        cache = Cache(model.config, len(rows), max(map(len, rows)) + width, device, dtype, depth)
+    hidden = _forward(model, rows, cache, depth)
 
     spans = []  # (request, row of the pass, first position, tokens to be found from there on)
     for row, group in enumerate(batch):
@@ -151,7 +154,7 @@ def _score(model: Dreamer, batch: list[_Group]) -> Iterator[tuple[int, float, bo
 
     if branches:
         take_rows(cache, [row for row, _, _ in branches])
-        hidden = _forward(model, [group.continuations[index][:-1] for _, group, index in branches], cache)
+        hidden = _forward(model, [group.continuations[index][:-1] for _, group, index in branches], cache, depth)
         spans = [
             (group.requests[index], row, 0, group.continuations[index][1:])
             for row, (_, group, index) in enumerate(branches)
@@ -159,12 +162,12 @@ def _score(model: Dreamer, batch: list[_Group]) -> Iterator[tuple[int, float, bo
         yield from _read(model, hidden, spans)
 
 
-def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None) -> Tensor:
+def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None, depth: int | None) -> Tensor:
     """Hidden states [B, S, H] of rows of different lengths."""
     tokens, lengths = right_padded(rows, model.head.device)
     if cache is None:
-        return model(tokens, return_hidden=True)
-    return model(tokens, cache=cache, lengths=lengths, return_hidden=True)
+        return model(tokens, depth=depth, return_hidden=True)
+    return model(tokens, cache=cache, lengths=lengths, depth=depth, return_hidden=True)
 
 
 def _read(

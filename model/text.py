@@ -62,8 +62,11 @@ class Generation:
 
 
 class TextModel:
-    """Log-likelihoods of texts and written answers. `finished(n)` is called when n more requests, or parts, are
-    done."""
+    """Log-likelihoods of texts and written answers.
+
+    `finished(n)` is called when n more requests, or parts, are done. Setting `depth` runs a recurrent model at another
+    depth than it was trained at.
+    """
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class TextModel:
         self.model, self.tokenizer = model, tokenizer
         self.batch_tokens = batch_tokens or suitable_batch(model)
         self.seed, self.finished = seed, finished
+        self.depth: int | None = None
 
     @property
     def sequence_length(self) -> int:
@@ -89,7 +93,9 @@ class TextModel:
         An empty context is replaced by the end mark; an empty continuation has log-probability 0.
         """
         tokens = self.tokenizer.encode_pairs(pairs)
-        return log_likelihoods(self.model, tokens, batch_tokens=self.batch_tokens, finished=self.finished)
+        return log_likelihoods(
+            self.model, tokens, batch_tokens=self.batch_tokens, depth=self.depth, finished=self.finished
+        )
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
         """Each text's log-probability, taken in disjoint windows as long as the model reads, and number of tokens."""
@@ -103,6 +109,7 @@ class TextModel:
             self.model,
             windows,
             batch_tokens=self.batch_tokens,
+            depth=self.depth,
             finished=lambda done: self.finished(done * len(texts) / len(windows)),
         )
         totals = [0.0] * len(texts)
@@ -127,6 +134,7 @@ class TextModel:
                 temperature=generation.temperature,
                 seed=self.seed,
                 batch_tokens=self.batch_tokens,
+                depth=self.depth,
                 finished=self.finished,
             )
             for index, tokens in zip(indices, written, strict=True):

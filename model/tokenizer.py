@@ -74,3 +74,25 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
         raise InputError(f"tokenizer: {folder} cannot be read ({error}); write it again") from None
     return Tokenizer(codec, end_token)
+
+
+def find_tokenizer(model: Path | str) -> Path:
+    """The tokenizer folder that belongs to a saved model.
+
+    That is the model's own folder or one above it, or `tokenizer/` in one of them (a carried study); or, for a
+    checkpoint in a study's store, the one that the tokens of its run were made with. InputError if there is none.
+    """
+    model = Path(model).resolve()
+    above = [model, *model.parents[:4]]
+    for folder in [place for parent in above for place in (parent, parent / "tokenizer")]:
+        if (folder / "tokenizer.json").is_file():
+            return folder
+    for run in (folder / "run.json" for folder in above):
+        if run.is_file():
+            tokens = (run.parent / json.loads(run.read_text())["data"]).resolve()
+            manifest = tokens / "manifest.json"
+            made_from = json.loads(manifest.read_text())["inputs"] if manifest.is_file() else []
+            for stage in made_from:
+                if stage.startswith("tokenizer/"):
+                    return tokens.parents[1] / stage
+    raise InputError(f"{model}: no tokenizer.json there or beside it; name its folder, as tokenizer=<folder>")

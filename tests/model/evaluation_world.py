@@ -77,15 +77,17 @@ def save_small_model(folder: Path, seed: int = 0, **overrides: object) -> Path:
 
 
 @torch.inference_mode()
-def plain_logits(model: Dreamer, tokens: Sequence[int]) -> torch.Tensor:
+def plain_logits(model: Dreamer, tokens: Sequence[int], depth: int | None = None) -> torch.Tensor:
     """Logits [S, V] of one sequence, uncached and by itself, in float64."""
-    return model(torch.tensor([list(tokens)]))[0].double()
+    return model(torch.tensor([list(tokens)]), depth=depth)[0].double()
 
 
-def plain_log_likelihood(model: Dreamer, context: Sequence[int], continuation: Sequence[int]) -> tuple[float, bool]:
+def plain_log_likelihood(
+    model: Dreamer, context: Sequence[int], continuation: Sequence[int], depth: int | None = None
+) -> tuple[float, bool]:
     """lm-eval's definition: all of it in one pass, cut on the left to what the model reads."""
     whole = [*context, *continuation][-(model.config.sequence_length + 1) :]
-    values = plain_logits(model, whole[:-1])[-len(continuation) :].log_softmax(-1)
+    values = plain_logits(model, whole[:-1], depth)[-len(continuation) :].log_softmax(-1)
     wanted = torch.tensor(list(continuation))
     return float(values.gather(-1, wanted[:, None]).sum()), bool((values.argmax(-1) == wanted).all())
 

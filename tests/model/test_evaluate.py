@@ -6,10 +6,12 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from evaluation_world import save_small_model, write_tokenizer
+from evaluation_world import plain_log_likelihood, save_small_model, write_tokenizer
+from packed_folder import write_packed
 
-from model.evaluate import ANSWERS, evaluate, main
+from model.evaluate import evaluate, main
 from model.job import read_job
 from model.measures import Measure, Scored, bits_per_unit, perplexity, tables
-from model.plain import PlainTask
-from model.text import TextModel
+from model.pieces import ANSWERS
+from model.plain import PlainTask, read_items
+from model.text import TextModel, load_text_model
 from pipeline.errors import InputError
 from pipeline.worlds import WorldSettings, world_specifications, write_world
 
@@ -179,9 +183,7 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     folders = evaluate(read_job(path))
     before = [folder.stat().st_ino for folder in folders]
     (folders[1] / "rows" / "items.parquet").rename(place / "again" / "moved")
-    (folders[1] / "rows" / "evaluations.parquet").unlink()
-    (folders[1] / "rows").rmdir()
-    folders[1].rmdir()
+    shutil.rmtree(folders[1])
     # What a killed process leaves is neither taken for a result nor in the way.
     (folders[1].with_name(folders[1].name + ".partial") / "rows").mkdir(parents=True)
     assert evaluate(read_job(path)) == folders
@@ -234,6 +236,113 @@ def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, numbe
 
 
 @pytest.mark.slow
+def test_a_kill_amid_a_checkpoint_loses_the_benchmark_in_hand(place: Path) -> None:
+    """Killed with -9 after some of its pieces: these are not asked again, and the rows are those of a quiet run."""
+    # As many benchmarks as there are pieces to be killed between, each of them a little work.
+    tasks = [{**carried(place)[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(24)]
+    checkpoints = [{"run_id": "run", "tokens": 1, "path": "checkpoint-0"}]
+    (quiet,) = evaluate(read_job(write_job(place, "undisturbed", tasks=tasks, checkpoints=checkpoints)))
+    path = write_job(place, "interrupted", tasks=tasks, checkpoints=checkpoints)
+    pieces = place / "interrupted" / "run" / f"{1:015d}.pieces"
+    folder = pieces.with_suffix("")
+    kept: dict[str, int] = {}
+    for count in (2, 9):
+        process = start(path)
+        while len(list(pieces.glob("???"))) < count and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+        process.communicate(timeout=60)
+        there = {piece.name: piece.stat().st_ino for piece in pieces.glob("???")}
+        assert process.returncode == -9
+        assert count <= len(there) < len(tasks)
+        assert not folder.exists()  # nothing of a checkpoint that is not complete
+        assert kept.items() <= there.items()  # what was done before was not done again
+        kept = there
+    assert evaluate(read_job(path)) == [folder]
+    assert not pieces.exists()
+    for name in ("evaluations", "items"):
+        assert rows(folder, name) == rows(quiet, name)
+
+
+def test_what_models_attend_to_is_observed(place: Path) -> None:
+    """On the text of a task where there is one, else on rows of the packed tokens; never without being asked to."""
+    write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
+    found = []
+    for name, tasks in (("on-text", carried(place)), ("on-rows", carried(place)[:1])):
+        job = read_job(write_job(place, name, tasks=tasks, observe="packed"))
+        folders = evaluate(job)
+        for folder, tokens in zip(folders, (500, 1000), strict=True):
+            attention, usage = rows(folder, "depth_attention"), rows(folder, "expert_usage")
+            assert list(attention[0]) == ["run_id", "tokens", "query_depth", "key_depth", "score"]
+            assert list(usage[0]) == ["run_id", "tokens", "depth", "expert", "selections"]
+            assert {(row["run_id"], row["tokens"]) for row in attention + usage} == {("run", tokens)}
+            assert len(attention) == 1 + 2 + 3
+            assert len(usage) == 3 * 5  # depths and experts
+            for depth in (1, 2, 3):
+                assert sum(row["score"] for row in attention if row["query_depth"] == depth) == pytest.approx(1)
+        found.append(usage)
+    assert found[0] != found[1]
+    # 80 rows with 48 or 50 real tokens each, every one choosing 2 experts at each depth; the texts are 9 short ones.
+    assert sum(row["selections"] for row in found[1]) == 3 * 2 * 40 * (57 + 55)
+    assert not (
+        evaluate(read_job(write_job(place, "unobserved", tasks=tasks)))[0] / "rows/expert_usage.parquet"
+    ).exists()
+
+
+def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
+    """A recurrent model is also run at other depths; the trained one is there to compare with. Layered ones are not."""
+    save_small_model(place / "layered", recurrent=False, depth_attention=False, sequence_length=256)
+    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
+    checkpoints.append({"run_id": "layered", "tokens": 1000, "path": "layered"})
+    job = read_job(write_job(place, "depths", tasks=carried(place), checkpoints=checkpoints, depths=[2, 3, 5]))
+    first, last, layered = evaluate(job)
+    assert not (first / "rows" / "depth_evaluations.parquet").exists()
+    assert not (layered / "rows" / "depth_evaluations.parquet").exists()
+    found = rows(last, "depth_evaluations")
+    assert list(found[0]) == ["run_id", "tokens", "depth", *EVALUATIONS[2:-1]]
+    own = [{**row, "depth": 3} for row in rows(last, "evaluations")]
+    for row in own:
+        del row["task_version"]
+    assert [row for row in found if row["depth"] == 3] == own
+    assert len(found) == 3 * len(own)
+    # Each number is what a plain pass at that depth gives, item by item.
+    model = load_text_model(place / "checkpoint-1", place / "tokenizer", "cpu")
+    (task,) = [task for task in carried(place) if task["task"] == "world_choice"]
+    items = read_items(Path(task["plain"]))
+    values = {row["depth"]: row["value"] for row in found if row["task"] == "world_choice"}
+    for depth in (2, 3, 5):
+        right = 0
+        for item in items:
+            prompt = model.tokenizer.encode(item["prompt"])
+            options = [model.tokenizer.encode(f" {choice}") for choice in item["choices"]]
+            likely = [plain_log_likelihood(model.model, prompt, option, depth)[0] for option in options]
+            right += item["choices"][likely.index(max(likely))] == item["target"]
+        assert values[depth] == pytest.approx(right / len(items))
+
+
+def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None:
+    (first, _) = evaluate(read_job(write_job(place, "versions", harness=True, limit=3)))
+    (second, _) = evaluate(read_job(write_job(place, "versions-plain", harness=False, limit=3)))
+    found = rows(first, "evaluation_versions")
+    assert [row["task"] for row in found] == ["world_short", "world_long", "world_choice", "world_text"]
+    for row, plain in zip(found, rows(second, "evaluation_versions"), strict=True):
+        assert re.fullmatch(r"\S+ .*sources [0-9a-f]{12}", row["code_version"])
+        assert row["harness_version"] == f"lm-eval {metadata.version('lm-eval')}"
+        assert plain["harness_version"] == "plain items"
+        assert json.loads(row["packages"])["torch"] == metadata.version("torch")
+        assert re.fullmatch("[0-9a-f]{16}", row["data_version"])
+    # The same items elsewhere have the same version, others another.
+    shutil.copytree(place / "world", tmp_path / "world")
+    (moved, _) = evaluate(read_job(write_job(place, "moved", tasks=world_specifications(tmp_path / "world"), limit=3)))
+    (fewer, _) = evaluate(read_job(write_job(place, "fewer", tasks=world_specifications(tmp_path / "world"), limit=2)))
+    versions = [
+        [row["data_version"] for row in rows(folder, "evaluation_versions")] for folder in (first, moved, fewer)
+    ]
+    assert versions[0] == versions[1]
+    assert not set(versions[0]) & set(versions[2])
+
+
+@pytest.mark.slow
 def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
     process = start(write_job(place, "quiet", limit=2))
     out, err = process.communicate(timeout=120)
@@ -249,6 +358,8 @@ def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
         ({"checkpoints": [{"run_id": "r", "path": "x"}]}, "a checkpoint needs run_id, tokens and path"),
         ({"checkpoints": []}, "checkpoints is missing"),
         ({"limit": 0}, "limit is 0, but it must be a whole number of at least 1"),
+        ({"depths": [0]}, r"depths is \[0\], but it must be a list of whole numbers of at least 1"),
+        ({"observe": "nowhere"}, "no packed data in .*nowhere"),
         ({"limits": 3}, "there is no field 'limits'; known are batch_tokens, "),
         ({"tasks": [{"benchmark": "b", "task": "t"}]}, "task 't': metric is missing"),
         ({"device": "abacus"}, "device is 'abacus', but it must be auto"),
@@ -258,7 +369,7 @@ def test_bad_jobs_get_one_line(
     place: Path, changes: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     tasks = {"tasks": carried(place)}
-    assert main([str(write_job(place, "bad", **{**tasks, **changes}))]) == 2
+    assert main([str(write_job(place, f"bad-{'-'.join(changes)}", **{**tasks, **changes}))]) == 2
     said = capfd.readouterr().err
     assert said.count("\n") == 1
     assert re.search(message, said), said

@@ -25,8 +25,8 @@ from evaluation_world import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.evaluate import ask
 from model.measures import tables
+from model.pieces import ask
 from model.scoring import log_likelihoods, rolling_windows
 from model.text import Generation, TextModel, narrow
 from pipeline.errors import InputError
@@ -81,11 +81,13 @@ def write_data(folder: Path, configuration: str, **splits: list[dict[str, Any]])
 # --- log-likelihoods ---
 
 
-def check_log_likelihoods(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
-    model = small_model()
-    found = log_likelihoods(model, pairs, batch_tokens=batch_tokens)
+def check_log_likelihoods(
+    pairs: list[tuple[list[int], list[int]]], batch_tokens: int, depth: int | None = None, **overrides: object
+) -> None:
+    model = small_model(**overrides)
+    found = log_likelihoods(model, pairs, batch_tokens=batch_tokens, depth=depth)
     for (context, continuation), (value, greedy) in zip(pairs, found, strict=True):
-        expected, likeliest = plain_log_likelihood(model, context, continuation)
+        expected, likeliest = plain_log_likelihood(model, context, continuation, depth)
         assert math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-4)
         assert greedy == likeliest
 
@@ -104,6 +106,19 @@ def test_log_likelihoods_equal_a_plain_pass(batch_tokens: int) -> None:
     pairs += [(list(range(200, 310)), [1, 2]), (list(range(200, 310)), [3, 4, 5]), (list(range(96)), [9])]  # too long
     check_log_likelihoods(pairs, batch_tokens)
     assert log_likelihoods(model, pairs)[6][1]  # what greedy decoding writes is recognised
+
+
+@pytest.mark.parametrize("depth", [1, 6])
+def test_log_likelihoods_at_another_depth(depth: int) -> None:
+    context = list(range(1, 31))
+    pairs = [(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40), (list(range(100)), [4, 4])]
+    check_log_likelihoods(pairs, 200, depth)
+
+
+@pytest.mark.parametrize("family", [{"recurrent": False, "depth_attention": False}, {"depth_attention": False}])
+def test_log_likelihoods_of_the_other_families(family: dict[str, bool]) -> None:
+    context = list(range(1, 31))
+    check_log_likelihoods([(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40)], 200, **family)
 
 
 @settings(max_examples=25, deadline=None)
