@@ -62,10 +62,12 @@ def mixture(x: Tensor, scores: Tensor, weights: Tensor, shared: Tensor | None) -
     return output
 
 
-def expert_attention(experts: nn.Module, x: Tensor, angles: Tensor | None) -> Result:
+def expert_attention(
+    experts: nn.Module, x: Tensor, context: Context, depth: int, routing_angles: Tensor | None, history: History
+) -> Result:
     """EA: every expert computes, the scores choose."""
     x = reference_norm(x, experts.gain, experts.epsilon)
-    scores, ids = route(experts.router, x, angles)
+    scores, ids = route(experts.router, x, routing_angles)
     update = torch.zeros_like(x)
     for e, (inward, outward) in enumerate(zip(experts.inward, experts.outward, strict=True)):
         gate, up = (x @ inward).chunk(2, dim=-1)
@@ -97,7 +99,9 @@ def projected_attention(
     return project_out(attended.flatten(1)), ids, rest
 
 
-def sequence_attention(module: nn.Module, x: Tensor, context: Context, routing_angles: Tensor | None) -> Result:
+def sequence_attention(
+    module: nn.Module, x: Tensor, context: Context, depth: int, routing_angles: Tensor | None, history: History
+) -> Result:
     """SA: what came before in the sequence, in the same document."""
     B, S = context.batch, context.length
     visible = torch.ones(S, S, dtype=torch.bool, device=x.device).tril()
@@ -132,6 +136,9 @@ def depth_attention(
     return Result(update, ids, entries, scores)
 
 
+REFERENCES = {"sequence": sequence_attention, "depth": depth_attention, "experts": expert_attention}
+
+
 def reference_block(
     block: nn.Module, x: Tensor, context: Context, depth: int, histories: dict[str, History]
 ) -> tuple[Tensor, dict[str, Result]]:
@@ -140,13 +147,7 @@ def reference_block(
     results: dict[str, Result] = {}
     for group in block.order:
         for name in group:
-            module = block.attentions[name]
-            if name == "sequence":
-                results[name] = sequence_attention(module, x, context, routing_angles)
-            elif name == "depth":
-                history = histories.get(name, [])
-                results[name] = depth_attention(module, x, context, depth, routing_angles, history)
-            else:
-                results[name] = expert_attention(module, x, routing_angles)
+            history = histories.get(name, [])
+            results[name] = REFERENCES[name](block.attentions[name], x, context, depth, routing_angles, history)
         x = x + sum(results[name].update for name in group)
     return x, results
