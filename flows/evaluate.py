@@ -1,4 +1,8 @@
-"""Evaluating every checkpoint of every complete run: one process for each run (`python -m model.evaluate`)."""
+"""Evaluating every checkpoint of every complete run, in processes (`python -m model.evaluate`).
+
+A run is one job. Where there are more places than runs, several processes share a job, each taking checkpoints that no
+other has.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,10 @@ from flows import progress
 from flows.prepare import Prepared
 from flows.processes import read_progress, run_module, stopped_on_exit
 from flows.study import Study
-from flows.train import Run, Slots, side_by_side
+from flows.train import Run, Slots, devices, side_by_side
 from pipeline.store import Output, Store
 
-VERSION = 1
+VERSION = 2
 
 
 def evaluate_runs(study: Study, store: Store, prepared: Prepared, runs: Sequence[Run]) -> dict[str, Output]:
@@ -26,7 +30,11 @@ def evaluate_runs(study: Study, store: Store, prepared: Prepared, runs: Sequence
     complete = [run for run in runs if run.status == "complete"]
     slots = Slots(study)
     with stopped_on_exit():
-        outputs = side_by_side(complete, lambda run: _evaluate(study, store, prepared, run, slots))
+        shares = _shares(devices(study), len(complete))
+        outputs = side_by_side(
+            list(zip(complete, shares, strict=True)),
+            lambda job: _evaluate(study, store, prepared, job[0], slots, processes=job[1]),
+        )
     return {run.run_id: output for run, output in zip(complete, outputs, strict=True)}
 
 
@@ -36,7 +44,12 @@ def checkpoints(run: Run) -> list[dict[str, Any]]:
     return [{"run_id": run.run_id, "tokens": int(folder.name), "path": str(folder.resolve())} for folder in folders]
 
 
-def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run, slots: Slots) -> Output:
+def _shares(places: int, runs: int) -> list[int]:
+    """How many processes each run gets: all places are used, and every run has one at least."""
+    return [max(1, places // runs + (number < places % runs)) for number in range(runs)]
+
+
+def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run, slots: Slots, *, processes: int) -> Output:
     label = f"evaluate {run.planned.model_id} seed {run.seed}"
     settings = study.evaluation
 
@@ -48,25 +61,33 @@ def _evaluate(study: Study, store: Store, prepared: Prepared, run: Run, slots: S
             "limit": settings.limit,
             "batch_tokens": settings.batch_tokens,
             "max_new_tokens": settings.max_new_tokens,
+            "depths": settings.depths,
+            "observe": str(prepared.packed.path.resolve()) if settings.introspect else None,
             "device": study.training.device,
             "output": str((folder / "results").resolve()),
         }
         (folder / "job.json").write_text(json.dumps(job, indent=1))
         offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((folder / "cache").resolve())}
-        with slots.one() as environment:
-            tick = partial(_tick, label, folder / "results" / "progress.json")
-            run_module(
-                "model.evaluate",
-                [str(folder / "job.json")],
-                log=folder / "log.txt",
-                tick=tick,
-                environment={**offline, **environment},
-            )
+
+        def process(number: int) -> None:
+            with slots.one() as environment:
+                run_module(
+                    "model.evaluate",
+                    [str(folder / "job.json"), "--verbose"],
+                    log=folder / f"log-{number}.txt",
+                    tick=partial(_tick, label, folder / "results" / "progress.json"),
+                    environment={**offline, **environment},
+                )
+
+        side_by_side(range(min(processes, len(job["checkpoints"]))), process)
         return {"run_id": run.run_id, "checkpoints": len(job["checkpoints"]), "limit": settings.limit}
 
     progress.report(label, 0.0, "waiting")
-    # The benchmarks' definitions and the digests of their data are in the key of `items`.
-    configuration = {"run_id": run.run_id, "limit": settings.limit, "max_new_tokens": settings.max_new_tokens}
+    # The benchmarks and digests of their data are in the key of `items`, the packed tokens in that of the run.
+    configuration = {
+        "run_id": run.run_id,
+        **{name: getattr(settings, name) for name in ("limit", "max_new_tokens", "depths", "introspect")},
+    }
     output = store.build("evaluation", VERSION, configuration, [run.output, prepared.items], work, resumes=True)
     progress.report(label, 1.0, "done")
     return output

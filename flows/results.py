@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -18,23 +18,21 @@ from flows.evaluate import result_folders
 from flows.prepare import Prepared
 from flows.study import Study
 from flows.train import Planned, Run
+from model.versions import code_version
 from pipeline.store import Output, canonical
 from sql.bootstrap import factor_intervals
 from sql.results import connect, ingest
 
+# What an evaluation leaves: the first three always, the others as far as the study asks for them.
+FOUND = (
+    "evaluations",
+    "items",
+    "evaluation_versions",
+    "depth_evaluations",
+    "depth_attention",
+    "expert_usage",
+)
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
-
-
-def code_version() -> str:
-    """The package's version, with the commit where it runs from a checkout, and `+changes` if that has been edited."""
-    version = metadata.version("dreamer-study")
-    folder = Path(__file__).resolve().parent.parent
-    try:
-        asked = ["git", "-C", str(folder), "describe", "--always", "--dirty=+changes", "--abbrev=12", "--exclude=*"]
-        described = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return version  # not a checkout
-    return f"{version} ({described})"
 
 
 def enter_study(study: Study, prepared: Prepared) -> None:
@@ -71,12 +69,12 @@ def _declared(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
 
 
 def enter_runs(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) -> None:
-    """The rows of `models`, `runs` and `steps`."""
+    """The rows of `models`, `runs`, `steps` and `checkpoints`."""
     enter_rows(study, planned, [(run.planned.model_id, run.status, run.folder / "rows") for run in runs], [])
 
 
 def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:
-    """The rows of `evaluations` and `items`, and the intervals computed from them."""
+    """The rows of all that evaluation finds, and the intervals computed from them."""
     enter_rows(study, [], [], [folder for output in outputs.values() for folder in result_folders(output)])
 
 
@@ -109,10 +107,20 @@ def enter_rows(
         "models": pa.Table.from_pylist(models) if models else [],
         "runs": pa.Table.from_pylist(trained) if trained else [],
         "steps": [folder / "steps.parquet" for _, _, folder in runs],
-        "evaluations": [folder / "evaluations.parquet" for folder in evaluations],
-        "items": [folder / "items.parquet" for folder in evaluations],
+        "checkpoints": _checkpoints([folder.parent for _, _, folder in runs]),
+        **{
+            table: [path for folder in evaluations if (path := folder / f"{table}.parquet").exists()] for table in FOUND
+        },
     }
     ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
     if evaluations and study.evaluation.bootstrap_replicates:
         with closing(connect(study.database)) as connection:
             factor_intervals(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
+
+
+def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:
+    """The rows of `checkpoints`, as far as the models are there: rows may have been brought here without them."""
+    names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
+    files = [path for run in runs for path in sorted(run.glob("checkpoints/[0-9]*/checkpoint.json"))]
+    said = [json.loads(path.read_text()) for path in files]
+    return pa.Table.from_pylist([{name: one[name] for name in names} for one in said]) if said else []

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
@@ -211,6 +211,10 @@ class Evaluation(Section):
     limit: int | None = Field(None, ge=1, description="items of each lm-eval task; recorded in the results")
     batch_tokens: int | None = Field(None, ge=1, description="tokens in a batch; default: what suits the device")
     max_new_tokens: int | None = Field(None, ge=1)
+    depths: list[Annotated[int, Field(ge=1)]] = Field(
+        default_factory=list, description="other depths at which each recurrent model's last checkpoint is evaluated"
+    )
+    introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
     bootstrap_replicates: int = Field(1000, ge=0)
 
     @field_validator("benchmarks")
