@@ -1,8 +1,8 @@
 """Models and resume states on disk. A folder under its final name is complete: written beside, synced and renamed.
 
 Two kinds: a model (`config.json`, `model.safetensors` and, of a training run, `checkpoint.json`), which evaluation
-reads and nothing rewrites; and a run's state, everything training needs to go on bit for bit, of which the newest is
-kept. Nothing is pickled.
+reads and nothing rewrites; and a run's state, everything training needs to go on bit for bit, of which the newest
+stay. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -104,15 +104,16 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
     model.load_state_dict(tensors, assign=True)
 
 
-def save_state(folder: Path, step: int, state: State) -> None:
-    """Write `folder/<step>/`, then remove the older states."""
+def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
+    """Write `folder/<step>/`, then remove what is left of older states but for the newest, `keep` in all."""
     path = folder / f"{step:09d}"
     if not path.exists():
         with written_whole(path) as partial:
             _save_tensors(partial / "tensors.safetensors", state.tensors)
             (partial / "values.json").write_text(json.dumps(state.values, indent=1))
+    whole = sorted(other for other in folder.iterdir() if other.suffix != PARTIAL)
     for other in folder.iterdir():
-        if other != path:
+        if other not in whole[-keep:]:
             shutil.rmtree(other)
 
 

@@ -19,13 +19,18 @@ PEAKS = (
 )
 
 
-def choose_device(wanted: str) -> torch.device:
-    """The device for 'auto', 'cpu' or 'cuda'. Raises InputError if there is no such device here."""
+def choose_device(wanted: str, local: int = 0) -> torch.device:
+    """The device for 'auto', 'cpu' or 'cuda', of several CUDA devices the one numbered `local`.
+
+    Raises InputError if there is no such device here.
+    """
     if wanted == "auto":
         wanted = "cuda" if torch.cuda.is_available() else "cpu"
     if wanted == "cuda" and not torch.cuda.is_available():
         raise InputError("device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
-    return torch.device(wanted)
+    if wanted == "cuda" and local >= torch.cuda.device_count():
+        raise InputError(f"LOCAL_RANK is {local}, but torch sees only {torch.cuda.device_count()} CUDA devices here")
+    return torch.device(wanted, local) if local else torch.device(wanted)
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:

@@ -43,10 +43,13 @@ class AdamW:
         self._second = {name: torch.zeros_like(parameter) for name, parameter in self.parameters.items()}
         self._steps = {n: torch.zeros((), device=p.device) for n, p in self.parameters.items()}
 
+    def gradients(self) -> list[Tensor]:
+        """All gradients there are; which ones depends on the model alone, not on the tokens."""
+        return [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
+
     def gradient_norm(self) -> Tensor:
         """Euclidean norm over all gradients, a float32 scalar on their device."""
-        gradients = [p.grad for p in self.parameters.values() if p.grad is not None]
-        return nn.utils.get_total_norm(gradients)
+        return nn.utils.get_total_norm(self.gradients())
 
     @torch.no_grad()
     def step(self, learning_rate: float, norm: Tensor, clip: float) -> None:

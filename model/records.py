@@ -101,11 +101,19 @@ class Progress:
         self._past: deque[tuple[float, int]] = deque(maxlen=window)  # times and tokens the rate is taken over
 
     def write(
-        self, state: str, now: float, step: int, tokens: int, loss: float | None, flops_share: float | None
+        self,
+        state: str,
+        now: float,
+        step: int,
+        tokens: int,
+        loss: float | None,
+        flops_share: float | None,
+        note: str = "",
     ) -> str:
         """Rewrite the file; return the line.
 
-        `now` is in seconds of any clock; `flops_share` is the MFU at one token per second, None where unknown.
+        `now` is in seconds of any clock; `flops_share` is the MFU at one token per second, None where unknown; `note`
+        is what else there is to say.
         """
         self._past.append((now, tokens))
         (then, before), left = self._past[0], max(0, self._target - tokens)
@@ -120,6 +128,7 @@ class Progress:
             "mfu": mfu,
             "step": step,
             "state": state,
+            "note": note,
         }
         beside = self._path.with_name(self._path.name + ".partial")
         beside.write_text(json.dumps(values))
@@ -131,6 +140,7 @@ class Progress:
             f"MFU {mfu:.1%}" if mfu else "MFU unknown",
             f"{duration(left / rate)} left" if rate and left else "",
             state if state != "running" else "",
+            note,
         ]
         return "  ".join(part for part in parts if part)
 

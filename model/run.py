@@ -12,10 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from model.config import DreamerConfig
 from pipeline.errors import InputError
+
+HOW_IT_RUNS = (
+    "micro_batch_tokens",
+    "checkpointing",
+    "compile",
+    "log_every",
+    "save_every_seconds",
+    "keep",
+    "spike_deviations",
+    "spike_steps",
+)
+"""Fields of TrainingConfig that are no part of what a run is: they change its results by rounding at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +54,9 @@ class TrainingConfig:
     checkpointing: bool = False  # recompute each depth in the backward pass
     log_every: int = 1
     save_every_seconds: float = 300.0
+    keep: int = 1  # resume states that stay on the disk; checkpoints all stay
+    spike_deviations: float = 20.0  # a loss so far above the running median is a spike (model/safety.py); 0: none is
+    spike_steps: int = 50  # spikes in a row that stop the run
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "checkpoints", tuple(self.checkpoints))
@@ -51,14 +64,15 @@ class TrainingConfig:
         rules = (
             *(
                 (name, getattr(self, name) >= 1, "must be at least 1")
-                for name in ("tokens", "batch_tokens", "log_every")
+                for name in ("tokens", "batch_tokens", "log_every", "keep")
             ),
             *((name, getattr(self, name) > 0, "must be above 0") for name in ("learning_rate", "epsilon", "clip")),
             *(
                 (name, getattr(self, name) >= 0, "must not be negative")
-                for name in ("seed", "warmup_steps", "weight_decay", "save_every_seconds")
+                for name in ("seed", "warmup_steps", "weight_decay", "save_every_seconds", "spike_deviations")
             ),
             *((name, 0 <= getattr(self, name) < 1, "must be at least 0 and below 1") for name in ("beta1", "beta2")),
+            ("spike_steps", 1 <= self.spike_steps <= 50, "must be between 1 and 50"),
             ("checkpoints", not beyond, f"must lie within 0 and tokens ({self.tokens})"),
             ("loss_on", self.loss_on in ("all", "responses"), "must be 'all' or 'responses'"),
             ("device", self.device in ("auto", "cpu", "cuda"), "must be 'auto', 'cpu' or 'cuda'"),
@@ -131,9 +145,10 @@ class Run:
     data: Path
 
     def settings(self) -> dict[str, Any]:
-        """Everything in run.json that decides the result; where the data lie does not."""
+        """Everything in run.json that decides the result; where the data lie and how it runs do not."""
         own = {"run_id": self.run_id, "variant": self.variant}
-        return {**own, "model": self.model.to_dict(), "training": self.training.to_dict()}
+        training = {name: value for name, value in self.training.to_dict().items() if name not in HOW_IT_RUNS}
+        return {**own, "model": self.model.to_dict(), "training": training}
 
 
 def read_run(folder: Path | str) -> Run:
@@ -168,6 +183,8 @@ _JSON_NAMES = {str: "text", dict: "an object"}
 
 def code_version(module: str = "model.train") -> dict[str, str]:
     """Digests of the source files that training runs: `module` and all of `model/` it imports; and torch's version."""
+    import torch  # here, as whoever only reads a run need not wait for it
+
     root = Path(__file__).parents[1]
     found: dict[str, str] = {}
     waiting = [module]

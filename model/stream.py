@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from model.run import Run
 from pipeline.errors import InputError
 
 IGNORED = -100
@@ -197,6 +198,30 @@ def read_packed(folder: Path) -> Mapping[str, Any]:
     if empty:
         raise InputError(f"packed data in {folder} hold no rows: nothing was left to train on")
     return metadata
+
+
+def open_stream(run: Run, ranks: int = 1) -> TokenStream:
+    """The run's stream. Raises InputError if data, model, batch sizes and ranks do not fit each other."""
+    stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
+    S, V = stream.sequence_length, stream.vocabulary_size
+    if run.model.sequence_length < S:
+        raise InputError(
+            f"the data in {run.data} have rows of {S} tokens, "
+            f"the model's sequence_length is only {run.model.sequence_length}"
+        )
+    if run.model.vocabulary_size < V:
+        raise InputError(
+            f"the data in {run.data} use a vocabulary of {V}, "
+            f"the model's vocabulary_size is only {run.model.vocabulary_size}"
+        )
+    for name in ("batch_tokens", "micro_batch_tokens"):
+        value = getattr(run.training, name)
+        if value is not None and value % S:
+            raise InputError(f"{name} is {value}, but it must be a multiple of the packed sequence length {S}")
+    stream.batch_rows = run.training.batch_tokens // S
+    if stream.batch_rows < ranks:
+        raise InputError(f"batch_tokens ({run.training.batch_tokens}) are {stream.batch_rows} rows, for {ranks} ranks")
+    return stream
 
 
 def data_digest(folder: Path, budget: int = 2**28, block: int = 2**16) -> str:

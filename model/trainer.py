@@ -6,8 +6,10 @@ checkpoint on disk never lies ahead of its run, and one that a kill prevented is
 
 from __future__ import annotations
 
+import json
 import math
 from collections import deque
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,33 +19,38 @@ from model.device import choose_device, choose_precision
 from model.dreamer import Dreamer
 from model.loss import cross_entropy_sum
 from model.optimizer import AdamW, warmed_up
+from model.parallel import Ranks
 from model.run import Run, code_version, differences
-from model.stream import IGNORED, START_HASH, Batch, TokenStream, data_digest
+from model.safety import TrainingFailed, has_spiked
+from model.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
 from pipeline.errors import InputError
 
 LOSS_WINDOW = 100
 """A checkpoint's loss is the mean over this many last steps: one batch alone says little."""
 
 
-class TrainingFailed(RuntimeError):
-    """The training itself went wrong; the text is one line."""
-
-
 class Trainer:
     """A run's model, optimiser, stream and counters, new or as its newest state left them.
 
-    Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved.
+    With several ranks each has all of this and the rows that are its own; whatever is saved does not depend on how
+    many they are. Raises InputError if run.json and the data do not fit each other, or have changed since the state
+    was saved.
     """
 
-    def __init__(self, run: Run) -> None:
-        self.run, self.config = run, run.training
-        self.device = choose_device(self.config.device)
+    def __init__(self, run: Run, ranks: Ranks | None = None) -> None:
+        self.run, self.config, self.ranks = run, run.training, ranks or Ranks()
+        self.device = choose_device(self.config.device, self.ranks.local)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         self.precision = choose_precision(self.config.precision, self.device)
         if self.device.type == "cpu":
             torch.set_num_threads(1)  # several small processes side by side are many times faster than their threads
-        self.stream = open_stream(run)
+        self.stream = open_stream(run, self.ranks.count)
+        self.own = self.ranks.share(self.stream.batch_rows)
         micro_batch_tokens = self.config.micro_batch_tokens or self.config.batch_tokens
-        self.micro_rows = max(1, micro_batch_tokens // self.stream.sequence_length)
+        largest = -(-self.stream.batch_rows // self.ranks.count)
+        self.micro_rows = min(max(1, micro_batch_tokens // self.stream.sequence_length), largest)
+        self.halved: dict[str, int] | None = None
         self.origin = {
             **run.settings(),
             "data": data_digest(run.data),
@@ -53,6 +60,7 @@ class Trainer:
         self.step = self.tokens = 0
         self.seconds, self.stream_hash, self.epoch = 0.0, START_HASH, 0.0
         self.losses: deque[float] = deque(maxlen=LOSS_WINDOW)
+        self._compiled = False
         self.due = 0 in self.config.checkpoints
         self.log_bytes = 0
 
@@ -78,42 +86,37 @@ class Trainer:
         )
         if state:
             self._restore(state)
+        self.ranks.spread([tensor.data for tensor in self.model.state_dict().values()])
         self.model.train()
         if self.config.compile and self.device.type == "cuda":
-            self.model.compile(dynamic=False)
+            self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
+
+    def compile(self, **options: Any) -> None:
+        """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
+        self.model.compile(**options)
+        self._compiled = True
 
     def train_step(self) -> tuple[float, float, float]:
         """One optimiser step; its loss (mean over the batch's target tokens), learning rate and gradient norm.
 
-        Raises TrainingFailed, the parameters untouched, if loss or norm is not finite.
+        Raises TrainingFailed, the parameters untouched, if loss or norm is not finite, the loss has left its course,
+        or memory is short a second time.
         """
         batch = self._batch(self.step)
-        total = torch.zeros((), device=self.device)
-        try:
-            for begin in range(0, self.stream.batch_rows, self.micro_rows):
-                loss = self._loss(batch, slice(begin, begin + self.micro_rows)) / max(1, batch.target_tokens)
-                loss.backward()
-                total += loss.detach()
-        except torch.OutOfMemoryError as error:
-            tokens = self.micro_rows * self.stream.sequence_length
-            raise TrainingFailed(
-                f"step {self.step + 1}: out of memory on {self.device} with {tokens} tokens at a time; "
-                "lower micro_batch_tokens, or set checkpointing"
-            ) from error
+        total = self._backward(batch)
+        self.ranks.add_up([total, *self.optimizer.gradients()])
         norm = self.optimizer.gradient_norm()
         if self.device.type == "cuda":
             self._batch(self.step + 1)  # built while the device is at work
         loss_value, norm_value = torch.stack((total, norm)).tolist()
-        if not math.isfinite(loss_value) or not math.isfinite(norm_value):
-            raise TrainingFailed(
-                f"step {self.step + 1}: loss {loss_value}, gradient norm {norm_value}; training stopped, "
-                f"{self._last_good()}; lower learning_rate or clip"
-            )
+        self._check(loss_value, norm_value)
         learning_rate = warmed_up(self.config.learning_rate, self.config.warmup_steps, self.step + 1)
         self.optimizer.step(learning_rate, norm, self.config.clip)
         self.optimizer.clear()
         self.model.update_balance()
+        if self._compiled:
+            torch.compiler.set_stance("fail_on_recompile")
 
         before = self.tokens
         self.step += 1
@@ -124,6 +127,60 @@ class Trainer:
         points = (*self.config.checkpoints, self.config.tokens)
         self.due = any(before < point <= self.tokens for point in points)
         return loss_value, learning_rate, norm_value
+
+    def _check(self, loss: float, norm: float) -> None:
+        """Raise TrainingFailed where going on would only spoil what has been learned."""
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise TrainingFailed(
+                f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped, "
+                f"{self._last_good(self.step)}; lower learning_rate or clip"
+            )
+        steps = self.config.spike_steps
+        if has_spiked([*self.losses, loss], self.config.spike_deviations, steps):
+            raise TrainingFailed(
+                f"step {self.step + 1}: the loss ({loss:.3f}) has been more than {self.config.spike_deviations:g} "
+                f"deviations above its running median for {steps} steps; training stopped, "
+                f"{self._last_good(self.step + 1 - steps)}; lower learning_rate or clip, or set spike_deviations"
+            )
+
+    def _backward(self, batch: Batch) -> Tensor:
+        """Gradients of this rank's rows, and its part of the loss; where memory is short, once in smaller pieces."""
+        while True:
+            total = self._attempt(batch)
+            if self.ranks.any(total is None) == [False]:
+                return total
+            self._halve()
+
+    def _attempt(self, batch: Batch) -> Tensor | None:
+        """One forward and backward pass over this rank's rows; None if there was not memory enough."""
+        total = torch.zeros((), device=self.device)
+        try:
+            for begin in range(self.own.start, self.own.stop, self.micro_rows):
+                rows = slice(begin, min(begin + self.micro_rows, self.own.stop))
+                loss = self._loss(batch, rows) / max(1, batch.target_tokens)
+                loss.backward()
+                total += loss.detach()
+        except torch.OutOfMemoryError:
+            return None  # with everything that the failed pass held on to
+        return total
+
+    def _halve(self) -> None:
+        """Forget the failed attempt at a step, to try again with half as many rows at a time; once in a run."""
+        tokens = self.micro_rows * self.stream.sequence_length
+        if self.halved or self.micro_rows == 1:
+            raise TrainingFailed(
+                f"step {self.step + 1}: out of memory on {self.device} with {tokens} tokens at a time; "
+                "lower micro_batch_tokens, or set checkpointing"
+            )
+        self.optimizer.clear()
+        for router in self.model.routers().values():
+            router.counts.zero_()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.halved = {"step": self.step + 1, "from": tokens}
+        self.micro_rows //= 2
+        if self._compiled:
+            torch.compiler.set_stance("default")  # for the new shapes
 
     def _loss(self, batch: Batch, rows: slice) -> Tensor:
         """Sum of the losses at the targets of some rows. Hidden states without a target never meet the vocabulary."""
@@ -148,7 +205,7 @@ class Trainer:
         return self._next[1]
 
     def save(self, log_bytes: int) -> None:
-        """Save the state, then the checkpoint if one is due and not there yet."""
+        """Save the state, then the checkpoint if one is due and not there yet. On one rank: all have the same."""
         random = {"random.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["random.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -163,9 +220,12 @@ class Trainer:
             "losses": list(self.losses),
             "due": self.due,
             "log_bytes": log_bytes,
+            "halved": self.halved,
             "origin": self.origin,
         }
-        save_state(self.run.folder / "state", self.step, State({**model, **moments, **random}, values))
+        save_state(
+            self.run.folder / "state", self.step, State({**model, **moments, **random}, values), self.config.keep
+        )
         self.save_checkpoint()
 
     def save_checkpoint(self) -> None:
@@ -202,34 +262,18 @@ class Trainer:
         self.losses.extend(values["losses"])
         for name in ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes"):
             setattr(self, name, values[name])
+        halved = values["halved"]
+        if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
+            self.halved = halved
+            self.micro_rows //= 2
 
-    def _last_good(self) -> str:
+    def _last_good(self, step: int) -> str:
+        """Words for the newest checkpoint that is not younger than a step."""
         checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
-        return f"the last good checkpoint is {checkpoints[-1]}" if checkpoints else "there is no checkpoint yet"
+        good = [path for path in checkpoints if json.loads((path / "checkpoint.json").read_text())["step"] <= step]
+        return f"the last good checkpoint is {good[-1]}" if good else "there is no checkpoint yet"
 
 
 def _part(state: State, prefix: str) -> dict[str, Tensor]:
     """Copies (what is loaded is mapped from a file) of the tensors whose names begin with `prefix`, without it."""
     return {n.removeprefix(prefix): tensor.clone() for n, tensor in state.tensors.items() if n.startswith(prefix)}
-
-
-def open_stream(run: Run) -> TokenStream:
-    """The run's stream. Raises InputError if data, model and batch sizes do not fit each other."""
-    stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
-    S, V = stream.sequence_length, stream.vocabulary_size
-    if run.model.sequence_length < S:
-        raise InputError(
-            f"the data in {run.data} have rows of {S} tokens, "
-            f"the model's sequence_length is only {run.model.sequence_length}"
-        )
-    if run.model.vocabulary_size < V:
-        raise InputError(
-            f"the data in {run.data} use a vocabulary of {V}, "
-            f"the model's vocabulary_size is only {run.model.vocabulary_size}"
-        )
-    for name in ("batch_tokens", "micro_batch_tokens"):
-        value = getattr(run.training, name)
-        if value is not None and value % S:
-            raise InputError(f"{name} is {value}, but it must be a multiple of the packed sequence length {S}")
-    stream.batch_rows = run.training.batch_tokens // S
-    return stream

@@ -21,7 +21,7 @@ from model.checkpoint import load_model, newest_state
 from model.run import TrainingConfig, code_version, read_run
 from model.stream import IGNORED, PADDING, START_HASH, TokenStream
 from model.train import main, train
-from model.trainer import Trainer, TrainingFailed
+from model.trainer import Trainer
 from pipeline.errors import InputError
 
 
@@ -421,14 +421,3 @@ def test_an_absent_device_is_bad_input(fresh, exit_status):
 def test_training_config_goes_through_json():
     config = TrainingConfig(tokens=10, batch_tokens=4, checkpoints=(1, 2))
     assert TrainingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
-
-
-def test_out_of_memory_says_what_to_change(fresh):
-    trainer = Trainer(read_run(fresh()))
-
-    def refuse(*_):
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    trainer.model.register_forward_pre_hook(refuse)
-    with pytest.raises(TrainingFailed, match="out of memory on cpu with 64 tokens at a time; lower micro_batch_tokens"):
-        trainer.train_step()

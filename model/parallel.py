@@ -1,0 +1,220 @@
+"""Data-parallel training: the processes (ranks) that train one run together, started by torchrun or anything like it.
+
+Every rank has the whole model and optimiser and takes its rows of each global batch; gradients are added up once per
+optimiser step, after the last micro-batch, so that all ranks take the same step and one process with all rows would
+take it too, up to rounding. This is done by one flat sum of our own and not by DistributedDataParallel, because what
+it is made for does not apply: its average over ranks is not the mean over the batch's target tokens, and there is
+next to nothing to overlap with, since gradients of weights that all depths share are complete only at the end.
+
+A rank that dies is noticed at once by a connection that is kept for nothing else, whatever the others are doing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from model.safety import TrainingFailed
+from pipeline.errors import InputError
+
+SILENCE = timedelta(minutes=10)
+"""A rank that lives but does not answer for so long (longer than a checkpoint takes to write) is given up."""
+
+FOREVER = timedelta(days=1000)
+NOTICE_SECONDS = 5.0  # within which the end of another rank is known
+BUCKET_ELEMENTS = 2**25
+"""Gradients summed in one call: 128 MiB in float32."""
+
+
+class Elsewhere(Exception):
+    """This rank ends because of what another rank says; `status` is to be its exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"another rank ended with status {status}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """All processes that train a run: how many they are, and which of them this is. By default it is alone."""
+
+    rank: int = 0
+    count: int = 1
+    local: int = 0  # which of this machine's devices is its own
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the rank that writes and talks."""
+        return self.rank == 0
+
+    def share(self, rows: int) -> slice:
+        """This rank's part of the rows of a global batch: consecutive ones, sizes differ by one at most."""
+        return slice(rows * self.rank // self.count, rows * (self.rank + 1) // self.count)
+
+    def any(self, *flags: bool) -> list[bool]:
+        """For each flag whether any rank raised it. All ranks must ask together; the host waits, no device does."""
+        if self.count == 1:
+            return list(flags)
+        raised = torch.tensor(flags, dtype=torch.int32)
+        dist.all_reduce(raised, dist.ReduceOp.MAX)
+        return [bool(flag) for flag in raised.tolist()]
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each of the tensors by its sum over all ranks, the same bits on every rank.
+
+        Small ones are laid side by side into buckets. All ranks must bring the same shapes in the same order.
+        """
+        if self.count == 1:
+            return
+        for bucket in _buckets(tensors):
+            if len(bucket) == 1 and bucket[0].is_contiguous():
+                dist.all_reduce(bucket[0])
+                continue
+            flat = torch.cat([tensor.flatten() for tensor in bucket])
+            dist.all_reduce(flat)
+            for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
+                tensor.copy_(total.view_as(tensor))
+
+    def spread(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrite each of the tensors by what the first rank has."""
+        if self.count > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Work that all ranks do, such as starting: where it fails with bad input, all end, and the first says why."""
+        failure = None
+        try:
+            yield
+        except InputError as error:
+            failure = error
+        if self.count > 1:
+            first = torch.tensor([self.rank if failure else self.count])
+            dist.all_reduce(first, dist.ReduceOp.MIN)
+            if first.item() not in (self.rank, self.count):
+                raise Elsewhere(status=2) from failure
+        if failure:
+            raise failure
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    for tensor in tensors:
+        full = sum(other.numel() for other in bucket) + tensor.numel() > BUCKET_ELEMENTS
+        if bucket and (full or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
+
+
+@contextmanager
+def joined(name: str) -> Iterator[Ranks]:
+    """The ranks of this training, by the environment that torchrun and its like set; alone where there is none.
+
+    When one of them dies or fails, this process ends as well, with status 1 and one line from one of them, `name` at
+    its head. Raises InputError for an incomplete environment.
+    """
+    ranks = _from_environment()
+    if ranks.count == 1:
+        yield ranks
+        return
+    with_cuda = torch.cuda.is_available() and dist.is_nccl_available()
+    dist.init_process_group("cpu:gloo,cuda:nccl" if with_cuda else "gloo", timeout=SILENCE)
+    lifeline = _Lifeline(name, ranks)
+    try:
+        yield ranks
+    except TrainingFailed:  # this meets all ranks alike, and the first one says so
+        if not ranks.is_first:
+            lifeline.wait()
+        lifeline.leave(1)
+        raise
+    except (InputError, OSError) as error:
+        lifeline.leave(2 if isinstance(error, InputError) else 1)
+        raise
+    except BaseException:
+        lifeline.wait()  # where a rank is lost or says what is wrong, this was only its echo
+        lifeline.leave(1)
+        raise
+    lifeline.leave(0)
+    dist.destroy_process_group()
+
+
+def _from_environment() -> Ranks:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    if found.get("WORLD_SIZE", "1") == "1":
+        return Ranks()
+    missing = [name for name in (*names, "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise InputError(f"WORLD_SIZE is {found['WORLD_SIZE']}, but {missing[0]} is not set: start it with torchrun")
+    rank, count, local = (int(found[name]) for name in names)
+    return Ranks(rank, count, local)
+
+
+class _Lifeline:
+    """A connection from the first rank to every other one that carries a last word: the status a rank leaves with.
+
+    Without one, the rank at the other end is lost, by whatever has killed it. A thread for each connection waits for
+    it, because the main thread may be where nothing wakes it, such as in a sum on the GPU.
+    """
+
+    def __init__(self, name: str, ranks: Ranks) -> None:
+        self._name, self._ranks = name, ranks
+        self._leaving = False
+        self._group = dist.new_group(backend="gloo", timeout=FOREVER)
+        self._peers = list(range(1, ranks.count)) if ranks.is_first else [0]
+        self._threads = [threading.Thread(target=self._watch, args=(peer,), daemon=True) for peer in self._peers]
+        for thread in self._threads:
+            thread.start()
+
+    def leave(self, status: int) -> None:
+        """Say the last word; where all is well, wait for those of the others."""
+        self._leaving = status != 0
+        self._send(status, self._peers)
+        if status == 0:
+            for thread in self._threads:
+                thread.join()
+
+    def wait(self) -> None:
+        """Give the word of another rank the time to arrive and end this process."""
+        time.sleep(NOTICE_SECONDS)
+
+    def _watch(self, peer: int) -> None:
+        word = torch.zeros(1, dtype=torch.int64)
+        try:
+            dist.recv(word, src=peer, group=self._group)
+            status, says = word.item(), False
+        except RuntimeError:  # the connection has ended without a word
+            # One rank speaks for all: the first, or if that is the lost one, the next.
+            status, says = 1, self._ranks.rank == (0 if peer else 1)
+        if status == 0 or self._leaving:
+            return
+        if says:
+            print(
+                f"{self._name}: rank {peer} of {self._ranks.count} is lost (killed, or its machine); training stopped, "
+                "start it again to go on from the last saved state",
+                file=sys.stderr,
+                flush=True,
+            )
+        self._send(status, [other for other in self._peers if other != peer])
+        os._exit(status)
+
+    def _send(self, status: int, peers: Sequence[int]) -> None:
+        for peer in peers:
+            try:
+                dist.send(torch.tensor([status]), dst=peer, group=self._group)
+            except RuntimeError:
+                continue  # it has ended already
