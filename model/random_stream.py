@@ -24,15 +24,16 @@ def write_random_stream(
 ) -> Path:
     """Write `rows` rows of documents, in the format of the packing stage, and return `folder`.
 
-    Lengths of documents are uniform within `document_lengths`, both included and cut to a row; the last `response` of
-    each document, at least one token, is its response.
+    Lengths of documents are uniform within `document_lengths`, both included, the last of a row cut so that nothing is
+    left of it; the last `response` of each document, at least one token, is its response.
     """
     generator = np.random.default_rng(seed)
     shortest, longest = (min(length, sequence_length) for length in document_lengths)
     spans = []
     for row in range(rows):
         place, end = row * sequence_length, (row + 1) * sequence_length
-        while (size := int(generator.integers(shortest, longest + 1))) <= end - place:
+        while place < end:
+            size = min(int(generator.integers(shortest, longest + 1)), end - place)
             spans.append((place, place + size - max(1, int(size * response)), place + size))
             place += size
     tokens = (1 / (np.arange(vocabulary_size) + 2.7)).cumsum()

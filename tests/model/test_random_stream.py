@@ -15,7 +15,7 @@ def test_the_training_stream_reads_random_data(tmp_path, vocabulary_size):
     assert stream.vocabulary_size == vocabulary_size
     assert batch.tokens.min() >= 0
     assert batch.tokens.max() < vocabulary_size
-    assert batch.real_tokens == stream.metadata["tokens"] == int((batch.documents >= 0).sum()) > 8 * 10
+    assert batch.real_tokens == stream.metadata["tokens"] == int((batch.documents >= 0).sum()) == 8 * 64
     assert 0 < batch.target_tokens < batch.real_tokens / 2
     assert batch.positions.max() < 64
 
