@@ -4,37 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from flows import progress
 from flows.study import BUILTIN, Study
-from pipeline.store import Output, Store
-
-
-class Missing(Exception):
-    """Something the study needs is not in the store yet."""
-
-
-class FinishedStore(Store):
-    """A store that only finds: asked to build, it raises Missing."""
-
-    def build(
-        self,
-        stage: str,
-        version: int,
-        configuration: Mapping[str, Any],
-        inputs: Sequence[Output],
-        work: Callable[[Path], Mapping[str, Any] | None],
-        *,
-        resumes: bool = False,
-    ) -> Output:
-        found = self.find(stage, self.key(stage, version, configuration, inputs))
-        if found is None:
-            raise Missing(stage)
-        return found
+from pipeline.store import Missing, Store
 
 
 def is_complete(study: Study) -> bool:
@@ -46,7 +21,7 @@ def is_complete(study: Study) -> bool:
 
     if not (study.report.exists() and study.database.exists()):
         return False
-    store = FinishedStore(study.store_folder)
+    store = Store(study.store_folder, builds=False)
     try:
         prepared = prepare_data(study, store)
         planned = plan_models(study, prepared.vocabulary_size)

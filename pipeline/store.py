@@ -60,11 +60,19 @@ def _digest_of(path: str, size: int, modified: int, inode: int) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-class Store:
-    """The folder `store/` of a study: `<root>/<stage>/<key>/`. Several studies may share one."""
+class Missing(Exception):
+    """An output that a store which only finds was asked for is not there."""
 
-    def __init__(self, root: Path | str) -> None:
+
+class Store:
+    """The folder `store/` of a study: `<root>/<stage>/<key>/`. Several studies may share one.
+
+    With `builds=False` it only finds: asked for an output that is not there, it raises Missing.
+    """
+
+    def __init__(self, root: Path | str, *, builds: bool = True) -> None:
         self.root = Path(root)
+        self.builds = builds
 
     def find(self, stage: str, key: str) -> Output | None:
         """The finished output of that key, or None."""
@@ -100,6 +108,8 @@ class Store:
         found = self.find(stage, key)
         if found:
             return found
+        if not self.builds:
+            raise Missing(f"{stage}/{key}")
         final = self.root / stage / key
         partial = final.with_name(f"{key}.partial")
         with _lock(final.with_name(f"{key}.lock")):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.store import Output, Store, digest, file_digest
+from pipeline.store import Missing, Output, Store, digest, file_digest
 
 
 def write_one(folder: Path) -> dict[str, int]:
@@ -115,3 +115,12 @@ def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
 def test_digest_is_stable_across_machines() -> None:
     assert digest({"b": [1, 2.5, None], "a": "ü"}) == digest({"a": "ü", "b": [1, 2.5, None]})
     assert digest("x") == "6d6f773a11561dcc"
+
+
+def test_a_store_that_only_finds_builds_nothing(tmp_path: Path) -> None:
+    finds = Store(tmp_path, builds=False)
+    with pytest.raises(Missing, match="s/"):
+        finds.build("s", 1, {}, [], write_one)
+    assert not list(tmp_path.iterdir())
+    built = Store(tmp_path).build("s", 1, {}, [], write_one)
+    assert finds.build("s", 1, {}, [], write_one) == built
