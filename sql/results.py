@@ -145,6 +145,20 @@ def ingest(path: Path | str, tables: Mapping[str, pa.Table | Sequence[Path]], *,
     return counts
 
 
+def replace_computed(connection: duckdb.DuckDBPyConnection, study_id: str, frames: Mapping[str, pd.DataFrame]) -> None:
+    """Put what was computed from a study's rows in place of its earlier rows, all or none; a reader stores nothing."""
+    writable = "select not readonly from duckdb_databases() where database_name = current_database()"
+    if not connection.execute(writable).fetchall()[0][0]:
+        return
+    connection.execute("begin")
+    for table, frame in frames.items():
+        connection.register("computed", frame)
+        connection.execute(f"delete from {table} where study_id = ?", [study_id])
+        connection.execute(f"insert into {table} by name select * from computed")
+        connection.unregister("computed")
+    connection.execute("commit")
+
+
 def query(path: Path | str, sql: str) -> pd.DataFrame:
     """The rows of a query, which cannot change the file. Raises InputError for SQL that DuckDB refuses."""
     connection = connect(path, read_only=True)

@@ -155,7 +155,9 @@ create table if not exists factor_intervals (
     high double, -- infinity: nothing limits it from above, its first checkpoint too often had the target
     share_reached double, -- of the replicates, the share in which the variant reached the target
     replicates bigint,
-    seed bigint
+    seed bigint,
+    goal_first bigint, -- LA's best may be at any checkpoint from this one
+    goal_last bigint -- to this one: far apart on a plateau, where the factor is hardly defined
 );
 
 -- Computed by curves.py, which explains them: a smooth curve through the checkpoints of every model and task,

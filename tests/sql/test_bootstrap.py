@@ -12,7 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sql import results
-from sql.bootstrap import Curve, Factors, crossing_factors, factor_intervals, interval, resample
+from sql.bootstrap import (
+    Curve,
+    Factors,
+    crossing_factors,
+    factor_intervals,
+    interval,
+    possible_goals,
+    resample,
+)
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +130,34 @@ def test_one_replicate_with_every_item_once_gives_the_factors_of_the_views(path,
         found = results.query(path, f"select study_id, factor, bound from {view} where variant = 'DR' and task = 't'")
         for study, factor, bound in found.itertuples(index=False):
             both = [dict(sorted(curve.items())) for curve in pairs[int(study)]]
-            arrays = [Curve(np.array(list(c)), np.array([list(c.values())]) / 5) for c in both]
-            factors = crossing_factors(*arrays, interpolated=interpolated)
+            baseline, own = (Curve(np.array(list(c)), np.array([list(c.values())]) / 5) for c in both)
+            best = baseline.accuracy[0].argmax()
+            goal = baseline.tokens[best], baseline.accuracy[:, best]
+            factors = crossing_factors(*goal, own, interpolated=interpolated)
             assert factors.value[0] == pytest.approx(factor)
             assert (factors.at_most[0], factors.at_least[0]) == (bound == "at most", bound == "at least")
+
+
+def curve_with_errors(*observed, error=0.02, replicates=2000):
+    """A curve whose checkpoints have independent normal errors."""
+    noise = np.random.default_rng(0).normal(0, error, (replicates, len(observed)))
+    return Curve(np.arange(1, len(observed) + 1) * 10, np.vstack([observed, observed + noise]))
+
+
+def test_the_goal_of_a_clear_best_is_that_checkpoint_alone():
+    goals = possible_goals(curve_with_errors(0.1, 0.3, 0.5, 0.2))
+    assert goals.tokens.tolist() == [30]
+    assert goals.accuracy[0].tolist() == [0.5]
+
+
+def test_on_a_plateau_every_checkpoint_may_be_the_goal():
+    goals = possible_goals(curve_with_errors(0.1, 0.495, 0.5, 0.49, 0.505))
+    assert goals.tokens.tolist() == [20, 30, 40, 50]
+
+
+def test_equal_checkpoints_are_one_goal_the_first():
+    without_noise = Curve(np.array([10, 20, 30, 40]), np.tile([0.1, 0.5, 0.5, 0.4], (21, 1)))
+    assert possible_goals(without_noise).tokens.tolist() == [20]
 
 
 # Whole studies --------------------------------------------------------------------------------------------------------
@@ -175,6 +207,20 @@ def test_noise_gives_an_interval_around_the_factor(empty):
     assert 1 < low < estimate < high < 8
     assert low < 4 < high
     assert reached > 0.99
+
+
+def test_a_plateau_of_the_baseline_widens_the_interval_and_is_named(empty):
+    # The baseline stands still from 20 on; that its last checkpoint is one item better is luck.
+    random, height = np.random.default_rng(3), 0.5
+    plateau = {tokens: random.random(400) < height for tokens in (20, 40, 80, 160)}
+    plateau[160] = np.random.default_rng(4).permutation(np.arange(400) < 1 + max(map(sum, plateau.values())))
+    enter(empty, {"LA": {"t": {10: share(40, 400)} | plateau}, "DR": {"t": {10: share(40, 400), 20: share(320, 400)}}})
+    with results.connect(empty) as connection:
+        frame = factor_intervals(connection, "s", replicates=200).query("variant == 'DR' and task == 't'")
+    assert frame["goal_last"].tolist() == [160, 160]
+    assert frame["goal_first"].max() <= 40
+    first = frame[frame["rule"] == "first"].iloc[0]
+    assert (first["low"], first["high"]) == (first["goal_first"] / 20, 8)
 
 
 def test_the_average_is_computed_on_the_average_curve_of_each_replicate(empty):

@@ -111,13 +111,21 @@ def test_a_reader_gets_the_views_of_its_own_program(path):
     assert "stage" in results.query(path, "from funnel").columns
 
 
-def test_an_older_file_is_migrated(path, tmp_path, monkeypatch):
-    results.ingest(path, {"runs": rows({"study_id": "s", "run_id": "r", "seed": 1})})
+def newer_program(tmp_path, migration):
+    """The folder of a later version, with one more migration."""
     newer = tmp_path / "sql"
     shutil.copytree(results.FOLDER, newer, ignore=shutil.ignore_patterns("__pycache__"))
-    (newer / "migration_0002.sql").write_text("alter table runs add column cluster varchar default 'here'")
+    number = len(list(newer.glob("migration_*.sql"))) + 2
+    (newer / f"migration_{number:04}.sql").write_text(migration)
+    return newer
+
+
+def test_a_file_of_this_version_will_be_migrated_by_the_next(path, tmp_path, monkeypatch):
+    results.ingest(path, {"runs": rows({"study_id": "s", "run_id": "r", "seed": 1})})
+    newer = newer_program(tmp_path, "alter table runs add column cluster varchar default 'here'")
     schema = (newer / "schema.sql").read_text()
-    (newer / "schema.sql").write_text(schema.replace("stream_hash varchar,", "stream_hash varchar, cluster varchar,"))
+    changed = schema.replace("stream_hash varchar, -- equal", "stream_hash varchar, cluster varchar, -- equal")
+    (newer / "schema.sql").write_text(changed)
     with monkeypatch.context() as patched:
         patched.setattr(results, "FOLDER", newer)
         for _ in range(2):
@@ -129,6 +137,29 @@ def test_an_older_file_is_migrated(path, tmp_path, monkeypatch):
     one_line(error)
 
 
+def test_a_file_of_the_first_version_is_migrated(path):
+    """tests/sql/version_1.sql: the tables as the first version made them, with a few rows of a study."""
+    path.parent.mkdir()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute((Path(__file__).parent / "version_1.sql").read_text())
+    before = {"evaluations": 4, "factor_intervals": 1, "items": 2, "steps": 2}
+    assert {table: count(path, table) for table in before} == before
+    kept = results.query(path, "select low, high, replicates, goal_first from factor_intervals")
+    assert kept.values.tolist()[0][:3] == [1.0, 2.0, 1000]
+    assert kept["goal_first"].isna().all()
+    assert results.query(path, "select factor from data_efficiency where variant = 'DR'")["factor"].tolist() == [
+        2.0,
+        2.0,
+    ]
+    assert results.query(path, "select reason from benchmarks where task = 't'")["reason"].tolist() == ["my own"]
+    fresh = _created(path.parent / "fresh.duckdb")
+    described = "select table_name, column_name, data_type from duckdb_columns() where not internal order by all"
+    both = [results.query(file, described).values.tolist() for file in (path, fresh)]
+    assert both[0] == both[1]
+    new = {"checkpoints": rows({"run_id": "r", "tokens": 10, "step": 1, "stream_hash": "a"})}
+    assert results.ingest(path, new) == {"checkpoints": 1}
+
+
 def _created(path: Path) -> Path:
     results.connect(path).close()
     return path
@@ -136,9 +167,7 @@ def _created(path: Path) -> Path:
 
 def test_a_migration_that_fails_leaves_the_file_as_it_was(path, tmp_path, monkeypatch):
     results.ingest(path, {"studies": rows({"study_id": "s"})})
-    newer = tmp_path / "sql"
-    shutil.copytree(results.FOLDER, newer, ignore=shutil.ignore_patterns("__pycache__"))
-    (newer / "migration_0002.sql").write_text("drop table studies; alter table nothing add column x integer")
+    newer = newer_program(tmp_path, "drop table studies; alter table nothing add column x integer")
     with monkeypatch.context() as patched:
         patched.setattr(results, "FOLDER", newer)
         with pytest.raises(InputError, match="not those of a results file"):
@@ -350,4 +379,5 @@ def test_tables_lists_everything_with_its_columns_and_what_it_is(path):
     assert found["description"].notna().all()
     # The answer to every question has its file, and every file is used.
     files = {file.stem for file in results.FOLDER.glob("*.sql")}
-    assert files == {"schema", "tables", *results.VIEWS}
+    migrations = {file.stem for file in results.FOLDER.glob("migration_*.sql")}
+    assert files == {"schema", "tables", *migrations, *results.VIEWS}
