@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -73,6 +75,20 @@ def small_model(seed: int = 0, **overrides: object) -> Dreamer:
 def save_small_model(folder: Path, seed: int = 0, **overrides: object) -> Path:
     """The same on disk."""
     save_model(folder, small_model(seed, **overrides), {"seed": seed})
+    return folder
+
+
+def write_data(folder: Path, configuration: str, **splits: list[dict[str, Any]]) -> Path:
+    """A data set in hub layout."""
+    files = []
+    for split, rows in splits.items():
+        path = folder / configuration / f"{split}.jsonl.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(path, "wt") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        files.append(f"  - split: {split}\n    path: {configuration}/{split}.jsonl.gz\n")
+    header = f"configs:\n- config_name: {configuration}\n  data_files:\n{''.join(files)}"
+    (folder / "README.md").write_text(f"---\n{header}---\n")
     return folder
 
 

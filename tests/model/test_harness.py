@@ -8,8 +8,7 @@ import gzip
 import json
 import math
 import os
-import subprocess
-import sys
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,29 +19,23 @@ from evaluation_world import (
     plain_log_likelihood,
     save_small_model,
     small_model,
+    write_data,
     write_tokenizer,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
 
-from model.measures import tables
-from model.pieces import ask
+from model import harness
 from model.scoring import log_likelihoods, rolling_windows
 from model.text import Generation, TextModel, narrow
+from model.tokenizer import Tokenizer
 from pipeline.errors import InputError
 
-harness = pytest.importorskip("model.harness")
 harness.tune_libraries()
 
 MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"
 needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
-SUBJECTS = (
-    "abstract_algebra",
-    "college_mathematics",
-    "elementary_mathematics",
-    "high_school_mathematics",
-    "high_school_statistics",
-)
 
 
 @pytest.fixture(scope="module")
@@ -62,20 +55,6 @@ def text_model(folder: Path) -> TextModel:
 def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:
     own = {"metric": "acc", "filter": "none", "chance": 0.25, "yaml": None, "overrides": {}, "plain": None}
     return {"benchmark": benchmark, "task": task, "dataset_path": str(place), **own, **more}
-
-
-def write_data(folder: Path, configuration: str, **splits: list[dict[str, Any]]) -> Path:
-    """A data set in hub layout."""
-    files = []
-    for split, rows in splits.items():
-        path = folder / configuration / f"{split}.jsonl.gz"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with gzip.open(path, "wt") as file:
-            file.writelines(json.dumps(row) + "\n" for row in rows)
-        files.append(f"  - split: {split}\n    path: {configuration}/{split}.jsonl.gz\n")
-    header = f"configs:\n- config_name: {configuration}\n  data_files:\n{''.join(files)}"
-    (folder / "README.md").write_text(f"---\n{header}---\n")
-    return folder
 
 
 # --- log-likelihoods ---
@@ -191,6 +170,54 @@ def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: TextM
     assert len(cut[0]) <= 7
 
 
+@pytest.mark.parametrize("family", [{"recurrent": False, "depth_attention": False}, {"depth_attention": False}, {}])
+def test_what_lm_eval_asks_is_answered_item_by_item(text_model: TextModel, family: dict[str, bool]) -> None:
+    """lm-eval's three questions, as it asks them, against texts encoded and passed through the network one at a time:
+    empty contexts, several tokens to continue with, stop strings, and contexts longer than the model reads."""
+    model, tokenizer = small_model(sequence_length=96, **family), text_model.tokenizer
+    lm, end = harness.DreamerLM(TextModel(model, tokenizer)), tokenizer.end_token
+
+    def instances(kind: str, arguments: list[tuple]) -> list[Instance]:
+        return [Instance(kind, {}, each, number) for number, each in enumerate(arguments)]
+
+    long = "Ben gives away 12 of 20 apples. How many are left? " * 9
+    contexts = ["", "Question: How many?\nAnswer:", "Ann has ", long]
+    assert len(tokenizer.encode(long)) > 96
+    pairs = [(context, text) for context in contexts for text in (" 7", "12 coins and 8 apples", " naïve ½")]
+    for (context, text), (value, greedy) in zip(
+        pairs, lm.loglikelihood(instances("loglikelihood", pairs)), strict=True
+    ):
+        spaces = context[len(context.rstrip()) :]
+        tokens = tokenizer.encode(context.rstrip()) or [end], tokenizer.encode(spaces + text)
+        expected, likeliest = plain_log_likelihood(model, *tokens)
+        assert value == pytest.approx(expected, abs=1e-4)
+        assert greedy == likeliest
+
+    texts = [(text,) for text in ("7", "Ann has 3 coins.", long)]
+    found = lm.loglikelihood_rolling(instances("loglikelihood_rolling", texts))
+    for (text,), value in zip(texts, found, strict=True):
+        windows = rolling_windows(tokenizer.encode(text), end, 96)
+        assert value == pytest.approx(sum(plain_log_likelihood(model, *window)[0] for window in windows), abs=1e-3)
+
+    free = [tokenizer.decode(plain_generation(model, _cut(tokenizer, text, 96 - 20), 20, end)) for text in contexts]
+    # Of several characters and of one; none that stand for half a character.
+    several, one = (next(filter(None, (re.search(stop, text) for text in free)))[0] for stop in ("[ -~]{3}", "[a-z]"))
+    stops = [[], ["never written"], [several, one]]
+    asked = [(context, {"until": until, "max_gen_toks": 20}) for context in contexts for until in stops]
+    written = lm.generate_until(instances("generate_until", asked))
+    expected = [_before(text, until) for text in free for until in stops]
+    assert written == expected
+    assert len(set(written)) > len(contexts)  # the stop strings stop something
+
+
+def _cut(tokenizer: Tokenizer, prompt: str, room: int) -> list[int]:
+    return (tokenizer.encode(prompt) or [tokenizer.end_token])[-room:]
+
+
+def _before(text: str, stops: list[str]) -> str:
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
+
+
 def test_a_stop_string_ends_the_writing(text_model: TextModel) -> None:
     """Not only is the text cut: the tokens behind the stop string are never computed."""
     (text,) = text_model.write([("Ann has", Generation(max_new_tokens=40))])
@@ -256,46 +283,6 @@ def test_tasks_of_the_mirror_are_lm_evals_own(text_model: TextModel, tmp_path: P
     lm = harness.DreamerLM(text_model)
     pairs = mmlu.requests["loglikelihood"] + mathqa.requests["loglikelihood"][:1000]
     assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
-
-
-@needs_mirror
-def test_scores_equal_lm_evals_own_evaluation(text_model: TextModel, tmp_path: Path) -> None:
-    """lm-eval's loop and ours give the same number for every metric and filter, and ours is the mean of its items."""
-    from lm_eval.evaluator import evaluate
-
-    specifications = [
-        specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k", overrides={"max_new_tokens": 6}),
-        *(specification("mmlu_math", f"mmlu_{subject}", MIRROR / "cais/mmlu") for subject in SUBJECTS),
-        specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"),
-    ]
-    limit = 12
-    ours = tables("run", 1000, ask(text_model, [
-        harness.HarnessTask(each, limit=limit, cache=tmp_path) for each in specifications
-    ]))  # fmt: skip
-    built = {each["task"]: harness.build_task(each, tmp_path) for each in specifications}
-    theirs = evaluate(harness.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100)["results"]
-
-    items = ours["items"].to_pylist()
-    for row in ours["evaluations"].to_pylist():
-        metric = f"{row['metric']},{row['filter']}"
-        stderr = f"{row['metric']}_stderr,{row['filter']}"
-        leaves = [each["task"] for each in specifications if each["benchmark"] == row["task"]]
-        assert row["items"] == limit * len(leaves)
-        assert row["value"] == pytest.approx(sum(theirs[leaf][metric] for leaf in leaves) / len(leaves))
-        if len(leaves) == 1:
-            assert row["stderr"] == pytest.approx(theirs[leaves[0]][stderr])
-        keys = ("task", "metric", "filter")
-        own = [item["value"] for item in items if all(item[key] == row[key] for key in keys)]
-        assert len(own) == row["items"]
-        assert row["value"] == pytest.approx(sum(own) / len(own))
-    pairs = {(row["task"], row["metric"], row["filter"]) for row in ours["evaluations"].to_pylist()}
-    assert pairs == {
-        ("gsm8k", "exact_match", "strict-match"),
-        ("gsm8k", "exact_match", "flexible-extract"),
-        ("mmlu_math", "acc", "none"),
-        ("mathqa", "acc", "none"),
-        ("mathqa", "acc_norm", "none"),
-    }
 
 
 @pytest.mark.slow
@@ -382,29 +369,3 @@ def test_what_can_go_wrong(tmp_path: Path) -> None:
         harness.build_task(specification("s", "several", place, yaml=str(path)))
     with pytest.raises(InputError, match="no task file"):
         harness.build_task(specification("s", "shapes", place, yaml=str(tmp_path / "none.yaml")))
-
-
-@pytest.mark.slow
-def test_the_lm_eval_command_gives_the_same_numbers(folder: Path, text_model: TextModel, tmp_path: Path) -> None:
-    rows = [{"question": f"Sides of shape {number}?", "answer": str(number)} for number in range(6)]
-    place = write_data(tmp_path / "data", "default", test=rows)
-    path = tmp_path / "shapes.yaml"
-    text = USERS_TASK.replace("training_split: train\n", "").replace("generate_until", "loglikelihood")
-    text = text.replace("exact_match", "perplexity").replace("aggregation: mean", "aggregation: perplexity")
-    path.write_text(text.replace("task: shapes", f"task: shapes\ndataset_path: {place}"))
-    arguments = [
-        "--model", "dreamer", "--model_args", f"path={folder / 'checkpoint'},tokenizer={folder / 'tokenizer'}",
-        "--tasks", str(path), "--output_path", str(tmp_path / "out.json"), "--device", "cpu",
-    ]  # fmt: skip
-    environment = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
-
-    done = subprocess.run(
-        [sys.executable, "-m", "model.harness", *arguments],
-        capture_output=True, text=True, env={**os.environ, **environment}, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-2000:]
-    (written,) = tmp_path.rglob("out*.json")
-    theirs = json.loads(written.read_text())["results"]["shapes"]["perplexity,none"]
-    task = harness.HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
-    (row,) = tables("run", 1, ask(text_model, [task]))["evaluations"].to_pylist()
-    assert row["value"] == pytest.approx(theirs)
