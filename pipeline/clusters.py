@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -20,16 +21,13 @@ from pipeline.errors import InputError
 
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 
+_BYTES_JOINED = 64  # memory that a document takes while a band is joined
 _RANK = """create table ranked as
     select row_number() over (order by priority, quality desc, id, doc) - 1 as node, * exclude (priority, quality)
     from read_parquet($files) order by doc"""
 _EXACT = """create table dropped as with copies as
     (select key0, key1, min(node) as because from ranked group by all having count(*) > 1)
     select node, because, 0::utinyint as reason from ranked join copies using (key0, key1) where node <> because"""
-_CANDIDATES = """insert into pairs with band as (select "{band}" as hash, node from read_parquet($files)),
-    met as (select hash from band group by hash having count(*) > 1)
-    select unnest([first_value(node) over bucket, lag(node) over bucket]) as earlier, node as later
-    from band semi join met using (hash) window bucket as (partition by hash order by node)"""
 _TOO_MANY = """insert into dropped with kept as (select * from ranked anti join dropped using (node) where asked)
     select node, first_value(node) over question as because, 2 from kept
     window question as (partition by question0, question1 order by node)
@@ -54,13 +52,16 @@ def memory_bytes(memory: str) -> int:
 class Clusters:
     """The documents of one run of the stage, by `doc`, their place in reading order, and `node`, their rank."""
 
-    def __init__(self, folder: Path, memory: str) -> None:
-        """`folder` takes the database and what it spills; DuckDB gets half of `memory`, arrays the rest."""
-        limit = f"{max(memory_bytes(memory) // 2, 64_000_000)}B"
+    def __init__(self, folder: Path, memory: int) -> None:
+        """`folder` takes the database and what it spills; DuckDB gets half of `memory` bytes, arrays the rest."""
+        self.memory = max(memory // 2, 64_000_000)
+        database = folder / "clusters.duckdb"
+        for left in (database, folder / "clusters.duckdb.wal"):
+            left.unlink(missing_ok=True)  # by an attempt that was killed: all of it is made again from the parts
         self.connection = duckdb.connect(
-            folder / "clusters.duckdb",
+            database,
             config={
-                "memory_limit": limit,
+                "memory_limit": f"{self.memory}B",
                 "temp_directory": str(folder / "spilled"),
                 "preserve_insertion_order": False,
             },
@@ -87,14 +88,14 @@ class Clusters:
         )
 
     def join(self, files: Iterable[Path], bands: int) -> None:
-        """Find the candidates of each band in turn, from Parquet files with columns node, 0, 1, ... of band hashes.
-
-        In a bucket each document is paired with the first one (star) and with the one before it (chain), so that the
-        number of pairs grows with the bucket and not with its square.
-        """
+        """Find the candidates of each band in turn, from Parquet files with columns node, 0, 1, ... of band hashes."""
         files = [str(file) for file in files]
+        (documents,) = self._columns("select count(*) from read_parquet($1)", [files])
+        parts = 1 + int(documents[0]) * _BYTES_JOINED // self.memory
         for band in range(bands):
-            self.connection.execute(_CANDIDATES.format(band=band), {"files": files})
+            query = f'select "{band}" as hash, node from read_parquet($1) where "{band}" % {parts} = $2'
+            for number in range(parts):
+                self.add_pairs(bucket_pairs(*self._columns(query, [files, number])))
 
     def add_pairs(self, pairs: np.ndarray) -> None:
         """Add candidates int64 [P, 2] found in another way."""
@@ -108,13 +109,13 @@ class Clusters:
             axis=1,
         )
 
-    def places(self, nodes: np.ndarray) -> np.ndarray:
-        """The documents of these nodes in reading order, with their nodes: int64 [R, 2]."""
+    def places(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The documents of these nodes in reading order, and their nodes: int64 [R] each."""
         wanted = pa.table({"node": nodes.ravel()})
         self.connection.register("wanted", wanted)
         found = self._columns("select doc, node from ranked semi join wanted using (node) order by doc")
         self.connection.unregister("wanted")
-        return np.stack(found, axis=1)
+        return found
 
     def drop_near(self, nodes: np.ndarray, survivors: np.ndarray) -> None:
         """Mark near duplicates: `nodes[p]` gives way to `survivors[p]`."""
@@ -142,8 +143,26 @@ class Clusters:
         query = "select doc, reason, because from decided where doc >= $first and doc < $last order by doc"
         return self.connection.sql(query, params={"first": first, "last": last}).to_arrow_table()
 
-    def _columns(self, query: str, parameters: Sequence[int] = ()) -> tuple[np.ndarray, ...]:
+    def _columns(self, query: str, parameters: Sequence[Any] = ()) -> tuple[np.ndarray, ...]:
         return tuple(self.connection.execute(query, parameters).fetchnumpy().values())
+
+
+def bucket_pairs(hashes: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Candidates int64 [P, 2] among nodes of equal hashes, smaller node first.
+
+    In a bucket each document is paired with the first one (star) and with the one before it (chain), so that the number
+    of pairs grows with the bucket and not with its square.
+    """
+    order = np.argsort(hashes)
+    same = np.concatenate([[False], np.diff(hashes[order]) == 0, [False]])
+    met = order[(same[1:] | same[:-1])[: len(order)]]
+    met = met[np.lexsort((nodes[met], hashes[met]))]
+    hashes, nodes = hashes[met], nodes[met]
+    new = np.append(True, np.diff(hashes) != 0)[: len(met)]
+    first = nodes[new][np.cumsum(new) - 1]
+    later = np.flatnonzero(~new)
+    earlier = np.concatenate([first[later], nodes[later - 1]])
+    return np.stack([earlier, np.tile(nodes[later], 2)], axis=1)
 
 
 def clusters(

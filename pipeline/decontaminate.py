@@ -6,9 +6,12 @@ same wording with other numbers) is counted and listed, and removed on demand.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,9 @@ from pipeline.errors import InputError
 from pipeline.ngrams import text_column
 from pipeline.overlap import GRADES, Index, Match, Rules
 from pipeline.progress import quiet
+from pipeline.resume import part, save, total, unfinished, write_shard
 from pipeline.shards import Shard, batches, find_shards, spread
+from pipeline.workers import workers
 
 REASONS = {grade: f"contaminated_{grade}" for grade in GRADES}
 ITEM_COLUMNS = ("id", "benchmark", "question", "answer")
@@ -103,17 +108,19 @@ def decontaminate(
     items: pa.Table,
     settings: DecontaminationSettings,
     *,
+    processes: int = 1,
     progress: Callable[[float, str], None] = quiet,
 ) -> dict[str, Any]:
     """Remove documents that contain benchmark items; `items` has the columns id, benchmark, question, answer.
 
     Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and `matches.parquet`, every
     finding of every grade (id, source, item, benchmark, grade, coverage), under `output`. Among several items the one
-    of the better grade, then the higher coverage, then the smaller id is the cause.
+    of the better grade, then the higher coverage, then the smaller id is the cause. The result does not depend on the
+    number of processes; a stage that was killed goes on from its finished shards.
 
     Returns "counts", "matches" (documents by benchmark and best grade), "items_found" (items by benchmark and grade),
     "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
-    Raises InputError when columns of `items` are missing.
+    Raises InputError when columns of `items` are missing, for a shard that cannot be read and for a full disk.
     """
     missing = [name for name in ITEM_COLUMNS if name not in items.column_names]
     if missing:
@@ -121,53 +128,99 @@ def decontaminate(
             f"decontaminate: benchmark items lack {', '.join(missing)}; found {', '.join(items.column_names)}"
         )
     output = Path(output)
-    output.mkdir(parents=True, exist_ok=True)
-    index = Index(items["question"].combine_chunks(), items["answer"].combine_chunks(), settings.rules)
-    files = find_shards([source])
-    sampled = _count_sample(index, files, settings.sample)
-    index.settle(max(settings.common_documents, int(settings.common_share * sampled)))
-
-    ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
-    total = files[-1].last if files else 0
-    found: Counter[tuple[str, str]] = Counter()
-    items_found: dict[str, set[int]] = {}
-    with DocumentWriter(output) as writer, pq.ParquetWriter(output / "matches.parquet", MATCHES) as matches:
-        for first, batch in (each for shard in files for each in batches(shard)):
-            best: dict[int, Match] = {}
-            everything = list(index.search(batch["question"], batch["response"]))
-            for match in everything:
-                known = best.get(match.document)
-                if known is None or _order(match, ids) < _order(known, ids):
-                    best[match.document] = match
-                items_found.setdefault(f"{benchmarks[match.item]}\t{match.grade}", set()).add(match.item)
-            if everything:
-                matches.write_table(_rows(batch, everything, ids, benchmarks))
-            for match in best.values():
-                found[benchmarks[match.item], match.grade] += 1
-            _split(writer, batch, [m for m in best.values() if m.grade in settings.remove], ids)
-            progress((first + len(batch)) / total, "comparing with benchmarks")
+    items = items.select(ITEM_COLUMNS)
+    files = tuple(find_shards([source]))
+    made_from = [asdict(settings), _digest(items)]
+    with unfinished(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
+        stack.callback(_index.cache_clear)
+        part(folder / "items.parquet", lambda path: pq.write_table(items, path))
+        index = _index(folder, files, settings)
+        matched: Counter[tuple[str, str]] = Counter()
+        found: dict[tuple[str, str], set[int]] = defaultdict(set)
+        counts = []
+        with pq.ParquetWriter(output / "matches.parquet", MATCHES) as matches:
+            tasks = ((shard, number, files, settings, output, folder) for number, shard in enumerate(files))
+            for done, shard in enumerate(run(_search, tasks)):
+                counts.append(shard["counts"])
+                for benchmark, grade, documents, found_items in shard["results"]:
+                    matched[benchmark, grade] += documents
+                    found[benchmark, grade].update(found_items)
+                matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
+                progress((done + 1) / len(files), "comparing with benchmarks")
     return {
-        "counts": writer.counts(),
-        "matches": _table(found),
-        "items_found": _table({tuple(key.split("\t")): len(value) for key, value in items_found.items()}),
+        "counts": total(counts),
+        "matches": _table(matched),
+        "items_found": _table({key: len(value) for key, value in found.items()}),
         "items": len(items),
         "short_items": len(items) - int((index.searched & index.question).sum()),
         "templated_items": index.templated,
     }
 
 
+def _digest(items: pa.Table) -> str:
+    """One value for the content of the items."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, items.schema) as stream:
+        stream.write_table(items.combine_chunks())
+    return blake2b(sink.getvalue(), digest_size=16).hexdigest()
+
+
+@lru_cache(1)
+def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSettings) -> Index:
+    """The index of the items in `folder`, settled: made once in each process, counted once in all."""
+    items = pq.read_table(folder / "items.parquet", columns=["question", "answer"])
+    index = Index(items["question"].combine_chunks(), items["answer"].combine_chunks(), settings.rules)
+    sample = list(spread(files, settings.sample))
+
+    def count(path: Path) -> None:
+        for shard, rows, _ in sample:
+            for _, batch in batches(shard, ["question", "response"], rows=rows):
+                index.count(text_column(batch["question"], batch["response"]))
+        save(path, frequencies=index.frequencies)
+
+    with np.load(part(folder / "frequencies.npz", count)) as counted:
+        index.frequencies = counted["frequencies"]
+    sampled = sum(size for _, _, size in sample)
+    index.settle(max(settings.common_documents, int(settings.common_share * sampled)))
+    return index
+
+
+def _search(
+    shard: Shard,
+    number: int,
+    files: tuple[Shard, ...],
+    settings: DecontaminationSettings,
+    output: Path,
+    folder: Path,
+) -> dict[str, Any]:
+    """Search and write one shard. Results: benchmark, grade, documents with it as their best, items found by it."""
+
+    def write(writer: DocumentWriter) -> list[tuple[str, str, int, list[int]]]:
+        index = _index(folder, files, settings)
+        items = pq.read_table(folder / "items.parquet", columns=["id", "benchmark"])
+        ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
+        documents: Counter[tuple[str, str]] = Counter()
+        found: dict[tuple[str, str], set[int]] = defaultdict(set)
+        with pq.ParquetWriter(folder / f"matches-{number}.parquet", MATCHES) as matches:
+            for _, batch in batches(shard):
+                best: dict[int, Match] = {}
+                everything = list(index.search(batch["question"], batch["response"]))
+                for match in everything:
+                    known = best.get(match.document)
+                    if known is None or _order(match, ids) < _order(known, ids):
+                        best[match.document] = match
+                    found[benchmarks[match.item], match.grade].add(match.item)
+                if everything:
+                    matches.write_table(_rows(batch, everything, ids, benchmarks))
+                documents.update((benchmarks[match.item], match.grade) for match in best.values())
+                _split(writer, batch, [match for match in best.values() if match.grade in settings.remove], ids)
+        return [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
+
+    return write_shard(output, folder, number, write)
+
+
 def _order(match: Match, ids: list[str]) -> tuple[int, float, str]:
     return GRADES.index(match.grade), -match.coverage, ids[match.item]
-
-
-def _count_sample(index: Index, files: list[Shard], sample: int) -> int:
-    """Count n-grams in about `sample` documents; returns in how many."""
-    counted = 0
-    for shard, rows, size in spread(files, sample):
-        for _, batch in batches(shard, ["question", "response"], rows=rows):
-            index.count(text_column(batch["question"], batch["response"]))
-        counted += size
-    return counted
 
 
 def _split(writer: DocumentWriter, batch: pa.RecordBatch, causes: list[Match], ids: list[str]) -> None:

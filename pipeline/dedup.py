@@ -15,9 +15,9 @@ order of files. Documents of fewer words than an n-gram are compared as a whole 
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.clusters import REASONS, Clusters
+from pipeline.clusters import REASONS, Clusters, memory_bytes
 from pipeline.documents import DocumentWriter
 from pipeline.errors import InputError
 from pipeline.exact import exact_keys
@@ -34,6 +34,7 @@ from pipeline.guards import GUARDS
 from pipeline.minhash import choose_bands
 from pipeline.near import find_near
 from pipeline.progress import quiet
+from pipeline.resume import part, total, unfinished, write_shard
 from pipeline.shards import Shard, batches, find_shards
 from pipeline.workers import Run, workers
 
@@ -111,23 +112,26 @@ def deduplicate(
     Raises InputError for a shard that cannot be read and for a memory size that makes no sense.
     """
     output = Path(output)
-    output.mkdir(parents=True, exist_ok=True)
     files = find_shards(sources)
-    with tempfile.TemporaryDirectory(prefix="temporary-", dir=output) as temporary, workers(processes) as run:
-        folder = Path(temporary)
-        table = Clusters(folder, memory)
-        try:
-            found: dict[str, Any] = {}
-            if files:
-                _find_exact(table, files, folder, settings, run, progress)
-                if settings.near:
-                    found = find_near(table, files, folder, output, settings, run, progress)
-                if settings.responses_per_question is not None:
-                    table.drop_too_many(settings.responses_per_question)
-                table.decide()
-            return {"counts": _write(table, files, output, progress), **found}
-        finally:
-            table.close()
+    limit = memory_bytes(memory)
+    with (
+        unfinished(output, asdict(settings), files) as folder,
+        workers(processes) as run,
+        closing(Clusters(folder, limit)) as table,
+    ):
+        found: dict[str, Any] = {}
+        if files:
+            _find_exact(table, files, folder, settings, run, progress)
+            if settings.near:
+                found = find_near(table, files, folder, output, settings, run, progress)
+            if settings.responses_per_question is not None:
+                table.drop_too_many(settings.responses_per_question)
+            table.decide()
+        counts = []
+        for done, some in enumerate(run(_write, _writing(table, files, output, folder))):
+            counts.append(some["counts"])
+            progress(0.8 + 0.2 * (done + 1) / len(files), "writing")
+        return {"counts": total(counts), **found}
 
 
 def _find_exact(
@@ -145,6 +149,10 @@ def _find_exact(
 
 def _describe(shard: Shard, path: Path, asked: bool) -> Path:
     """Write id, rank and keys of every document of a shard."""
+    return part(path, lambda partial: _write_keys(shard, partial, asked))
+
+
+def _write_keys(shard: Shard, path: Path, asked: bool) -> None:
     schema = pa.schema(
         {
             **{"doc": pa.int64(), "id": pa.string(), "priority": pa.int32(), "quality": pa.int64()},
@@ -169,26 +177,31 @@ def _describe(shard: Shard, path: Path, asked: bool) -> Path:
                 "question1": questions[:, 1],
             }
             writer.write_batch(pa.RecordBatch.from_pydict(columns, schema))
-    return path
 
 
 def _not_blank(texts: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.not_equal(pc.ascii_trim_whitespace(texts), ""), False), bool)
 
 
-def _write(table: Clusters, files: list[Shard], output: Path, progress: Callable) -> list[dict[str, Any]]:
-    with DocumentWriter(output) as writer:
-        for done, shard in enumerate(files):
-            decided = table.dropped(shard.first, shard.last)
-            docs = decided["doc"].to_numpy()
-            reasons = pa.DictionaryArray.from_arrays(decided["reason"].combine_chunks(), pa.array(REASONS))
-            reasons = reasons.cast(pa.string())
-            because = decided["because"].combine_chunks()
-            for first, batch in batches(shard):
-                start, end = np.searchsorted(docs, (first, first + len(batch)))
-                gone = np.zeros(len(batch), bool)
-                gone[docs[start:end] - first] = True
-                writer.keep(batch.filter(pa.array(~gone)))
-                writer.drop(batch.filter(pa.array(gone)), reasons[start:end], because[start:end])
-            progress(0.8 + 0.2 * (done + 1) / len(files), "writing")
-    return writer.counts()
+def _writing(table: Clusters, files: list[Shard], output: Path, folder: Path) -> Iterator[tuple]:
+    for number, shard in enumerate(files):
+        decided = folder / f"decided-{number}.parquet"
+        pq.write_table(table.dropped(shard.first, shard.last), decided)
+        yield shard, number, decided, output, folder
+
+
+def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path) -> dict[str, Any]:
+    """Write the kept and the dropped documents of a shard; `decided` holds which and why. Returns their counts."""
+    table = pq.read_table(decided)
+    docs, because = table["doc"].to_numpy(), table["because"].combine_chunks()
+    reasons = pa.DictionaryArray.from_arrays(table["reason"].combine_chunks(), pa.array(REASONS)).cast(pa.string())
+
+    def write(writer: DocumentWriter) -> None:
+        for first, batch in batches(shard):
+            start, end = np.searchsorted(docs, (first, first + len(batch)))
+            gone = np.zeros(len(batch), bool)
+            gone[docs[start:end] - first] = True
+            writer.keep(batch.filter(pa.array(~gone)))
+            writer.drop(batch.filter(pa.array(gone)), reasons[start:end], because[start:end])
+
+    return write_shard(output, folder, number, write)

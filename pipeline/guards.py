@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from pipeline.lookup import Lookup
 from pipeline.ngrams import LETTERS, NUMBER, SIGN, SIGNS, Words, blocks, sequence_ids, text_column, word_id
 from pipeline.ragged import distinct, ranges, shared
 
@@ -34,7 +35,7 @@ NUMBER_WORDS = (
 GUARDS = ("numbers", "signs", "names", "answers")
 PROSE = 8  # an answer of more words is prose, which may be worded in many ways
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
-_NUMBER_WORD_IDS = np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64))
+_NUMBER_WORDS = Lookup(np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64)))
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,8 @@ def number_sequences(words: Words) -> np.ndarray:
     return sequence_ids(words.ids[at], bounds[:-1], bounds[1:])
 
 
-def facts(words: Words, answers: pa.Array) -> Facts:
-    """The facts of a block of documents and of the answers given with them."""
+def facts(words: Words, answers: np.ndarray) -> Facts:
+    """The facts of a block of documents and of the answers given with them (`answer_ids`)."""
     numbers = np.flatnonzero(words.kinds == NUMBER)
     sign_offsets = np.searchsorted(numbers, words.offsets)
     codes = np.zeros(len(words.ids) + 2, np.uint8)  # a blank before the first word and after the last
@@ -73,9 +74,7 @@ def facts(words: Words, answers: pa.Array) -> Facts:
     same = [documents[numbers + k] == documents[numbers + 1] for k in (0, 2)]
     beside = codes[numbers] * same[0] * np.uint8(16) + codes[numbers + 2] * same[1]
     marks, mark_offsets = distinct(*_marks(words))
-    return Facts(
-        number_sequences(words), beside.astype(np.uint8), sign_offsets, marks, mark_offsets, _answer_ids(answers)
-    )
+    return Facts(number_sequences(words), beside.astype(np.uint8), sign_offsets, marks, mark_offsets, answers)
 
 
 def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -88,14 +87,15 @@ def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
     gap = here[named] - words.ends[named - 1]
     before = text[words.ends[named - 1]]
     blank = text[here[named] - 1] == ord(" ")  # the first word of a text stands after a line break
-    place = np.minimum(np.searchsorted(_NUMBER_WORD_IDS, words.ids), len(_NUMBER_WORD_IDS) - 1)
-    marked = letters & (_NUMBER_WORD_IDS[place] == words.ids)
+    marked = np.zeros(len(letters), bool)
+    marked[_NUMBER_WORDS.find(words.ids)[0]] = True
     marked[named[blank & ((gap == 1) | ((gap == 2) & (before == ord(","))))]] = True
     at = np.flatnonzero(marked)
     return words.ids[at], np.searchsorted(at, words.offsets)
 
 
-def _answer_ids(answers: pa.Array) -> np.ndarray:
+def answer_ids(answers: pa.Array) -> np.ndarray:
+    """The id uint64 [D] of each short answer, 0 for none and for prose."""
     ids = [np.empty(0, np.uint64)]
     for _, _, words in blocks(text_column(answers)):
         sizes = np.diff(words.offsets)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.clusters import Clusters, clusters
-from pipeline.guards import GUARDS, Facts, contradictions, facts, joined, number_sequences
+from pipeline.guards import GUARDS, Facts, answer_ids, contradictions, facts, joined, number_sequences
 from pipeline.minhash import SCHEME, band_hashes, datasketch_candidates, signatures
 from pipeline.ngrams import Words, blocks, text_column
 from pipeline.ragged import distinct, jaccard
+from pipeline.resume import part, save
 from pipeline.shards import Shard, chosen
 from pipeline.workers import Run
 
@@ -39,21 +41,13 @@ def find_near(
     Returns the part of `deduplicate`'s results that is about near duplicates.
     """
     bands, rows = settings.banding
-    if settings.engine == "datasketch":
-        documents = _ngrams_of_all(table, files, settings.words)
-        pairs = datasketch_candidates(documents, settings.permutations, settings.seed, bands, rows)
-        table.add_pairs(np.array(sorted(pairs), np.int64).reshape(-1, 2))
-    else:
-        signed = []
-        for done, path in enumerate(run(_sign, _tasks(table, files, folder, settings))):
-            signed.append(path)
-            progress(0.2 + 0.4 * (done + 1) / len(files), "signatures")
-        table.join(signed, bands)
-        for path in signed:
-            path.unlink()
-    progress(0.7, "comparing candidates")
-    pairs = table.candidates()
-    comparison = Comparison(table.places(pairs), files, folder, settings)
+    path = part(
+        folder / "candidates.npz", lambda path: _find_candidates(table, files, folder, settings, run, progress, path)
+    )
+    pairs = np.load(path)["pairs"]
+    progress(0.65, "comparing candidates")
+    comparison = Comparison(table, pairs, files, folder, settings, run)
+    progress(0.75, "comparing candidates")
     similarity = comparison.similarity(pairs[:, 0], pairs[:, 1])
     refused = comparison.refused(pairs[:, 0], pairs[:, 1])
     alike = similarity >= settings.threshold
@@ -81,21 +75,51 @@ def find_near(
     }
 
 
-def _tasks(table: Clusters, files: list[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
+def _find_candidates(
+    table: Clusters,
+    files: list[Shard],
+    folder: Path,
+    settings: DedupSettings,
+    run: Run,
+    progress: Callable[[float, str], None],
+    path: Path,
+) -> None:
+    """Write "pairs", the candidates of all shards."""
+    bands, rows = settings.banding
+    if settings.engine == "datasketch":
+        documents = _ngrams_of_all(table, files, settings.words)
+        pairs = datasketch_candidates(documents, settings.permutations, settings.seed, bands, rows)
+        table.add_pairs(np.array(sorted(pairs), np.int64).reshape(-1, 2))
+        save(path, pairs=table.candidates())
+        return
+    signed = []
+    for done, signatures_of_shard in enumerate(run(_sign, _signing(table, files, folder, settings))):
+        signed.append(signatures_of_shard)
+        progress(0.2 + 0.4 * (done + 1) / len(files), "signatures")
+    table.join(signed, bands)
+    save(path, pairs=table.candidates())
+
+
+def _signing(table: Clusters, files: list[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
     for number, shard in enumerate(files):
-        plan = folder / f"plan-{number}.npy"  # a file, so that plans waiting for a worker take no memory
-        np.save(plan, np.stack(table.remaining(shard.first, shard.last)))
+        plan = folder / f"signing-{number}.npz"  # a file, so that plans waiting for a worker take no memory
+        documents, nodes = table.remaining(shard.first, shard.last)
+        save(plan, documents=documents, nodes=nodes)
         yield shard, plan, settings, folder / f"bands-{number}.parquet"
 
 
 def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path:
-    """Write the band hashes of a shard's documents that have n-grams; `plan` holds the documents and their nodes.
+    """Write the band hashes of a shard's documents that have n-grams; `plan` holds the documents and their nodes."""
+    return part(path, lambda partial: _write_bands(shard, np.load(plan), settings, partial))
+
+
+def _write_bands(shard: Shard, plan: Mapping[str, np.ndarray], settings: DedupSettings, path: Path) -> None:
+    """The hashes of each band as a column, and the nodes.
 
     With the guard for numbers, documents with different numbers never share a hash: on texts made from templates this
     is what keeps the buckets small.
     """
-    documents, nodes = np.load(plan)
-    plan.unlink()
+    documents, nodes = plan["documents"], plan["nodes"]
     bands, rows = settings.banding
     schema = pa.schema([("node", pa.int64()), *((str(band), pa.uint64()) for band in range(bands))])
     waiting: list[np.ndarray] = []
@@ -120,14 +144,14 @@ def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path
             if len(waiting) == _BLOCKS_AT_ONCE:
                 write()
         write()
-    return path
 
 
-def _words(shard: Shard, documents: np.ndarray) -> Iterator[tuple[slice, Words, pa.Array]]:
-    """Blocks of the documents at these places: which of them, their words and their answers."""
+def _words(shard: Shard, documents: np.ndarray) -> Iterator[tuple[slice, Words, np.ndarray]]:
+    """Blocks of the documents at these places: which of them, their words and the ids of their answers."""
     for some, batch in chosen(shard, documents, ["question", "response", "answer"]):
+        answers = answer_ids(batch["answer"])
         for first, last, words in blocks(text_column(batch["question"], batch["response"])):
-            yield slice(some.start + first, some.start + last), words, batch["answer"].slice(first, last - first)
+            yield slice(some.start + first, some.start + last), words, answers[first:last]
 
 
 def _ngrams_of_all(table: Clusters, files: list[Shard], n: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -143,23 +167,27 @@ def _ngrams_of_all(table: Clusters, files: list[Shard], n: int) -> Iterator[tupl
 class Comparison:
     """The n-grams and facts of all candidates, read from the shards once; the n-grams stay in a mapped file."""
 
-    def __init__(self, places: np.ndarray, files: list[Shard], folder: Path, settings: DedupSettings) -> None:
-        """`places` int64 [R, 2]: documents in reading order, and their nodes."""
+    def __init__(
+        self,
+        table: Clusters,
+        pairs: np.ndarray,
+        files: list[Shard],
+        folder: Path,
+        settings: DedupSettings,
+        run: Run,
+    ) -> None:
+        """`pairs` int64 [P, 2] of nodes are all that will be compared."""
         self.settings = settings
-        self.nodes = places[:, 1]
+        documents, self.nodes = table.places(pairs)
         self.order = np.argsort(self.nodes)
         parts: list[Facts] = []
         sizes = [np.zeros(1, np.int64)]
         with (folder / "ngrams").open("wb") as file:
-            for shard in files:
-                start, end = np.searchsorted(places[:, 0], (shard.first, shard.last))
-                if start == end:
-                    continue
-                for _, words, answers in _words(shard, places[start:end, 0]):
-                    ids, offsets = distinct(*words.ngrams(settings.words))
-                    ids.tofile(file)
-                    sizes.append(np.diff(offsets))
-                    parts.append(facts(words, answers))
+            for path in run(_describe, _describing(documents, files, folder, settings)):
+                with np.load(path) as described:
+                    file.write(described["ids"].data)
+                    sizes.append(described["sizes"])
+                    parts.append(Facts(*(described[field.name] for field in fields(Facts))))
         self.offsets = np.cumsum(np.concatenate(sizes))
         self.facts = joined(parts)
         self.ids = np.memmap(folder / "ngrams", np.uint64, "r") if self.offsets[-1] else np.empty(0, np.uint64)
@@ -174,3 +202,27 @@ class Comparison:
 
     def _places(self, nodes: np.ndarray) -> np.ndarray:
         return self.order[np.searchsorted(self.nodes, nodes, sorter=self.order)]
+
+
+def _describing(documents: np.ndarray, files: list[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
+    for number, shard in enumerate(files):
+        start, end = np.searchsorted(documents, (shard.first, shard.last))
+        if start < end:
+            plan = folder / f"describing-{number}.npz"
+            save(plan, documents=documents[start:end])
+            yield shard, plan, settings.words, folder / f"facts-{number}.npz"
+
+
+def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:
+    """Write the different n-grams and the facts of the documents of a shard that `plan` holds."""
+
+    def write(partial: Path) -> None:
+        parts, ids, sizes = [], [], []
+        for _, words, answers in _words(shard, np.load(plan)["documents"]):
+            grams, offsets = distinct(*words.ngrams(n))
+            ids.append(grams)
+            sizes.append(np.diff(offsets))
+            parts.append(facts(words, answers))
+        save(partial, ids=np.concatenate(ids), sizes=np.concatenate(sizes), **vars(joined(parts)))
+
+    return part(path, write)

@@ -192,15 +192,21 @@ def ngrams(ids: np.ndarray, offsets: np.ndarray, n: int) -> tuple[np.ndarray, np
 
     `ids` uint64 [W] are word ids, those of document d at `offsets[d]:offsets[d + 1]`.
     """
-    if len(ids) < n:
-        return np.empty(0, np.uint64), np.zeros(len(offsets), np.int64)
-    sums = prefix_sums(ids)
-    grams = sums[n:] - sums[:-n]
-    grams *= _powers(_WORD_BASE, len(grams), inverse=True)
+    grams = windows(ids, n)
     inside = np.ones(len(grams), bool)
     crossing = offsets[1:-1, None] - np.arange(1, n)
     inside[crossing[(crossing >= 0) & (crossing < len(inside))]] = False
     return grams[inside], np.concatenate([[0], np.cumsum(np.maximum(np.diff(offsets) - (n - 1), 0))])
+
+
+def windows(ids: np.ndarray, n: int) -> np.ndarray:
+    """Ids uint64 [max(W - n + 1, 0)] of all sequences of n words, be they of one document or of two."""
+    if len(ids) < n:
+        return np.empty(0, np.uint64)
+    sums = prefix_sums(ids)
+    grams = sums[n:] - sums[:-n]
+    grams *= _powers(_WORD_BASE, len(grams), inverse=True)
+    return grams
 
 
 def sequence_ids(ids: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:

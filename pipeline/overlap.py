@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.ngrams import LETTERS, NUMBER, Words, blocks, ngrams, sequence_ids, text_bytes, text_column
+from pipeline.lookup import Lookup
+from pipeline.ngrams import LETTERS, NUMBER, Words, blocks, ngrams, sequence_ids, text_bytes, text_column, windows
 from pipeline.ragged import ranges
 
 EXACT, OVERLAP, TEMPLATE = GRADES = ("exact", "overlap", "template")
@@ -33,7 +34,6 @@ _ANY_NUMBER = np.uint64(0x6E756D6265720001)  # stands for every number where num
 _PLAIN_WORDS = 2  # words of letters that an n-gram must hold to be counted
 _LEAST_GRAMS = 3  # short n-grams to find at least, whatever share of a short passage fewer may be
 _AMPLE_GRAMS = 7  # short n-grams found that need no number to go with them
-_SLOTS_PER_GRAM = 16
 
 Found = dict[tuple[int, int], tuple[str, float]]  # (document, passage) -> (grade, coverage)
 
@@ -61,28 +61,6 @@ class Match:
     item: int
     grade: str
     coverage: float
-
-
-class Lookup:
-    """Places of 64-bit ids in a sorted table; nearly all misses are told by a look into two tables of flags."""
-
-    def __init__(self, table: np.ndarray) -> None:
-        self.table = table
-        bits = max(int(len(table) * _SLOTS_PER_GRAM - 1).bit_length(), 10)
-        self.shift, self.mask = np.uint64(64 - bits), np.uint64((1 << bits) - 1)
-        self.upper, self.lower = np.zeros(1 << bits, bool), np.zeros(1 << bits, bool)
-        self.upper[table >> self.shift] = True
-        self.lower[table & self.mask] = True
-
-    def find(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which of `ids` are in the table, and where there: int64 [H] each."""
-        at = np.flatnonzero(np.take(self.upper, (ids >> self.shift).view(np.int64)))
-        at = at[self.lower[ids[at] & self.mask]]
-        if not len(at):
-            return at, at
-        place = np.searchsorted(self.table, ids[at])
-        known = self.table[np.minimum(place, len(self.table) - 1)] == ids[at]
-        return at[known], place[known]
 
 
 class Postings:
@@ -133,10 +111,11 @@ class Index:
         self.ids, self.kinds = (np.concatenate([side[k] for side in sides]) for k in (2, 3))
         self.offsets = np.concatenate([[0], np.cumsum(self.lengths)])
         self.sequences = sequence_ids(self.ids, self.offsets[:-1], self.offsets[1:])
-        wholes, self.whole_passages = np.unique(self.sequences[self.question], return_index=True)
-        self.wholes = Lookup(wholes)
-
         self.searched = self.lengths >= rules.shortest
+        whole = np.flatnonzero(self.question & ~self.searched)
+        wholes, first = np.unique(self.sequences[whole], return_index=True)
+        self.wholes, self.whole_passages = Lookup(wholes), whole[first]
+
         self.short, self.short_offsets = ngrams(self.ids, self.offsets, rules.short)
         self.blind, _ = ngrams(_blind(self.ids, self.kinds), self.offsets, rules.short)
         self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))  # of each short n-gram
@@ -164,23 +143,24 @@ class Index:
 
         Then documents can be searched.
         """
-        places = np.zeros(len(self.blind), np.int64)
         some = self.searched[self.passage]
-        places[some] = self.blind_postings.places
+        self.places = np.full(len(self.blind), -1)
+        self.places[some] = self.blind_postings.places
         self.particular = self.frequencies <= common
-        self.particular[places[some & ~self.plain]] = False
-        self.counted = some.copy()
-        self.counted[some] = self.particular[places[some]]
+        self.particular[self.places[some & ~self.plain]] = False
+        counted = some.copy()
+        counted[some] = self.particular[self.places[some]]
         totals = np.diff(self.short_offsets)
         self.needed = np.maximum(np.ceil(self.rules.particular_coverage * totals), 1)
-        counted = np.bincount(self.passage[self.counted], minlength=len(self.items))
-        self.templated = int(((counted < self.needed) & self.searched & self.question).sum())
-        self.anchors, self.anchor_passages, self.anchor_at = self._anchors(places, some)
+        counts = np.bincount(self.passage[counted], minlength=len(self.items))
+        self.templated = int(((counts < self.needed) & self.searched & self.question).sum())
+        self.anchors, self.anchor_passages, self.anchor_at = self._anchors(some)
         self.anchor_flags = np.zeros(len(self.frequencies), bool)
         self.anchor_flags[self.anchors] = True
 
-    def _anchors(self, places: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _anchors(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The rarest n-gram of each searched passage: its place, the passage and its place there, by n-gram."""
+        places = self.places
         order = np.lexsort((self.frequencies[places[some]], self.passage[some]))
         candidates = np.flatnonzero(some)[order]
         first = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
@@ -194,25 +174,25 @@ class Index:
             ends = np.searchsorted(words.starts, question_bytes[first:last] + words.text_offsets[:-1])
             ends = np.where(ends > words.offsets[:-1], ends, words.offsets[1:])  # without a question, the whole text
             hits = self._hits(words)
-            found = {
-                **self._overlapping(words, *hits),
-                **self._same_numbers(words, ends),
-                **self._contained(words, *hits),
-                **self._equal(words, ends),
-            }
+            exact = {**self._contained(words, *hits), **self._equal(words, ends)}
+            found = {**self._overlapping(words, *hits, exact), **self._same_numbers(words, ends), **exact}
             for (document, passage), (grade, coverage) in sorted(found.items()):
                 yield Match(first + document, int(self.items[passage]), grade, coverage)
 
     def _hits(self, words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where a block meets the index with all numbers equal: document, n-gram (place) and first word there."""
-        grams, offsets = ngrams(_blind(words.ids, words.kinds), words.offsets, self.rules.short)
-        at, places = self.blind_postings.lookup.find(grams)
-        documents = np.searchsorted(offsets, at, "right") - 1
-        return documents, places, at - offsets[documents] + words.offsets[documents]
+        n = self.rules.short
+        at, places = self.blind_postings.lookup.find(windows(_blind(words.ids, words.kinds), n))
+        documents = np.searchsorted(words.offsets, at, "right") - 1
+        inside = at + n <= words.offsets[documents + 1]
+        return documents[inside], places[inside], at[inside]
 
     def _equal(self, words: Words, question_ends: np.ndarray) -> Found:
-        documents, places = self.wholes.find(sequence_ids(words.ids, words.offsets[:-1], question_ends))
-        return dict.fromkeys(_pairs(documents, self.whole_passages[places]), (EXACT, 1.0))
+        """Short questions that are the same; longer ones are found as contained."""
+        first = words.offsets[:-1]
+        short = np.flatnonzero((question_ends > first) & (question_ends < first + self.rules.shortest))
+        documents, places = self.wholes.find(_sequences(words.ids, first[short], question_ends[short]))
+        return dict.fromkeys(_pairs(short[documents], self.whole_passages[places]), (EXACT, 1.0))
 
     def _contained(self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray) -> Found:
         anchored = self.anchor_flags[grams]
@@ -224,17 +204,25 @@ class Index:
         stop = start + self.lengths[passages]
         inside = (start >= words.offsets[documents]) & (stop <= words.offsets[documents + 1])
         documents, passages, start, stop = documents[inside], passages[inside], start[inside], stop[inside]
-        same = sequence_ids(words.ids, start, stop) == self.sequences[passages]
+        same = _sequences(words.ids, start, stop) == self.sequences[passages]
         return dict.fromkeys(_pairs(documents[same], passages[same]), (EXACT, 1.0))
 
-    def _overlapping(self, words: Words, documents: np.ndarray, grams: np.ndarray, _: np.ndarray) -> Found:
+    def _overlapping(
+        self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray, exact: Found
+    ) -> Found:
         some = self.particular[grams]
-        documents, passages, counts = self.blind_postings.shared(documents[some], grams[some])
+        documents, grams, at = documents[some], grams[some], at[some]
+        met, passages, counts = self.blind_postings.shared(documents, grams)
         enough = counts >= self.needed[passages]
         found: Found = {}
-        for document, passage in _pairs(documents[enough], passages[enough]):
+        for document, passage in _pairs(met[enough], passages[enough]):
+            if (document, passage) in exact:
+                continue
+            here = slice(*np.searchsorted(documents, (document, document + 1)))
             text = slice(words.offsets[document], words.offsets[document + 1])
-            grade, coverage = self.passage_at(passage).compare(words.ids[text], words.kinds[text])
+            grade, coverage = self.passage_at(passage).compare(
+                words.ids[text], words.kinds[text], grams[here], at[here] - text.start
+            )
             if grade:
                 found[document, passage] = (grade, coverage)
         return found
@@ -243,6 +231,8 @@ class Index:
         """Questions with all the numbers of a passage, no others, and enough of its n-grams, common or not."""
         sequences = _number_sequences(words.ids, words.kinds, words.offsets[:-1], question_ends)
         documents, _ = self.number_lookup.find(sequences)
+        if not len(documents):
+            return {}
         inside, bounds = ranges(words.offsets[documents], question_ends[documents])
         grams, offsets = ngrams(words.ids[inside], bounds, self.rules.short)
         owners = np.repeat(documents, np.diff(offsets))
@@ -259,7 +249,7 @@ class Index:
         words = slice(self.offsets[number], self.offsets[number + 1])
         short = slice(self.short_offsets[number], self.short_offsets[number + 1])
         return Passage(
-            self.ids[words], self.kinds[words], self.short[short], self.blind[short], self.counted[short], self.rules
+            self.ids[words], self.kinds[words], self.short[short], self.blind[short], self.places[short], self.rules
         )
 
 
@@ -272,28 +262,35 @@ class Passage:
         kinds: np.ndarray,
         short: np.ndarray,
         blind: np.ndarray,
-        counted: np.ndarray,
+        places: np.ndarray,
         rules: Rules,
     ) -> None:
+        """Words, kinds of words, n-grams as they are and with all numbers equal, and the index's places of these."""
         self.rules, self.length = rules, len(ids)
         self.numbers = np.flatnonzero(kinds == NUMBER).tolist()
-        self.short, self.blind, self.long = short.tolist(), blind.tolist(), _grams(ids, rules.long).tolist()
-        self.particular = frozenset(blind[counted].tolist())
+        self.short, self.blind, self.long = short.tolist(), blind.tolist(), windows(ids, rules.long).tolist()
+        self.places = frozenset(places.tolist())
 
-    def compare(self, ids: np.ndarray, kinds: np.ndarray) -> tuple[str | None, float]:
-        """Grade and coverage of this passage in a document of these words, for what is not exact."""
+    def compare(
+        self, ids: np.ndarray, kinds: np.ndarray, grams: np.ndarray, at: np.ndarray
+    ) -> tuple[str | None, float]:
+        """Grade and coverage of this passage in a document of these words, for what is not exact.
+
+        `grams` are the index's particular n-grams in the document, `at` the first word of each, ascending.
+        """
         rules = self.rules
-        grams = _grams(_blind(ids, kinds), rules.short).tolist()
-        hits = np.array([i for i, gram in enumerate(grams) if gram in self.particular])
+        hits = at[[place in self.places for place in grams.tolist()]]
         # Only what stands together is a copy: the stretch of twice the passage's length with the most hits.
         ends = np.searchsorted(hits, hits + 2 * self.length)
         best = int(np.argmax(ends - np.arange(len(hits))))
         first = max(int(hits[best]) - rules.long, 0)
         last = int(hits[ends[best] - 1]) + rules.short + rules.long
-        blinds, shorts = grams[first:last], _grams(ids[first:last], rules.short).tolist()
+        around = slice(first, last + rules.short - 1)
+        blinds = windows(_blind(ids[around], kinds[around]), rules.short).tolist()
+        shorts = windows(ids[first:last], rules.short).tolist()
         coverage = _found(self.blind, blinds) / len(self.blind)
         found = _found(self.short, shorts)
-        found_long = _found(self.long, _grams(ids[first:last], rules.long).tolist())
+        found_long = _found(self.long, windows(ids[first:last], rules.long).tolist())
         literal = found_long >= rules.long_coverage * len(self.long) or found >= max(
             rules.short_coverage * len(self.short), _LEAST_GRAMS
         )
@@ -325,13 +322,17 @@ def _found(grams: list[int], document: list[int]) -> int:
     return sum(gram in there for gram in grams)
 
 
-def _grams(ids: np.ndarray, n: int) -> np.ndarray:
-    return ngrams(ids, np.array([0, len(ids)]), n)[0]
+def _sequences(ids: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """`sequence_ids`, for places few and far between."""
+    inside, bounds = ranges(first, last)
+    return sequence_ids(ids[inside], bounds[:-1], bounds[1:])
 
 
 def _blind(ids: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Word ids uint64 [W] with all numbers equal."""
-    return np.where(kinds == NUMBER, _ANY_NUMBER, ids)
+    blind = ids.copy()
+    blind[kinds == NUMBER] = _ANY_NUMBER
+    return blind
 
 
 def _number_sequences(ids: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
