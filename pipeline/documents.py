@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.errors import InputError
+
 SCHEMA = pa.schema(
     [
         ("id", pa.string()),
@@ -27,6 +29,8 @@ SCHEMA = pa.schema(
 )
 DROPPED = SCHEMA.append(pa.field("reason", pa.string())).append(pa.field("because", pa.string()))
 SHARD_BYTES = 128 * 2**20
+BATCH_BYTES = 32 * 2**20
+ROW_GROUP_BYTES = 8 * 2**20  # one is decoded at once, so this is what long documents cost a reader
 KEPT = "kept"
 
 
@@ -36,12 +40,38 @@ def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
 
 
 def read_documents(
-    folder: Path | str, *, kind: str = "documents", columns: Sequence[str] | None = None, batch_rows: int = 16_384
+    folder: Path | str,
+    *,
+    kind: str = "documents",
+    columns: Sequence[str] | None = None,
+    batch_rows: int = 16_384,
+    batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """All documents of a stage output, in order, in batches of at most `batch_rows` rows."""
+    """All documents of a stage output, in order, in batches of at most `batch_rows` rows and about `batch_bytes`.
+
+    Raises InputError for a shard that is cut off or damaged.
+    """
     for path in shards(folder, kind):
+        yield from read_shard(path, columns=columns, batch_rows=batch_rows, batch_bytes=batch_bytes)
+
+
+def read_shard(
+    path: Path,
+    *,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = 16_384,
+    batch_bytes: int = BATCH_BYTES,
+) -> Iterator[pa.RecordBatch]:
+    """The documents of one shard, as `read_documents`. A document longer than `batch_bytes` is a batch of its own."""
+    try:
         with pq.ParquetFile(path) as file:
-            yield from file.iter_batches(batch_size=batch_rows, columns=columns)
+            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+            largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+            rows = int(min(max(batch_bytes / largest, 1), batch_rows))
+            yield from file.iter_batches(batch_size=rows, columns=columns)
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"{path}: cut off or damaged ({reason}); remove that stage's output and run again") from error
 
 
 class DocumentWriter:
@@ -50,11 +80,12 @@ class DocumentWriter:
     Use as a context manager; `counts()` gives rows of the table `curation` without the study and the stage.
     """
 
-    def __init__(self, folder: Path | str, *, shard_bytes: int = SHARD_BYTES) -> None:
+    def __init__(self, folder: Path | str, *, shard_bytes: int = SHARD_BYTES, prefix: str = "") -> None:
+        """`prefix` begins the names of the shards, for stages whose parts are written by themselves."""
         self.folder = Path(folder)
         self._writers = {
-            "documents": _ShardWriter(self.folder / "documents", SCHEMA, shard_bytes),
-            "dropped": _ShardWriter(self.folder / "dropped", DROPPED, shard_bytes),
+            "documents": _ShardWriter(self.folder / "documents", SCHEMA, shard_bytes, prefix),
+            "dropped": _ShardWriter(self.folder / "dropped", DROPPED, shard_bytes, prefix),
         }
         self._counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
 
@@ -108,35 +139,63 @@ class DocumentWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for writer in self._writers.values():
-            writer.close()
+        if error is None:  # after an error what is written is of no use, and closing would only hide it
+            for writer in self._writers.values():
+                writer.close()
 
 
 class _ShardWriter:
-    """Appends tables to numbered Parquet files of about `shard_bytes` of uncompressed text each."""
+    """Appends tables to numbered Parquet files of about `shard_bytes` of uncompressed text each.
 
-    def __init__(self, folder: Path, schema: pa.Schema, shard_bytes: int) -> None:
-        self.folder, self.schema, self.shard_bytes = folder, schema, shard_bytes
+    Small tables are written together and large ones in pieces, as row groups of at most `ROW_GROUP_BYTES`; only a
+    document that is longer makes a larger one.
+    """
+
+    def __init__(self, folder: Path, schema: pa.Schema, shard_bytes: int, prefix: str) -> None:
+        self.folder, self.schema, self.shard_bytes, self.prefix = folder, schema, shard_bytes, prefix
         self.folder.mkdir(parents=True, exist_ok=True)
         self._writer: pq.ParquetWriter | None = None
         self._number = self._bytes = 0
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
 
     def write(self, table: pa.Table) -> None:
-        if not len(table):
+        for piece in _pieces(table):
+            if self._waiting_bytes + piece.nbytes > ROW_GROUP_BYTES:
+                self._flush()
+            self._waiting.append(piece)
+            self._waiting_bytes += piece.nbytes
+            self._bytes += piece.nbytes
+            if self._bytes >= self.shard_bytes:
+                self.close()
+
+    def _flush(self) -> None:
+        if not self._waiting:
             return
         if self._writer is None:
-            path = self.folder / f"{self._number:05d}.parquet"
+            path = self.folder / f"{self.prefix}{self._number:05d}.parquet"
             self._writer = pq.ParquetWriter(path, self.schema, compression="zstd")
-        self._writer.write_table(table)
-        self._bytes += table.nbytes
-        if self._bytes >= self.shard_bytes:
-            self.close()
+        group = pa.concat_tables(self._waiting)
+        self._waiting, self._waiting_bytes = [], 0
+        self._writer.write_table(group, row_group_size=max(len(group), 1))
 
     def close(self) -> None:
+        self._flush()
         if self._writer is not None:
-            self._writer.close()
-            self._writer, self._bytes = None, 0
+            writer, self._writer, self._bytes = self._writer, None, 0
+            writer.close()
             self._number += 1
+
+
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """The table in pieces of at most `ROW_GROUP_BYTES`, or of one document."""
+    if table.nbytes <= ROW_GROUP_BYTES or len(table) == 1:
+        if len(table):
+            yield table
+        return
+    middle = len(table) // 2
+    yield from _pieces(table.slice(0, middle))
+    yield from _pieces(table.slice(middle))
 
 
 def _table(documents: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -86,7 +86,7 @@ class ParquetRows:
             if limit is not None and limit < total:
                 quota = (first_row + rows) * limit // total - first_row * limit // total
             size = max(metadata.row_group(group).total_byte_size // max(rows, 1), 1)
-            batch_rows = min(max(BLOCK_BYTES // size, 16), 16_384, max(quota, 1))
+            batch_rows = min(max(BLOCK_BYTES // size, 1), 16_384, max(quota, 1))
             start = first_row
             try:
                 for batch in self.file.iter_batches(batch_rows, row_groups=[group], columns=roots) if quota else ():

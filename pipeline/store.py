@@ -7,6 +7,7 @@ when everything in it has been synced; a lock on the key lets several processes 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -20,7 +21,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import InputError
+
 MANIFEST = "manifest.json"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class Store:
 
         `work` fills the folder and returns what the manifest shall hold as `results`. With `resumes`, what a killed
         earlier attempt left in the partial folder is kept for `work` to go on from; else it starts with an
-        empty folder.
+        empty folder. Raises InputError when the disk is full, and whatever `work` raises.
         """
         key = self.key(stage, version, configuration, inputs)
         found = self.find(stage, key)
@@ -120,7 +124,7 @@ class Store:
                 shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
-            results = work(partial) or {}
+            results = _told_when_full(partial, work) or {}
             manifest = {
                 "stage": stage,
                 "version": version,
@@ -141,6 +145,18 @@ class Store:
             sync(final.parent)
         final.with_name(f"{key}.lock").unlink(missing_ok=True)
         return Output(stage, key, final, manifest)
+
+
+def _told_when_full(folder: Path, work: Callable[[Path], Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
+    try:
+        return work(folder)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        raise InputError(
+            f"{folder}: the disk is full ({os.strerror(error.errno)}); free some space and run the same command again, "
+            "finished stages are kept"
+        ) from error
 
 
 def sync(path: Path) -> None:

@@ -3,8 +3,11 @@
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
 
-from pipeline.documents import DROPPED, SCHEMA, DocumentWriter, read_documents, shards
+from pipeline.documents import DROPPED, ROW_GROUP_BYTES, SCHEMA, DocumentWriter, read_documents, shards
+from pipeline.errors import InputError
 
 
 def table(count: int, source: str = "s", start: int = 0) -> pa.Table:
@@ -59,3 +62,42 @@ def test_a_stage_that_keeps_nothing_reads_as_empty(tmp_path: Path) -> None:
     with DocumentWriter(tmp_path) as writer:
         writer.drop(table(1), "empty")
     assert list(read_documents(tmp_path)) == []
+
+
+def long_ones(lengths: list[int]) -> pa.Table:
+    rows = [
+        {"id": f"s/{i}", "source": "s", "row": i, "question": "q", "response": "é" * (n // 2), "answer": ""}
+        for i, n in enumerate(lengths)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path) -> None:
+    lengths = [100] * 50 + [10_000_000] * 6 + [100] * 50 + [1_000_000] * 30
+    with DocumentWriter(tmp_path) as writer:
+        writer.keep(long_ones(lengths))
+    (shard,) = shards(tmp_path)
+    metadata = pq.ParquetFile(shard).metadata
+    sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    assert max(sizes) <= 60
+    batches = list(read_documents(tmp_path, batch_bytes=20_000_000))
+    assert max(batch.nbytes for batch in batches) <= 20_000_000 + 2 * ROW_GROUP_BYTES
+    assert [len(text) * 2 for batch in batches for text in batch["response"].to_pylist()] == lengths
+    assert all(len(batch) <= 7 for batch in read_documents(tmp_path, batch_rows=7))
+
+
+def test_small_tables_share_a_row_group(tmp_path: Path) -> None:
+    with DocumentWriter(tmp_path) as writer:
+        for start in range(0, 100, 5):
+            writer.keep(table(5, start=start))
+    (shard,) = shards(tmp_path)
+    assert pq.ParquetFile(shard).metadata.num_row_groups == 1
+
+
+def test_a_shard_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    with DocumentWriter(tmp_path) as writer:
+        writer.keep(table(100))
+    (shard,) = shards(tmp_path)
+    shard.write_bytes(shard.read_bytes()[:-20])
+    with pytest.raises(InputError, match=rf"{shard}: cut off or damaged .*run again"):
+        list(read_documents(tmp_path))

@@ -124,3 +124,40 @@ def test_a_store_that_only_finds_builds_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     built = Store(tmp_path).build("s", 1, {}, [], write_one)
     assert finds.build("s", 1, {}, [], write_one) == built
+
+
+FULL = """
+import resource, sys
+from pipeline.documents import SCHEMA, DocumentWriter
+from pipeline.errors import InputError
+from pipeline.store import Store
+import pyarrow as pa, os
+
+def work(folder):
+    with DocumentWriter(folder) as writer:
+        for number in range(40):
+            text = os.urandom(50_000).hex()
+            row = dict(id=str(number), source="s", row=number, question=text, response=text, answer="")
+            writer.keep(pa.Table.from_pylist([row], schema=SCHEMA))
+    return {"counts": writer.counts()}
+
+if sys.argv[2] == "full":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    print(Store(sys.argv[1]).build("s", 1, {}, [], work).results["counts"][0]["documents"])
+except InputError as error:
+    print(error)
+    sys.exit(2)
+"""
+
+
+def test_a_full_disk_is_one_line_and_the_next_attempt_has_everything(tmp_path: Path) -> None:
+    def attempt(*how: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", FULL, str(tmp_path), *how], capture_output=True, text=True)
+
+    full = attempt("full")
+    assert full.returncode == 2, full.stderr
+    assert "the disk is full (File too large)" in full.stdout
+    assert full.stderr == ""
+    assert not list(tmp_path.glob("s/*/manifest.json"))
+    assert attempt("roomy").stdout.strip() == "40"
