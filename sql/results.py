@@ -60,6 +60,8 @@ VIEWS = (
     "expert_diversity",
     "scored_points",
     "paired_scores",
+    "compared_scores",
+    "compared_factors",
     "stream_mismatches",
     "steps_going_back",
     "rows_entered_twice",
