@@ -1,8 +1,12 @@
-"""Rows entered by plain SQL, as a user would, for the tests of the views."""
+"""Rows for the tests: entered by plain SQL as a user would, and with the scores of every item."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+
+from sql import results
 
 
 def enter(sql, curves, *, study="s", depth=4, metric="exact_match", items=None, chance=None, seed=None):
@@ -42,3 +46,23 @@ def efficiency(sql, variant="DR", task="t", view="data_efficiency", depth=4, stu
 
 def pair(sql, baseline, variant, **options):
     enter(sql, {"LA": {"t": baseline}, "DR": {"t": variant}}, **options)
+
+
+def enter_scores(path, curves, *, study="s", seed=0, chance=None, item_ids=None):
+    """Enter {variant: {task: {tokens: scores of the items}}} with every item, one run of depth 4 for each variant."""
+    tables = {"models": [], "runs": [], "evaluations": [], "items": []}
+    for variant, tasks in curves.items():
+        run = f"{study}-{variant}-{seed}"
+        tables["models"].append({"study_id": study, "model_id": variant, "variant": variant, "depth": 4})
+        tables["runs"].append({"study_id": study, "run_id": run, "model_id": variant, "seed": seed})
+        for task, checkpoints in tasks.items():
+            for tokens, scores in checkpoints.items():
+                place = {"run_id": run, "tokens": tokens, "task": task, "metric": "acc", "filter": "none"}
+                value = {"value": float(np.mean(scores)), "items": len(scores), "chance": chance}
+                tables["evaluations"].append({**place, **value})
+                names = [f"{task}/{n}" for n in range(len(scores))] if item_ids is None else item_ids
+                frame = pd.DataFrame({**place, "item_id": names, "value": np.asarray(scores, float)})
+                tables["items"].append(pa.Table.from_pandas(frame))
+    items = tables.pop("items")
+    entered = {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
+    results.ingest(path, entered | {"items": pa.concat_tables(items)})

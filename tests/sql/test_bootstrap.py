@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
+from by_hand import enter_scores as enter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,25 +35,6 @@ def empty(path):
         for table in ("models", "runs", "evaluations", "items", "factor_intervals"):
             connection.execute(f"delete from {table}")
     return path
-
-
-def enter(path, curves, *, study="s", seed=0, item_ids=None):
-    """Enter {variant: {task: {tokens: scores of the items}}}, one run for each variant."""
-    tables = {"models": [], "runs": [], "evaluations": [], "items": []}
-    for variant, tasks in curves.items():
-        run = f"{study}-{variant}-{seed}"
-        tables["models"].append({"study_id": study, "model_id": variant, "variant": variant, "depth": 4})
-        tables["runs"].append({"study_id": study, "run_id": run, "model_id": variant, "seed": seed})
-        for task, checkpoints in tasks.items():
-            for tokens, scores in checkpoints.items():
-                place = {"run_id": run, "tokens": tokens, "task": task, "metric": "acc", "filter": "none"}
-                tables["evaluations"].append({**place, "value": float(np.mean(scores)), "items": len(scores)})
-                names = [f"{task}/{n}" for n in range(len(scores))] if item_ids is None else item_ids
-                frame = pd.DataFrame({**place, "item_id": names, "value": np.asarray(scores, float)})
-                tables["items"].append(pa.Table.from_pandas(frame))
-    items = tables.pop("items")
-    entered = {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
-    results.ingest(path, entered | {"items": pa.concat_tables(items)})
 
 
 def intervals(path, study="s", **options):

@@ -1,0 +1,75 @@
+"""The page of questions: every query runs on a small results file, and its output lands below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from by_hand import enter_scores
+
+from pipeline.errors import InputError
+from sql import results
+from sql.bootstrap import factor_intervals
+from sql.cookbook import answered, queries
+from sql.curves import fit_curves
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cookbook") / "results.duckdb"
+    random = np.random.default_rng(0)
+    accuracy = np.linspace(0.2, 0.7, 6)
+    enter_scores(
+        path,
+        {
+            variant: {task: {n * 1000 * 10: random.random(50) < a for n, a in enumerate(accuracy, 1)} for task in "tu"}
+            for variant in ("LA", "DR")
+        },
+    )
+    usage = [
+        {
+            "run_id": f"s-{variant}-0",
+            "tokens": 60_000,
+            "depth": depth,
+            "expert": expert,
+            "selections": 1 + expert * skew,
+        }
+        for variant, skew in (("LA", 10), ("DR", 0))
+        for depth in (1, 2)
+        for expert in range(8)
+    ]
+    kept = {"study_id": "s", "source": "a", "stage": "clean", "reason": "kept", "documents": 5, "characters": 9}
+    tables = {"studies": [{"study_id": "s"}], "expert_usage": usage, "curation": [kept]}
+    results.ingest(path, {table: pa.Table.from_pylist(rows) for table, rows in tables.items()})
+    with results.connect(path) as connection:
+        factor_intervals(connection, "s", replicates=50)
+        fit_curves(connection, "s", replicates=50)
+    return path
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_every_question_has_an_answer(database, number):
+    asked = queries(PAGE.read_text())
+    assert len(asked) == 10
+    found = results.query(database, asked[number])
+    assert len(found) == 0 if number == 8 else len(found) > 0  # the ninth looks for what is wrong
+
+
+def test_answers_take_the_place_of_earlier_ones(database):
+    page = answered(PAGE.read_text(), database)
+    assert page.count("```text\n") == 10
+    assert answered(page, database) == page
+    assert page.count("```") == PAGE.read_text().count("```")
+
+
+def test_a_query_without_an_answer_gets_one(database):
+    page = "# A question\n\n```sql\nselect 1 as one, 'a' as name;\n```\n\nAnd more.\n"
+    assert answered(page, database) == (
+        "# A question\n\n```sql\nselect 1 as one, 'a' as name;\n```\n\n```text\none  name\n  1  a\n```\n\nAnd more.\n"
+    )
+    with pytest.raises(InputError, match="query refused"):
+        answered("```sql\nselect nothing;\n```\n", database)
