@@ -17,10 +17,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from model.launch import rank_environments
 from pipeline.errors import InputError
 
 BAD_INPUT = 2
@@ -57,14 +58,46 @@ def run_module(
     log: Path,
     tick: Callable[[], None] = lambda: None,
     environment: Mapping[str, str] | None = None,
+    ranks: int = 1,
 ) -> None:
     """Run `python -m module arguments` to its end, calling `tick` about twice a second; its output goes to `log`.
 
-    Raises InputError with the child's last line when it exits with status 2, Failed for any other failure.
+    With `ranks`, so many processes of it that know of each other, as torchrun would start them; where one of them
+    fails, the others are given the time to notice it, and then killed. Raises InputError with the last line said when
+    the status is 2, Failed for any other failure.
     """
     refuse_when_stopping()
-    command = leashed(module, *arguments)
     log.parent.mkdir(parents=True, exist_ok=True)
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        for variables in rank_environments(ranks):
+            children.append(_start(leashed(module, *arguments), log, {**(environment or {}), **variables}))
+        failed = None
+        while any(child.poll() is None for child in children):
+            tick()
+            if failed is None and any(child.returncode for child in children):
+                failed = time.monotonic()
+            if failed is not None and time.monotonic() - failed > GRACE_SECONDS:
+                break
+            time.sleep(0.3)
+        tick()
+    finally:
+        for child in children:
+            if child.poll() is None:
+                _signal_group(child, signal.SIGKILL)
+                child.wait()
+        with _lock:
+            _living.difference_update(children)
+    status = max((child.returncode for child in children if child.returncode), default=0)
+    if _stopping.is_set() and status:
+        raise Stopped(module)
+    if status == BAD_INPUT:
+        raise InputError(_last_line(log))
+    if status:
+        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {_last_line(log)}")
+
+
+def _start(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         child = subprocess.Popen(
             command,
@@ -72,26 +105,11 @@ def run_module(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         )
     with _lock:
         _living.add(child)
-    try:
-        while child.poll() is None:
-            tick()
-            time.sleep(0.3)
-        tick()
-    finally:
-        with _lock:
-            _living.discard(child)
-    if _stopping.is_set() and child.returncode:
-        raise Stopped(module)
-    if child.returncode == BAD_INPUT:
-        raise InputError(_last_line(log))
-    if child.returncode:
-        raise Failed(
-            f"{module} {' '.join(arguments)} ended with status {child.returncode}; see {log}: {_last_line(log)}"
-        )
+    return child
 
 
 def cores() -> int:
@@ -148,24 +166,37 @@ def stopped_on_exit() -> Iterator[None]:
 
 
 @contextmanager
-def free_device(count: int) -> Iterator[int]:
-    """Wait for and hold one of `count` accelerators of this machine: its number.
+def free_devices(names: Sequence[str], wanted: int = 1) -> Iterator[list[str]]:
+    """Wait for and hold `wanted` of this machine's accelerators, all at once: their names.
 
-    The lock is the operating system's, on a file for each device: it needs no server, and a dead holder frees it.
+    The locks are the operating system's, on a file for each device: they need no server, and a dead holder frees
+    them. What is not enough is let go, so that two who wait for several never wait for each other.
     """
     folder = Path(tempfile.gettempdir()) / f"dreamer-devices-{os.getuid()}"
     folder.mkdir(exist_ok=True)
     while True:
-        for device in range(count):
-            with (folder / str(device)).open("w") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    continue
-                yield device
+        with ExitStack() as held:
+            found: list[str] = []
+            for name in names:
+                if len(found) < wanted and _hold(folder / name, held):
+                    found.append(name)
+            if len(found) == wanted:
+                yield found
                 return
         if _stopping.wait(0.5):
             raise Stopped("waiting for a device")
+
+
+def _hold(path: Path, held: ExitStack) -> bool:
+    """Lock a file until `held` ends, unless another process or thread has it."""
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return False
+    held.enter_context(file)
+    return True
 
 
 def read_progress(path: Path) -> dict[str, Any]:

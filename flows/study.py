@@ -18,6 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
+from model.run import HOW_IT_RUNS
 from pipeline.benchmarks import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate import DecontaminationSettings
@@ -116,6 +117,9 @@ class Data(Section):
     deduplicate: Dedup = Field(default_factory=Dedup)  # type: ignore[valid-type]
     decontaminate: Decontamination = Field(default_factory=Decontamination)  # type: ignore[valid-type]
     memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
+    cluster: str | None = Field(
+        None, description="a Dask scheduler whose workers read, clean and tokenise (tcp://host:8786), or 'local'"
+    )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
 
     @field_validator("sources")
@@ -189,6 +193,14 @@ class Training(Section):
     compile: bool = False
     checkpointing: bool = Field(False, description="recompute each depth in the backward pass")
     save_every_seconds: float = 60
+    keep: int = Field(1, ge=1, description="states to resume from that stay on the disk; checkpoints all stay")
+    spike_deviations: float = Field(
+        20, ge=0, description="a loss so many deviations above its running median is a spike; 0: nothing is"
+    )
+    spike_steps: int = Field(50, ge=1, le=50, description="spikes in a row that stop a run")
+    ranks: int | None = Field(
+        None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
+    )
 
     @property
     def stop_at(self) -> int | None:
@@ -240,10 +252,15 @@ class Study(Section):
 
     @property
     def study_id(self) -> str:
-        """The name and a digest of what decides the results: where files lie and how many processes ran do not."""
-        content = self.model_dump(
-            mode="json", exclude={"root": True, "store": True, "workers": True, "data": {"mirror", "memory"}}
-        )
+        """The name and a digest of what decides the results: where files lie and how it was computed do not."""
+        apart = {
+            "root": True,
+            "store": True,
+            "workers": True,
+            "data": {"mirror", "memory", "cluster"},
+            "training": {"ranks", *HOW_IT_RUNS},
+        }
+        content = self.model_dump(mode="json", exclude=apart)
         return f"{self.name}-{digest(content)[:8]}"
 
     @property

@@ -2,7 +2,7 @@
 
 Each run is a process (`python -m model.train`) over a folder of the store, so that it can be killed, resumed, and
 carried to another machine. Runs share the packed token stream and nothing else; on a CPU they train side by side, one
-thread each.
+thread each. On more GPUs than runs, each run has several: as many processes (ranks) that train it together.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from flows import progress
-from flows.processes import cores, free_device, read_progress, refuse_when_stopping, run_module, stopped_on_exit
+from flows.processes import cores, free_devices, read_progress, refuse_when_stopping, run_module, stopped_on_exit
 from flows.study import Study, Variant
 from model.accounting import flops_per_token, memory_bytes, parameters
 from model.config import DreamerConfig, la
 from model.matching import match
+from model.run import HOW_IT_RUNS
 from model.screening import screening_loss
+from pipeline.errors import InputError
 from pipeline.store import Output, Store, digest
 
 VERSION = 1
@@ -119,17 +121,20 @@ def _train_model(study: Study, store: Store, packed: Output, model: Planned, slo
     """All seeds of one model: a folder of the store with a run folder for each."""
     seeds, stop_at = study.training.seeds, study.training.stop_at
     runs = [describe_run(study, packed, model, seed) for seed in seeds]
+    models = len(study.models.depths) * len(study.models.variants)
+    screening, ending = (ranks_of_each(study, models * count) for count in (len(seeds), 1 if stop_at else len(seeds)))
 
     def work(folder: Path) -> dict[str, Any]:
         for run in runs:
             place = folder / f"seed{run['seed']}"
             place.mkdir(exist_ok=True)
             (place / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, place)}, indent=1))
-        chosen = _choose(folder, seeds, stop_at, lambda seed: _train(model, folder, seed, stop_at, slots))
-        side_by_side(chosen, lambda seed: _train(model, folder, seed, None, slots))
+        chosen = _choose(folder, seeds, stop_at, lambda seed: _train(model, folder, seed, stop_at, slots, screening))
+        side_by_side(chosen, lambda seed: _train(model, folder, seed, None, slots, ending))
         return {"chosen": chosen, "run_ids": [run["run_id"] for run in runs]}
 
-    return store.build("training", VERSION, {"runs": runs, "stop_at": stop_at}, [packed], work, resumes=True)
+    configuration = {"runs": [_identity(run) for run in runs], "stop_at": stop_at}
+    return store.build("training", VERSION, configuration, [packed], work, resumes=True)
 
 
 def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callable[[int], None]) -> list[int]:
@@ -145,23 +150,24 @@ def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callabl
     return json.loads(decided.read_text())
 
 
-def _train(model: Planned, folder: Path, seed: int, stop_at: int | None, slots: Slots) -> None:
-    """One training process, to `stop_at` tokens or to the end."""
+def _train(model: Planned, folder: Path, seed: int, stop_at: int | None, slots: Slots, ranks: int) -> None:
+    """One training by `ranks` processes, to `stop_at` tokens or to the end."""
     label = f"{'screen' if stop_at else 'train'} {model.model_id} seed {seed}"
     run = folder / f"seed{seed}"
     progress.report(label, 0.0, "waiting")
-    with slots.one() as environment:
+    with slots.some(ranks) as environment:
         arguments = [str(run), *(["--stop-at", str(stop_at)] if stop_at else [])]
         goal = stop_at or _budget(run)
         tick = partial(_tick, label, run, goal)
-        run_module("model.train", arguments, log=folder / f"seed{seed}.log", tick=tick, environment=environment)
+        log = folder / f"seed{seed}.log"
+        run_module("model.train", arguments, log=log, tick=tick, environment=environment, ranks=ranks)
     progress.report(label, 1.0, "done")
 
 
 def describe_run(study: Study, packed: Output, model: Planned, seed: int) -> dict[str, Any]:
-    """A run's `run.json` but for the place of its data; the run's id follows from all of it."""
+    """A run's `run.json` but for the place of its data; the run's id follows from what decides its results."""
     training = study.training.model_dump(
-        exclude={"seeds", "screening", "checkpoints", "sequence_length"}, exclude_none=True
+        exclude={"seeds", "screening", "checkpoints", "sequence_length", "ranks"}, exclude_none=True
     )
     content = {
         "variant": model.variant,
@@ -170,7 +176,13 @@ def describe_run(study: Study, packed: Output, model: Planned, seed: int) -> dic
         "model": model.config.to_dict(),
         "training": {**training, "seed": seed, "checkpoints": list(study.training.points)},
     }
-    return {"run_id": f"{model.model_id}-s{seed}-{digest([content, packed.key])[:8]}", **content}
+    return {"run_id": f"{model.model_id}-s{seed}-{digest([_identity(content), packed.key])[:8]}", **content}
+
+
+def _identity(run: dict[str, Any]) -> dict[str, Any]:
+    """A run's description without what only says how it is computed."""
+    training = {name: value for name, value in run["training"].items() if name not in HOW_IT_RUNS}
+    return {**run, "training": training}
 
 
 def _budget(run: Path) -> int:
@@ -194,31 +206,60 @@ def accelerators(study: Study) -> int:
     return torch.cuda.device_count() if study.training.device != "cpu" else 0
 
 
+def device_names(count: int) -> list[str]:
+    """The names under which CUDA_VISIBLE_DEVICES knows the `count` devices that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]
+
+
 def devices(study: Study) -> int:
     """How many processes run at once: the study's `workers`, else one for each GPU, else one for each core."""
     return study.workers or accelerators(study) or cores()
+
+
+def ranks_of_each(study: Study, runs: int) -> int:
+    """How many processes train each of so many runs: what the study says, else the GPUs divided by the runs.
+
+    Never fewer than one, nor more than a batch has rows; on a CPU one. Raises InputError if the study wants more GPUs
+    for a run than the machine has.
+    """
+    found, wanted, training = accelerators(study), study.training.ranks, study.training
+    if wanted and found and wanted > found:
+        raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
+    shared = devices(study) // runs if found else 1
+    return wanted or max(1, min(shared, training.batch_tokens // training.sequence_length))
 
 
 class Slots:
     """As many processes at once as the machine has devices for; a GPU is held by one process at a time."""
 
     def __init__(self, study: Study) -> None:
-        self.accelerators = accelerators(study)
-        self.free = threading.Semaphore(devices(study))
+        self.accelerators, self.places = accelerators(study), devices(study)
+        self._free, self._changed = self.places, threading.Condition()
 
     @contextmanager
-    def one(self) -> Iterator[dict[str, str]]:
-        """Wait for a place to run and yield the environment that shows a child only its device."""
-        while not self.free.acquire(timeout=0.5):
-            refuse_when_stopping()
+    def some(self, wanted: int) -> Iterator[dict[str, str]]:
+        """Wait for `wanted` places to run and yield the environment that shows their processes only their devices."""
+        taken = min(wanted, self.places)
+        with self._changed:
+            while self._free < taken:
+                refuse_when_stopping()
+                self._changed.wait(0.5)
+            self._free -= taken
         try:
             if not self.accelerators:
                 yield {}
                 return
-            with free_device(self.accelerators) as device:
-                yield {"CUDA_VISIBLE_DEVICES": str(device)}
+            with free_devices(device_names(self.accelerators), wanted) as found:
+                yield {"CUDA_VISIBLE_DEVICES": ",".join(found)}
         finally:
-            self.free.release()
+            with self._changed:
+                self._free += taken
+                self._changed.notify_all()
+
+    def one(self) -> AbstractContextManager[dict[str, str]]:
+        """Wait for a place for one process, as `some` does."""
+        return self.some(1)
 
 
 def side_by_side(jobs: Sequence[T], work: Callable[[T], R]) -> list[R]:

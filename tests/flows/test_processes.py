@@ -6,17 +6,27 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from flows.processes import Failed, Stopped, free_device, run_module, stop_all, stopped_on_exit
+import flows.processes
+from flows.processes import Failed, Stopped, free_devices, run_module, stop_all, stopped_on_exit
 from pipeline.errors import InputError
 
 HELPER = """
 import os, signal, sys, time
 what, mark = sys.argv[1], sys.argv[2]
 if what == "bad":
+    sys.exit(print("field x: must be 1") or 2)
+if what == "ranks":
+    sys.exit(print(*(os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"))))
+if what.endswith("-rank") and os.environ["RANK"] == "1":
+    while not (os.path.exists(mark) and open(mark).read()):
+        time.sleep(0.02)
+    if what == "killed-rank":
+        os.kill(os.getpid(), signal.SIGKILL)
     sys.exit(print("field x: must be 1") or 2)
 if what == "fail":
     raise RuntimeError("broken")
@@ -28,9 +38,11 @@ time.sleep(60)
 
 
 @pytest.fixture(autouse=True)
-def helper_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def helper_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "helper_child.py").write_text(HELPER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with stopped_on_exit():
+        yield
 
 
 def alive(pid: int) -> bool:
@@ -99,6 +111,42 @@ def test_a_killed_parent_takes_its_children_along(tmp_path: Path) -> None:
     wait_for(lambda: not alive(child))
 
 
+def test_ranks_know_of_each_other(tmp_path: Path) -> None:
+    run_module("helper_child", ["ranks", "-"], log=tmp_path / "log.txt", ranks=3)
+    said = sorted(line.split() for line in (tmp_path / "log.txt").read_text().splitlines())
+    assert [line[:3] for line in said] == [[str(rank), str(rank), "3"] for rank in range(3)]
+    assert len({line[3] for line in said}) == 1  # one port
+
+
+@pytest.mark.parametrize(("what", "error"), [("bad-rank", InputError), ("killed-rank", Failed)])
+def test_where_one_rank_fails_the_others_are_ended(
+    tmp_path: Path, what: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows.processes, "GRACE_SECONDS", 0.5)
+    with pytest.raises(error):
+        run_module("helper_child", [what, str(tmp_path / "mark")], log=tmp_path / "log.txt", ranks=2)
+    assert not alive(int((tmp_path / "mark").read_text()))
+
+
 def test_a_device_is_held_by_one_at_a_time() -> None:
-    with free_device(2) as first, free_device(2) as second:
-        assert {first, second} == {0, 1}
+    with free_devices(["test-0", "test-1"]) as first, free_devices(["test-0", "test-1"]) as second:
+        assert [first, second] == [["test-0"], ["test-1"]]
+
+
+def test_who_wants_several_devices_holds_none_while_waiting() -> None:
+    names, got = ["test-0", "test-1"], []
+
+    def wait_for_both() -> None:
+        with free_devices(names, 2) as found:
+            got.append(found)
+
+    with free_devices(names) as (first,):
+        thread = threading.Thread(target=wait_for_both)
+        thread.start()
+        time.sleep(0.1)
+        with free_devices(["test-1"]) as second:
+            assert second == ["test-1"]
+        assert first == "test-0"
+        assert not got
+    thread.join(5)
+    assert got == [names]
