@@ -67,6 +67,8 @@ class Clusters:
             },
         )
 
+        self.connection.execute("pragma disable_checkpoint_on_shutdown")
+
     def close(self) -> None:
         """Let go of the database."""
         self.connection.close()

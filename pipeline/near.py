@@ -54,7 +54,7 @@ def find_near(
     verified = pairs[alike & (refused == 0)]
     nodes, survivors = clusters(verified, lambda left, right: comparison.refused(left, right) > 0)
     table.drop_near(nodes, survivors)
-    final = comparison.similarity(nodes, survivors)
+    final = _similarities(np.stack([survivors, nodes], axis=1), pairs, similarity, comparison)
     audit = pa.table({"id": table.ids(nodes), "because": table.ids(survivors), "similarity": final})
     pq.write_table(audit, output / AUDIT, compression="zstd")
     members = np.bincount(np.unique(survivors, return_inverse=True)[1])
@@ -73,6 +73,17 @@ def find_near(
             "rows": rows,
         },
     }
+
+
+def _similarities(wanted: np.ndarray, pairs: np.ndarray, known: np.ndarray, comparison: Comparison) -> np.ndarray:
+    """The similarity float64 [W] of each wanted pair; `known` holds those of `pairs`, which are sorted."""
+    base = int(pairs.max(initial=0)) + 1
+    keys, of = (some[:, 0] * base + some[:, 1] for some in (pairs, wanted))
+    place = np.minimum(np.searchsorted(keys, of), max(len(keys) - 1, 0))
+    result = known[place]
+    new = keys[place] != of
+    result[new] = comparison.similarity(*wanted[new].T)
+    return result
 
 
 def _find_candidates(
