@@ -15,6 +15,7 @@ from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
 from model.experts import MixedProjections, PlainProjections, Route, Router
 from model.kernels import attend_depth, rms_norm
+from model.packed_attention import attend_documents
 
 
 class _Attention(nn.Module):
@@ -70,20 +71,27 @@ class SequenceAttention(_Attention):
 
     def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
         """The update for x [T, H] at depth index `depth`."""
-        *projected, route = self.enter(x, prepared, context.code)
-        query, key, value = (part.unflatten(0, (context.batch, -1)).transpose(1, 2) for part in projected)
+        query, key, value, route = self.enter(x, prepared, context.code)
+        if context.bounds is not None:
+            attended = attend_documents(query, key, value, context.bounds, context.length)
+        else:
+            attended = self._attend(query, key, value, context, depth)
+        return Result(self.leave(attended, prepared, route), None if route is None else route.ids)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context, depth: int) -> Tensor:
+        """Eq. 1 along the sequence, over the cache too where there is one: [T, N, K]."""
+        query, key, value = (part.unflatten(0, (context.batch, -1)).transpose(1, 2) for part in (query, key, value))
         if context.cache is not None:
             key, value = context.cache.append(depth, context.positions, key, value)
+        shared = self.heads != self.key_value_heads
+        if shared and context.mask is not None and query.is_cuda:  # no fused kernel takes both a mask and shared heads
+            share = self.heads // self.key_value_heads
+            key, value = key.repeat_interleave(share, dim=1), value.repeat_interleave(share, dim=1)
+            shared = False
         attended = F.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=context.mask,
-            is_causal=context.mask is None,
-            enable_gqa=self.heads != self.key_value_heads,
+            query, key, value, attn_mask=context.mask, is_causal=context.mask is None, enable_gqa=shared
         )
-        update = self.leave(attended.transpose(1, 2).flatten(0, 1), prepared, route)
-        return Result(update, None if route is None else route.ids)
+        return attended.transpose(1, 2).flatten(0, 1)
 
 
 class DepthAttention(_Attention):

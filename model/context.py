@@ -38,6 +38,7 @@ class Context:
     depth_code: Tensor  # of the depths, for the heads of depth attention, [L, K/2, 2]
     routing_code: Tensor | None  # of the depths, for routing, [L, R/2, 2]; layers of their own need none
     mask: Tensor | None  # added to the scores of sequence attention; None: causal
+    bounds: Tensor | None  # of the documents in the flattened batch, [D + 1], for a kernel that needs no mask
     positions: Tensor  # [B, S]
     cache: Cache | None
 

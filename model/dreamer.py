@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+from model import packed_attention
 from model.attention import DepthAttention, SequenceAttention
 from model.cache import Cache
 from model.config import DreamerConfig
@@ -149,7 +150,6 @@ class Dreamer(nn.Module):
         for index in range(L):
             block = self.blocks[0 if self.config.recurrent else index]
             x, results = self._run(block, x, prepared[index], context, index, histories)
-            x = self.norm(x) if self.config.recurrent else x
             histories = {name: result.history for name, result in results.items()}
             for name, result in results.items():
                 if self.training and result.ids is not None:
@@ -171,12 +171,15 @@ class Dreamer(nn.Module):
         """Logits [..., V] of normalised hidden states [..., H]."""
         return hidden @ self.head.to(hidden.dtype).T
 
-    def _run(self, block: Block, x: Tensor, prepared: dict[str, Prepared], *rest) -> tuple[Tensor, dict[str, Result]]:
-        if self.reference:
-            return reference_block(block, x, *rest)
-        if self.checkpointing and torch.is_grad_enabled():
-            return checkpoint(block, x, prepared, *rest, use_reentrant=False, context_fn=_keep_selections)
-        return block(x, prepared, *rest)
+    def _run(self, *arguments) -> tuple[Tensor, dict[str, Result]]:
+        if self.checkpointing and torch.is_grad_enabled() and not self.reference:
+            return checkpoint(self._layer, *arguments, use_reentrant=False, context_fn=_keep_selections)
+        return self._layer(*arguments)
+
+    def _layer(self, block: Block, x: Tensor, prepared: dict[str, Prepared], *rest) -> tuple[Tensor, dict[str, Result]]:
+        """One depth: a block, and where it is iterated the norm behind it (section 3.7)."""
+        x, results = reference_block(block, x, *rest) if self.reference else block(x, prepared, *rest)
+        return self.norm(x) if self.config.recurrent else x, results
 
     def _prepare(self, context: Context, depth: int, dtype: torch.dtype) -> list[dict[str, Prepared]]:
         """What the attentions of each depth need that no token changes."""
@@ -195,7 +198,7 @@ class Dreamer(nn.Module):
     ) -> Context:
         config, device = self.config, tokens.device
         B, S = tokens.shape
-        mask = None
+        mask = bounds = None
         if cache is not None:
             if documents is not None or positions is not None:
                 raise InputError("a forward with a cache takes neither documents nor positions: a row is one document")
@@ -206,7 +209,10 @@ class Dreamer(nn.Module):
             mask = additive_mask(cache.visible(positions), dtype)
         elif documents is not None:
             positions = document_positions(documents) if positions is None else positions
-            mask = document_mask(documents, dtype)
+            if packed_attention.takes(dtype, device) and not self.reference:
+                bounds = packed_attention.document_bounds(documents)
+            else:
+                mask = document_mask(documents, dtype)
         elif positions is None:
             positions = torch.arange(S, device=device).expand(B, S)
         wide = torch.promote_types(dtype, torch.float32)
@@ -215,7 +221,7 @@ class Dreamer(nn.Module):
             depth_code(depth, size, config.depth_rope_base, device, wide)
             for size in (config.depth_head_size, config.routing_size)
         )
-        return Context(B, S, code, of_heads, of_routing if config.recurrent else None, mask, positions, cache)
+        return Context(B, S, code, of_heads, of_routing if config.recurrent else None, mask, bounds, positions, cache)
 
     def _check_depth(self, depth: int | None) -> int:
         if depth is None or depth == self.config.depth:
@@ -277,6 +283,7 @@ class Dreamer(nn.Module):
 
     def compile(self, **options) -> None:
         """Let `torch.compile` fuse the parts of each attention: one graph for all depths. Worth it on a GPU only."""
+        self.norm = torch.compile(self.norm, **options)
         for block in self.blocks:
             for attention in block.attentions.values():
                 attention.compile(**options)

@@ -38,12 +38,12 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None = None
 
     In float32 where x is narrower.
     """
-    if x.dtype in (torch.float32, torch.float64) and not x.is_cuda:
+    dtype = x.dtype
+    if dtype in (torch.float32, torch.float64) and not x.is_cuda:
         return _TurnedNorm.apply(x, gain, epsilon, code)
-    x = x if code is None else turn(x, code)
-    if gain.ndim == 1:
-        return F.rms_norm(x, x.shape[-1:], gain.to(x.dtype), epsilon)
-    return F.rms_norm(x, x.shape[-1:], eps=epsilon) * gain.to(x.dtype)
+    wide = torch.promote_types(x.dtype, torch.float32)  # a gain near 1 in bfloat16 would not show most of its updates
+    x = (x if code is None else turn(x, code)).to(wide)
+    return (F.rms_norm(x, x.shape[-1:], eps=epsilon) * gain).to(dtype)
 
 
 class _TurnedNorm(torch.autograd.Function):
@@ -78,18 +78,18 @@ def route(
     `query` [H, R] projects the queries, which are normalised; `keys` [E, R] hold everything else the scores need.
     Computed in the dtype of `query`.
     """
-    weights, ids = _Route.apply(x.to(query.dtype), query, keys, bias, active, normalised, epsilon)
+    weights, ids = _Route.apply(x, query, keys, bias, active, normalised, epsilon)
     return ids, weights
 
 
 class _Route(torch.autograd.Function):
-    """Only the chosen scores pass a gradient on, so only they are kept."""
+    """Only the chosen scores pass a gradient on, so only they are kept, and x in the precision it came in."""
 
     @staticmethod
     def forward(
         ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
     ) -> tuple[Tensor, Tensor]:
-        q = x @ query
+        q = x.to(query.dtype) @ query
         square = torch.linalg.vector_norm(q, dim=-1, keepdim=True).square_()
         scale = square.div_(q.shape[-1]).add_(epsilon).rsqrt_()
         scores = (q @ keys.T).mul_(scale)
@@ -112,7 +112,12 @@ class _Route(torch.autograd.Function):
         scores_gradient = gradient.new_zeros(len(x), len(keys)).scatter_(-1, ids, gradient)
         along = (gradient * chosen).sum(dim=-1, keepdim=True).mul_(scale).div_(q.shape[-1])
         q_gradient = (scores_gradient @ keys).addcmul_(q, along, value=-1)
-        return q_gradient @ query.T, x.T @ q_gradient, scores_gradient.T @ q, None, None, None, None
+        x_gradient, query_gradient = (q_gradient @ query.T).to(x.dtype), x.to(q.dtype).T @ q_gradient
+        return x_gradient, query_gradient, scores_gradient.T @ q, None, None, None, None
+
+
+GROUPS = 1023
+"""So many matrices torch's grouped product takes at once on CUDA."""
 
 
 class Dispatch(NamedTuple):
@@ -122,42 +127,60 @@ class Dispatch(NamedTuple):
     tokens: Tensor  # [P]: the token at each place
     places: Tensor  # [T, A]: the place of each pair
     ends: Tensor  # [E] int32: where each expert's run of places ends
+    middle: Tensor | None = None  # on the host: where the run of expert E // 2 begins, if there are too many experts
 
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:
     """Sort the selections `ids` [T, A] by expert; within an expert tokens keep their order."""
-    chosen, order = ids.flatten().sort(stable=True)
+    keys = ids.to(torch.int16) if ids.is_cuda else ids  # CUDA sorts byte by byte
+    chosen, order = keys.flatten().sort(stable=True)
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
-    ends = torch.searchsorted(chosen, numbers[:experts], right=True, out_int32=True)
-    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends)
+    ends = torch.searchsorted(chosen, numbers[:experts].to(keys.dtype), right=True, out_int32=True)
+    middle = ends[experts // 2 - 1].cpu() if experts > GROUPS else None
+    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends, middle)
 
 
 def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
     """For each token the sum of the rows at its places: [P, O] and [T, A] -> [T, O]."""
     if places.shape[1] == 1:
         return rows.index_select(0, places.flatten())
+    if torch.compiler.is_compiling():  # one pass there, while the bag stays a call of its own
+        return rows.index_select(0, places.flatten()).unflatten(0, places.shape).sum(dim=1)
     return F.embedding_bag(places, rows, mode="sum")
 
 
-def _grouped(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+def _grouped(rows: Tensor, weights: Tensor, to: Dispatch) -> Tensor:
     """Each expert's run of rows [P, I] times its own matrix of weights [E, I, O]: [P, O]."""
     if _fits_grouped_mm(rows, weights.shape[1:]):
-        return F.grouped_mm(rows, weights, offs=ends)
+        return _joined([F.grouped_mm(rows[run], weights[own], offs=ends) for run, own, ends in _parts(to)])
     product = rows.new_empty(len(rows), weights.shape[2])
-    for run, weight in zip(_runs(ends), weights, strict=True):
+    for run, weight in zip(_runs(to.ends), weights, strict=True):
         torch.mm(rows[run], weight, out=product[run])
     return product
 
 
-def _grouped_outer(rows: Tensor, gradient: Tensor, ends: Tensor) -> Tensor:
+def _grouped_outer(rows: Tensor, gradient: Tensor, to: Dispatch) -> Tensor:
     """The gradient of the weights: for each expert its rows [P, I] transposed times its gradients [P, O]: [E, I, O]."""
     if _fits_grouped_mm(rows, (rows.shape[1], gradient.shape[1])):
-        return F.grouped_mm(rows.T, gradient, offs=ends)
-    product = rows.new_empty(len(ends), rows.shape[1], gradient.shape[1])
-    for run, outer in zip(_runs(ends), product, strict=True):
+        return _joined([F.grouped_mm(rows[run].T, gradient[run], offs=ends) for run, _, ends in _parts(to)])
+    product = rows.new_empty(len(to.ends), rows.shape[1], gradient.shape[1])
+    for run, outer in zip(_runs(to.ends), product, strict=True):
         torch.mm(rows[run].T, gradient[run], out=outer)
     return product
+
+
+def _parts(to: Dispatch) -> list[tuple[slice, slice, Tensor]]:
+    """Rows, experts and their ends, in as many parts as a grouped product can take: one, or two halves."""
+    if to.middle is None:
+        return [(slice(None), slice(None), to.ends)]
+    half, row = len(to.ends) // 2, int(to.middle)
+    first, second = to.ends[:half], to.ends[half:] - row
+    return [(slice(row), slice(half), first), (slice(row, None), slice(half, None), second)]
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:
@@ -185,7 +208,7 @@ class _MixedProduct(torch.autograd.Function):
     def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, to: Dispatch) -> Tensor:
         rows = x.index_select(0, to.tokens)
         ctx.save_for_backward(rows, scores, merged, shared, *to)
-        return _grouped(rows, merged, to.ends).index_select(0, to.places.flatten()).mul_(scores)
+        return _grouped(rows, merged, to).index_select(0, to.places.flatten()).mul_(scores)
 
     @staticmethod
     @once_differentiable
@@ -194,10 +217,10 @@ class _MixedProduct(torch.autograd.Function):
         to = Dispatch(*to)
         places, sorted_scores = to.places.flatten(), scores.index_select(0, to.tokens)
         gradient = gradient.index_select(0, to.tokens)
-        through = _grouped(gradient, merged.transpose(1, 2), to.ends)
+        through = _grouped(gradient, merged.transpose(1, 2), to)
         own = through if shared is None else torch.addmm(through, gradient, shared.T, alpha=-1)
         scores_gradient = torch.linalg.vecdot(own, rows).index_select(0, places).unsqueeze(-1)
-        merged_gradient = _grouped_outer(rows * sorted_scores, gradient, to.ends)
+        merged_gradient = _grouped_outer(rows * sorted_scores, gradient, to)
         x_gradient = through.mul_(sorted_scores).index_select(0, places)
         return x_gradient, scores_gradient, merged_gradient, None, None
 
@@ -214,11 +237,11 @@ def swiglu_experts(x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, 
 class _SwiGLUExperts(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, to: Dispatch) -> Tensor:
-        projected = _grouped(x.index_select(0, to.tokens), inward, to.ends)
+        projected = _grouped(x.index_select(0, to.tokens), inward, to)
         ctx.save_for_backward(x, weights, inward, outward, projected, *to)
         gate, up = projected.chunk(2, dim=-1)
         hidden = F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, to.order).unsqueeze(-1))
-        return _sum_rows(_grouped(hidden, outward, to.ends), to.places)
+        return _sum_rows(_grouped(hidden, outward, to), to.places)
 
     @staticmethod
     @once_differentiable
@@ -232,16 +255,16 @@ class _SwiGLUExperts(torch.autograd.Function):
         silu = gate * sigmoid
         hidden = silu * up
 
-        hidden_gradient = _grouped(gradient, outward.transpose(1, 2), to.ends)
+        hidden_gradient = _grouped(gradient, outward.transpose(1, 2), to)
         weights_gradient = torch.linalg.vecdot(hidden_gradient, hidden).index_select(0, to.places.flatten())
-        outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, to.ends)
+        outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, to)
 
         hidden_gradient.mul_(sorted_weights)
         slope = (sigmoid + silu).addcmul_(silu, sigmoid, value=-1)  # of silu at x, with s = sigmoid(x): s + x s (1 - s)
         up_gradient = silu.mul_(hidden_gradient)
         projected_gradient = torch.cat((hidden_gradient.mul_(up).mul_(slope), up_gradient), dim=-1)
-        inward_gradient = _grouped_outer(rows, projected_gradient, to.ends)
-        x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), to.ends), to.places)
+        inward_gradient = _grouped_outer(rows, projected_gradient, to)
+        x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), to), to.places)
         return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from tiny_network import (
     LA,
     TINY,
     VARIANTS,
+    assert_near,
     assert_same_gradients,
     build,
     gradients,
@@ -25,6 +27,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
+from model import packed_attention
 from model.cache import Cache
 from model.config import MIXTURES
 from model.context import document_positions
@@ -92,16 +95,12 @@ def test_gradients_are_those_of_finite_differences(config, mixture):
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_bfloat16_products_stay_near(config):
-    """Other experts are chosen where two scores are nearly equal, so single tokens may differ; most must not."""
     model = build(config, torch.float32)
     narrow = twin(model, dtype=torch.bfloat16)
     exact, near = gradients(model, random_tokens(4, 64)), gradients(narrow, random_tokens(4, 64))
     assert near[0].dtype == torch.bfloat16
-    error = (near[0].float() - exact[0]).abs().amax(dim=-1).flatten() / exact[0].abs().amax(dim=-1).flatten()
-    assert error.median() < 0.05
     assert all(gradient.dtype == torch.float32 for gradient in near[1].values())
-    similarity = F.cosine_similarity(near[1]["embedding"].flatten(), exact[1]["embedding"].flatten(), dim=0)
-    assert similarity > 0.97
+    assert_near(near, exact)
 
 
 # Recurrence
@@ -200,6 +199,30 @@ def test_packed_documents_are_read_as_if_alone(config):
     packed = model(tokens, documents=documents)
     for row, start, end in ((0, 0, 4), (0, 4, 9), (1, 0, 7), (1, 7, 11)):
         torch.testing.assert_close(packed[row, start:end], model(tokens[row : row + 1, start:end])[0])
+
+
+def by_ragged_rows(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, *rest, **options) -> Tensor:
+    """What CUDA's kernel for ragged sequences does, one document after the other."""
+    documents = []
+    for begin, end in itertools.pairwise(bounds.tolist()):
+        parts = (part[begin:end].transpose(0, 1) for part in (query, key, value))
+        attended = F.scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True)
+        documents.append(attended.transpose(0, 1))
+    return torch.cat(documents)
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_ragged_rows_need_no_mask(config, monkeypatch):
+    model = build(config)
+    expected = gradients(model, random_tokens(), documents=random_documents())
+    monkeypatch.setattr(packed_attention, "takes", lambda dtype, device: True)
+    monkeypatch.setattr(packed_attention, "_kernel", lambda: (by_ragged_rows, {}))
+    assert_same_gradients(gradients(model, random_tokens(), documents=random_documents()), expected)
+
+
+def test_bounds_of_documents():
+    documents = torch.tensor([[0, 0, 1, -1], [1, 1, 1, 0]])
+    assert packed_attention.document_bounds(documents).tolist() == [0, 2, 3, 4, 7, 8]
 
 
 def test_positions_restart_with_each_document():

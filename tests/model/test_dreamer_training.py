@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from tiny_network import (
     DR_DA,
     VARIANTS,
+    assert_near,
     assert_same_gradients,
     build,
     gradients,
@@ -173,11 +174,9 @@ def test_compiled_once_for_all_depths_and_steps(config):
     compiled = twin(model, dtype=torch.bfloat16)
     compiled.compile(backend="aot_eager", dynamic=False)
     expected = gradients(model, random_tokens(), documents=random_documents())
-    assert_same_gradients(
-        gradients(compiled, random_tokens(), documents=random_documents()), expected, atol=0.05, rtol=0.05
-    )
+    assert_near(gradients(compiled, random_tokens(), documents=random_documents()), expected)
     graphs = dynamo_utils.counters["stats"]["unique_graphs"]
-    assert graphs <= (5 if config.depth_attention else 3)
+    assert graphs <= (6 if config.depth_attention else 4)
     assert not dynamo_utils.counters["graph_break"]
     with dynamo.patch(error_on_recompile=True):
         gradients(compiled, random_tokens().flip(0), documents=random_documents())

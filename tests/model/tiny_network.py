@@ -81,3 +81,11 @@ def assert_same_gradients(one: tuple[Tensor, dict[str, Tensor]], other: tuple[Te
     assert one[1].keys() == other[1].keys()
     for name in one[1]:
         torch.testing.assert_close(one[1][name], other[1][name], **tolerance, msg=lambda text, n=name: f"{n}: {text}")
+
+
+def assert_near(narrow: tuple[Tensor, dict[str, Tensor]], exact: tuple[Tensor, dict[str, Tensor]]) -> None:
+    """Where two scores are nearly equal bfloat16 may choose another expert: single tokens may differ, most must not."""
+    error = (narrow[0].float() - exact[0].float()).abs().amax(dim=-1).flatten()
+    assert (error / exact[0].float().abs().amax(dim=-1).flatten()).median() < 0.05
+    gradients = (each[1]["embedding"].float().flatten() for each in (narrow, exact))
+    assert F.cosine_similarity(*gradients, dim=0) > 0.97
