@@ -1,7 +1,9 @@
 """From the sources a study names to packed token shards: each stage of `pipeline/`, in order, through the store.
 
-world -> documents -> traces -> clean  (each source)  -> deduplicate -> decontaminate -> tokenizer -> tokens
+world -> documents -> traces -> clean  (each source)  -> deduplicate -> decontaminate -> tokenizer -> tokens -> funnel
 benchmark items ------------------------------------------------------------^
+
+The chains of the sources do not depend on each other: they run in turn, in processes, or on the workers of a cluster.
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ import pyarrow.parquet as pq
 
 from flows import progress
 from flows.processes import cores
+from flows.stages import remember
 from flows.study import BUILTIN, Study, settings
 from pipeline.benchmarks import Benchmark, benchmark_items, resolve_benchmark, task_specifications
 from pipeline.clean import CleanSettings, clean
+from pipeline.clusters import memory_bytes
 from pipeline.decontaminate import DecontaminationSettings, decontaminate
 from pipeline.dedup import DedupSettings, deduplicate
 from pipeline.documents import KEPT
 from pipeline.download import find_split, has_splits, read_source, repository_folder, source_files
+from pipeline.funnel import EXACT_CHARACTERS, Stage, count_tokens
 from pipeline.sources import Source, resolve_source
-from pipeline.store import Output, Store, file_digest
+from pipeline.store import Missing, Output, Store, file_digest
 from pipeline.tokens import pack, take_tokenizer, train_tokenizer
 from pipeline.traces import strip_traces
+from pipeline.workers import workers
 from pipeline.worlds import WORLD_SOURCE, WorldSettings, world_items, world_specifications, write_world
 
 # A stage's version goes up whenever its code changes what it writes: old outputs are then not used again.
@@ -42,14 +48,18 @@ VERSIONS = {
     "items": 1,
     "tokenizer": 1,
     "tokens": 1,
+    "funnel": 1,
 }
+UNCHANGED = ("deduplicate", "decontaminate")  # stages that leave the texts they keep as they are
 
-WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than encoding
+WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than the work
+PROCESS_MEMORY = 512 * 2**20  # what one process of a data stage needs, whatever the size of the data
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What training and evaluation need of the data, and the outputs of all stages in order, for the funnel."""
+    """What training and evaluation need of the data, and for the funnel the outputs of all stages in order, whose
+    counts also say tokens."""
 
     tokenizer: Output
     packed: Output
@@ -72,11 +82,9 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     places = locate_sources(study, world)
     benchmarks = locate_benchmarks(study)
     items, specifications = _benchmark_items(study, store, world, benchmarks)
-    stages, cleaned = [], []
-    for source, files in places:
-        for output in _curate_source(study, store, source, files):
-            stages.append(output)
-        cleaned.append(stages[-1])
+    chains = _curate_sources(study, store, places)
+    stages, cleaned = [output for chain in chains for output in chain], [chain[-1] for chain in chains]
+    _remember(study, store, stages)
     unique = _build(
         store,
         "deduplicate",
@@ -87,7 +95,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             folder,
             settings(study.data.deduplicate, DedupSettings),
             memory=study.data.memory,
-            processes=_processes(cleaned),
+            processes=_processes(study, _characters(cleaned)),
             progress=say,
         ),
     )
@@ -104,20 +112,30 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             progress=say,
         ),
     )
+    stages += [unique, curated]
+    _remember(study, store, stages)
     tokenizer = _tokenizer(study, store, curated)
     length, seed = study.training.sequence_length, min(study.training.seeds)
-    processes = _processes([curated])
+    processes = _processes(study, _characters([curated]))
     packed = _build(
         store,
         "tokens",
         {"sequence_length": length, "seed": seed},
         [curated, tokenizer],
         lambda folder, say: pack(
-            curated.path, tokenizer.path, folder, sequence_length=length, seed=seed, processes=processes, progress=say
+            curated.path,
+            tokenizer.path,
+            folder,
+            sequence_length=length,
+            seed=seed,
+            processes=processes,
+            cluster=study.data.cluster,
+            progress=say,
         ),
         resumes=True,
     )
-    return Prepared(tokenizer, packed, items, specifications, [*stages, unique, curated, packed])
+    _remember(study, store, [*stages, tokenizer, packed])
+    return Prepared(tokenizer, packed, items, specifications, _with_tokens(store, stages, tokenizer, packed))
 
 
 def locate_sources(study: Study, world: Output | None) -> list[tuple[Source, list[Path]]]:
@@ -207,24 +225,50 @@ def _is_trained(study: Study, task: Mapping[str, Any]) -> bool:
     return study.training.loss_on == "all" or task["benchmark"] != "world_text"
 
 
-def _processes(inputs: list[Output]) -> int:
-    """How many processes a stage is given: all cores where its inputs are large enough to pay for starting them."""
+def _characters(inputs: list[Output]) -> int:
     counts = [count for output in inputs for count in output.results["counts"] if count["reason"] == KEPT]
-    return cores() if sum(count["characters"] for count in counts) > WORTH_PROCESSES else 1
+    return sum(count["characters"] for count in counts)
 
 
-def _curate_source(study: Study, store: Store, source: Source, files: list[Path]) -> list[Output]:
+def _processes(study: Study, size: int) -> int:
+    """How many processes a stage is given: all cores where its inputs are large enough to pay for starting them, but
+    no more than `data.memory` has room for."""
+    room = int(memory_bytes(study.data.memory) // PROCESS_MEMORY)
+    return max(1, min(cores(), room)) if size > WORTH_PROCESSES else 1
+
+
+def _curate_sources(study: Study, store: Store, places: list[tuple[Source, list[Path]]]) -> list[list[Output]]:
+    """The chain of every source: found where it is finished, else built, several at a time where that pays."""
+    rules = settings(study.data.clean, CleanSettings)
+    chains = [
+        (source, files, [file_digest(path) for path in files], study.data.limit, rules) for source, files in places
+    ]
+    try:
+        return [curate_source(Store(store.root, builds=False), *chain) for chain in chains]
+    except Missing:
+        if not store.builds:
+            raise
+    size = sum(path.stat().st_size for _, files in places for path in files) if study.data.limit is None else 0
+    processes = min(_processes(study, size), len(chains))
+    done = []
+    with workers(processes, study.data.cluster) as run:
+        built = run(curate_source, [(store, *chain) for chain in chains])
+        for (source, _), outputs in zip(places, built, strict=True):
+            done.append(outputs)
+            progress.report(f"clean {source.name}", 1.0, "done")
+    return done
+
+
+def curate_source(
+    store: Store, source: Source, files: list[Path], digests: list[str], limit: int | None, rules: CleanSettings
+) -> list[Output]:
     """Documents, without traces, cleaned: the three stages that look at one document at a time."""
     read = _build(
         store,
         "documents",
-        {
-            "source": _plain(dataclasses.asdict(source)),
-            "files": [file_digest(path) for path in files],
-            "limit": study.data.limit,
-        },
+        {"source": _plain(dataclasses.asdict(source)), "files": digests, "limit": limit},
         [],
-        lambda folder, say: read_source(source, files, folder, limit=study.data.limit, progress=say),
+        lambda folder, say: read_source(source, files, folder, limit=limit, progress=say),
         label=source.name,
     )
     stripped = _build(
@@ -235,7 +279,6 @@ def _curate_source(study: Study, store: Store, source: Source, files: list[Path]
         lambda folder, say: strip_traces(read.path, folder, progress=say),
         label=source.name,
     )
-    rules = settings(study.data.clean, CleanSettings)
     cleaned = _build(
         store,
         "clean",
@@ -245,6 +288,32 @@ def _curate_source(study: Study, store: Store, source: Source, files: list[Path]
         label=source.name,
     )
     return [read, stripped, cleaned]
+
+
+def _with_tokens(store: Store, stages: list[Output], tokenizer: Output, packed: Output) -> list[Output]:
+    """The outputs of the stages, and the packed one, with tokens in their counts."""
+    parts = [Stage(output.key, output.path, output.results["counts"], output.stage in UNCHANGED) for output in stages]
+    counted = _build(
+        store,
+        "funnel",
+        {"characters": EXACT_CHARACTERS},
+        [*stages, tokenizer, packed],
+        lambda _, say: {"counts": count_tokens(parts, packed.results["counts"], tokenizer.path, progress=say)},
+    )
+    tokens = {(row["stage"], row["source"], row["reason"]): row["tokens"] for row in counted.results["counts"]}
+    found = []
+    for output in stages:
+        counts = [
+            {**row, "tokens": tokens[output.key, row["source"], row["reason"]]} for row in output.results["counts"]
+        ]
+        results = {**output.results, "counts": counts}
+        found.append(dataclasses.replace(output, manifest={**output.manifest, "results": results}))
+    return [*found, packed]
+
+
+def _remember(study: Study, store: Store, outputs: list[Output]) -> None:
+    if store.builds:
+        remember(study, outputs)
 
 
 def _tokenizer(study: Study, store: Store, curated: Output) -> Output:

@@ -1,4 +1,4 @@
-"""Documents as packed tokens: encode all of a corpus, shuffle it, pack it into rows; and look at the result.
+"""Documents as packed tokens: encode all of a corpus, shuffle it, pack it into rows.
 
 The shuffle sorts documents by a random number each, out of core: documents are encoded in pieces, every piece is laid
 down sorted, and every shard gathers its range of random numbers from all pieces. So the documents' order, the seed and
@@ -32,7 +32,7 @@ from pipeline.workers import workers
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["pack", "preview", "take_tokenizer", "train_tokenizer"]
+__all__ = ["pack", "take_tokenizer", "train_tokenizer"]
 
 BATCH = 1024  # documents encoded at a time: larger batches only take memory
 PIECE_BYTES = 2**27
@@ -81,6 +81,7 @@ def pack(
     sequence_length: int,
     seed: int,
     processes: int = 1,
+    cluster: str | None = None,
     shard_bytes: int = SHARD_BYTES,
     progress: Callable[[float, str], None] = quiet,
 ) -> dict[str, Any]:
@@ -88,6 +89,7 @@ def pack(
 
     Returns {"tokens", "documents", "rows", "padding", "counts": by source with tokens}. Tokens are real ones, end marks
     included and padding not. About `shard_bytes` of text make a shard; a process takes some four times that in memory.
+    `cluster` names other machines to work on (`pipeline.workers`).
     Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens.
     """
     if sequence_length < 2:
@@ -111,7 +113,7 @@ def pack(
     )
     _clear_unless_same(job, pieces)
     counted, packed = [], []
-    with workers(processes) as run:
+    with workers(processes, cluster) as run:
         for done, counts in enumerate(run(_encode_piece, [(job, piece) for piece in pieces]), 1):
             counted += counts
             progress(0.9 * done / len(pieces), "tokenising")
@@ -138,39 +140,6 @@ def pack(
         "padding": 1 - tokens / (rows * sequence_length),
         "counts": counts,
     }
-
-
-def preview(folder: Path, tokenizer: Path, rows: int = 2) -> str:
-    """The first rows of a packed folder as people read them: every document, its response in «», what is padding.
-
-    Documents are shuffled, so the first rows are as good a sample as any. Raises InputError when nothing is packed.
-    """
-    folder = Path(folder)
-    try:
-        packed = json.loads((folder / "packed.json").read_text())
-    except FileNotFoundError:
-        raise InputError(f"no packed tokens in {folder}: it has no packed.json") from None
-    codec, length = read_tokenizer(tokenizer), packed["sequence_length"]
-
-    def text(tokens: np.ndarray) -> str:
-        return codec.decode(tokens.tolist(), skip_special_tokens=False)
-
-    lines: list[str] = []
-    before = 0
-    for number, shard in enumerate(packed["shards"]):
-        shown = min(shard["rows"], rows - before)
-        if shown <= 0:
-            break
-        tokens = np.memmap(folder / f"tokens-{number:05d}.bin", np.dtype(packed["dtype"]).newbyteorder("<"), mode="r")
-        index = np.load(folder / f"index-{number:05d}.npy", mmap_mode="r")
-        for row in range(shown):
-            first, last = np.searchsorted(index[:, 0], [row * length, (row + 1) * length])
-            padding = length - int((index[first:last, 2] - index[first:last, 0]).sum())
-            lines.append(f"── row {before + row}: {last - first} documents, {padding} of {length} tokens are padding")
-            for start, response, end in index[first:last].tolist():
-                lines.append(f"[{end - start} tokens] {text(tokens[start:response])}«{text(tokens[response:end])}»")
-        before += shard["rows"]
-    return "\n".join(lines)
 
 
 # --- the parts of the work, each a function of files ---

@@ -1,4 +1,9 @@
-"""Worker processes for a stage's independent parts: results in order, nothing left running when the parent is gone."""
+"""Where a stage's independent parts are worked on: here, in processes of this machine, or on a Dask cluster.
+
+Results come in order, and nothing is left running when the parent is gone. On a cluster every worker has to see the
+same folders under the same names (a shared file system) and have this package installed; the results of the parts are
+small, the data stay in files.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +15,27 @@ from multiprocessing import get_context, parent_process
 from threading import Thread
 from typing import Any
 
+from pipeline.errors import InputError
+
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
+
+LOCAL = "local"
+CONNECT_SECONDS = 10
 
 
 @contextmanager
-def workers(processes: int) -> Iterator[Run]:
+def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
     """A function `run(work, arguments)` that yields `work(*arguments)` for each of `arguments`, in their order.
 
     One process does it here. More are started anew (not forked: threads of libraries do not survive that), with one
-    thread each where a library can be told so; `work` has to be a function of a module.
+    thread each where a library can be told so; `work` has to be a function of a module. `cluster` is the address of a
+    Dask scheduler, or "local" for one with `processes` workers that lives as long as the block. Raises InputError when
+    Dask is not installed or no scheduler answers.
     """
+    if cluster:
+        with _dask(processes, cluster) as run:
+            yield run
+        return
     if processes <= 1:
         yield lambda work, arguments: (work(*each) for each in arguments)
         return
@@ -29,6 +45,39 @@ def workers(processes: int) -> Iterator[Run]:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextmanager
+def _dask(processes: int, address: str) -> Iterator[Run]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError(f"cluster {address}: Dask is not installed; pip install 'dreamer-study[cluster]'") from error
+    if address == LOCAL:
+        with (
+            LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as here,
+            Client(here) as client,
+        ):
+            yield _on(client)
+        return
+    try:
+        client = Client(address, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cluster {address}: no Dask scheduler answers there ({error})") from error
+    with client:
+        yield _on(client)
+
+
+def _on(client: Any) -> Run:
+    def run(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
+        futures = client.map(lambda each: work(*each), list(arguments), pure=False, key=work.__name__)
+        try:
+            for future in futures:
+                yield future.result()
+        finally:  # after an error the rest is not wanted any more
+            client.cancel(futures)
+
+    return run
 
 
 def _begin() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import pipeline.tokens
 from pipeline.documents import DocumentWriter
 from pipeline.errors import InputError
-from pipeline.tokens import pack, preview, take_tokenizer, train_tokenizer
+from pipeline.tokens import pack, take_tokenizer, train_tokenizer
 from pipeline.vocabulary import PROMPT, read_meta, read_tokenizer, training_parts
 
 DOCUMENTS = [
@@ -368,16 +368,3 @@ def test_progress_ends_at_one(documents: Path, tokenizer: Path, tmp_path: Path) 
     pack(documents, tokenizer, tmp_path, sequence_length=64, seed=0, progress=lambda fraction, _: told.append(fraction))
     assert told == sorted(told)
     assert told[-1] == 1
-
-
-def test_the_preview_shows_documents_as_they_are_trained_on(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
-    pack(documents, tokenizer, tmp_path, sequence_length=128, seed=0, shard_bytes=2000)
-    shown = preview(tmp_path, tokenizer, rows=3)
-    assert shown.count("── row ") == 3
-    assert "How many" in shown
-    assert "\nAnswer:« " in shown
-    assert "<|end|>»" in shown
-    everything = preview(tmp_path, tokenizer, rows=10**6)
-    assert everything.count("tokens] ") == len(DOCUMENTS)
-    with pytest.raises(InputError, match="no packed tokens"):
-        preview(tmp_path / "nowhere", tokenizer)
