@@ -1,0 +1,114 @@
+"""What the GPU benchmarks share: sizes, the clock, and where results go."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.config import DreamerConfig, dr, dr_da, la
+
+Say = Callable[..., None]  # takes one result as keywords; it is on disk when this returns
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How large everything is: the paper's models of depth 16, or tiny ones for a CPU."""
+
+    tiny: bool
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu" if self.tiny else "cuda")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.bfloat16
+
+    def configs(self) -> dict[str, DreamerConfig]:
+        """LA and the variants matched to it."""
+        small = {
+            "vocabulary_size": 512,
+            "hidden_size": 64,
+            "query_heads": 4,
+            "key_value_heads": 2,
+            "head_size": 16,
+            "depth_head_size": 16,
+            "experts": 8,
+            "active_experts": 2,
+            "expert_size": 32,
+            "routing_size": 16,
+            "sequence_length": 64,
+        }
+        depth, chosen = (2, small) if self.tiny else (16, {})
+        return {"LA": la(depth, **chosen), "DR": dr(depth, **chosen), "DR+DA": dr_da(depth, **chosen)}
+
+    @property
+    def batch_tokens(self) -> int:
+        """Of a training step; the largest micro-batch."""
+        return 256 if self.tiny else 131_072
+
+    @property
+    def micro_batches(self) -> tuple[int, ...]:
+        return (64, 128, 256) if self.tiny else (16_384, 32_768, 65_536, 131_072)
+
+    @property
+    def tokens(self) -> int:
+        """Of a micro-benchmark that does not vary them."""
+        return 128 if self.tiny else 32_768
+
+
+def milliseconds(call: Callable[[], Any], sizes: Sizes, repeats: int = 10) -> float:
+    """Median time of a call, after two that warm up: by events of the device, or by CPU time."""
+    for _ in range(1 if sizes.tiny else 2):
+        call()
+    times = []
+    for _ in range(2 if sizes.tiny else repeats):
+        if sizes.device.type == "cuda":
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            call()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end))
+        else:
+            started = time.process_time()
+            call()
+            times.append(1e3 * (time.process_time() - started))
+    return statistics.median(times)
+
+
+def both_passes(call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes, repeats: int = 10) -> dict[str, float]:
+    """Milliseconds of the forward pass alone, and of both; the output's gradient is random and made beforehand."""
+    gradient = torch.randn_like(call(*leaves))
+
+    def forward() -> Tensor:
+        with torch.no_grad():
+            return call(*leaves)
+
+    def step() -> None:
+        torch.autograd.grad(call(*leaves), [leaf for leaf in leaves if leaf.requires_grad], gradient)
+
+    return {"forward_ms": milliseconds(forward, sizes, repeats), "both_ms": milliseconds(step, sizes, repeats)}
+
+
+def random_tensor(*shape: int, sizes: Sizes, dtype: torch.dtype | None = None, scale: float = 1.0) -> Tensor:
+    """Normal numbers on the device, wanting a gradient."""
+    return (torch.randn(*shape, device=sizes.device) * scale).to(dtype or sizes.dtype).requires_grad_()
+
+
+def peak_gigabytes(sizes: Sizes) -> float | None:
+    """The most memory the device has held since `forget_peak`."""
+    return torch.cuda.max_memory_allocated() / 1e9 if sizes.device.type == "cuda" else None
+
+
+def forget_peak(sizes: Sizes) -> None:
+    """Give back what is cached, and measure the most memory held from here on."""
+    if sizes.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
