@@ -8,15 +8,18 @@ from torch.autograd.function import once_differentiable
 
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
+CUDA_CHUNK_ELEMENTS = 2**28
+"""More where memory is fast: every chunk passes over the whole gradient of the head."""
 
 
-def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int = CHUNK_ELEMENTS) -> Tensor:
+def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
     """Sum over T of the cross entropy of the logits `hidden[T, H] @ head[V, H].T` with `targets[T]`, in nats.
 
     Equal to `F.cross_entropy(hidden @ head.T, targets, reduction="sum")`, but as the gradient of a sum of losses needs
     nothing from outside but a factor, it is computed with the loss, chunk by chunk: logits are made once and dropped.
     The softmax and the gradient of `head` are accumulated in float32 (or wider).
     """
+    chunk_elements = chunk_elements or (CUDA_CHUNK_ELEMENTS if hidden.is_cuda else CHUNK_ELEMENTS)
     return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]))
 
 
@@ -29,12 +32,10 @@ class _CrossEntropySum(torch.autograd.Function):
         head_gradient = torch.zeros_like(head, dtype=wide)
         for begin in range(0, hidden.shape[0], chunk):
             part, wanted = hidden[begin : begin + chunk], targets[begin : begin + chunk, None]
-            logits = (part @ head.T).to(wide)
-            normaliser = logits.logsumexp(dim=1, keepdim=True)
-            loss += (normaliser - logits.gather(1, wanted)).sum()
-            gradient = logits.sub_(normaliser).exp_()  # softmax, then minus one at the target
-            gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1))
-            gradient = gradient.to(head.dtype)
+            logs = torch.log_softmax(part @ head.T, dim=1, dtype=wide)
+            loss -= logs.gather(1, wanted).sum()
+            gradient = logs.exp_()  # softmax, then minus one at the target
+            gradient = gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(head.dtype)
             torch.mm(gradient, head, out=hidden_gradient[begin : begin + chunk])
             head_gradient += gradient.T @ part
         ctx.save_for_backward(hidden_gradient, head_gradient)
