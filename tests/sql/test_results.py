@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import duckdb
@@ -233,38 +230,6 @@ def test_a_user_may_open_the_file_beside_us_in_one_process(path):
         theirs.execute("insert into studies (study_id) values ('s')")
         assert count(path, "studies") == 1
         assert results.ingest(path, {"studies": rows({"study_id": "t"})}) == {"studies": 1}
-
-
-ENTER_FOREVER = """
-    import sys
-    import pyarrow.parquet as pq
-    from sql import results
-    tables = {name: pq.read_table(f"{sys.argv[2]}/{name}.parquet") for name in ("evaluations", "items")}
-    while True:
-        results.ingest(sys.argv[1], tables)
-        print("entered", flush=True)
-"""
-
-
-@pytest.mark.slow
-def test_a_killed_ingest_leaves_all_rows_or_none_and_can_be_repeated(path, tmp_path):
-    tables = {
-        "items": pa.concat_tables([items(2000, tokens=t) for t in range(1, 21)]),
-        "evaluations": rows(*({**ITEM, "tokens": t, "value": 1.0} for t in range(1, 21))),
-    }
-    for name, table in tables.items():
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-    results.connect(path).close()
-    for pause in (0.02, 0.1):
-        command = [sys.executable, "-c", textwrap.dedent(ENTER_FOREVER), str(path), str(tmp_path)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(results.__file__).parents[1])
-        assert process.stdout.readline() == "entered\n"
-        time.sleep(pause)
-        os.kill(process.pid, signal.SIGKILL)
-        process.wait()
-        assert (count(path, "items"), count(path, "evaluations")) == (40_000, 20)
-    results.ingest(path, tables)
-    assert (count(path, "items"), count(path, "evaluations")) == (40_000, 20)
 
 
 # Entering -------------------------------------------------------------------------------------------------------------
