@@ -14,7 +14,9 @@ from model.checkpoint import save_model
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.tokenizer import Tokenizer, load_tokenizer
+from pipeline.worlds import WorldSettings, world_specifications, write_world
 
+ITEMS = 9  # of each of the world's tasks in `write_place`
 END = "<|end|>"
 SENTENCES = (
     "Question: Ann has 3 coins. She finds 4 more. How many coins does she have?\nAnswer: 7",
@@ -117,3 +119,41 @@ def plain_generation(model: Dreamer, prompt: Sequence[int], count: int, end_toke
             break
         written.append(token)
     return written
+
+
+def write_place(place: Path) -> Path:
+    """A world, a tokenizer and two checkpoints."""
+    write_world(place / "world", WorldSettings(documents=300, items=ITEMS))
+    write_tokenizer(place / "tokenizer")
+    for seed in range(2):
+        save_small_model(place / f"checkpoint-{seed}", seed, sequence_length=256)
+    return place
+
+
+def write_job(place: Path, output: str, **changes: Any) -> Path:
+    """A job with paths relative to its file."""
+    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
+    job = {
+        "checkpoints": checkpoints,
+        "tokenizer": "tokenizer",
+        "tasks": world_specifications(place / "world"),
+        "limit": None,
+        "device": "cpu",
+        "output": output,
+        **changes,
+    }
+    path = place / f"{output}.json"
+    path.write_text(json.dumps(job))
+    return path
+
+
+def carried(place: Path) -> list[dict[str, Any]]:
+    """Specifications as they are carried to a bare machine: the plain items alone."""
+    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of one table that an evaluation has left in a checkpoint's folder."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(folder / "rows" / f"{name}.parquet").to_pylist()

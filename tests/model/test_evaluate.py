@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
-import signal
-import subprocess
 import sys
-import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from evaluation_world import plain_log_likelihood, save_small_model, write_tokenizer
+from evaluation_world import (
+    ITEMS,
+    carried,
+    plain_log_likelihood,
+    rows,
+    save_small_model,
+    write_job,
+    write_place,
+)
 from packed_folder import write_packed
 
 from model.evaluate import evaluate, main
@@ -29,42 +33,14 @@ from model.pieces import ANSWERS
 from model.plain import PlainTask, read_items
 from model.text import TextModel, load_text_model
 from pipeline.errors import InputError
-from pipeline.worlds import WorldSettings, world_specifications, write_world
+from pipeline.worlds import world_specifications
 
-ITEMS = 9
 EVALUATIONS = ["run_id", "tokens", "task", "metric", "filter", "value", "stderr", "items", "chance", "task_version"]
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A world, a tokenizer and two checkpoints."""
-    place = tmp_path_factory.mktemp("place")
-    write_world(place / "world", WorldSettings(documents=300, items=ITEMS))
-    write_tokenizer(place / "tokenizer")
-    for seed in range(2):
-        save_small_model(place / f"checkpoint-{seed}", seed, sequence_length=256)
-    return place
-
-
-def write_job(place: Path, output: str, **changes: Any) -> Path:
-    """A job with paths relative to its file."""
-    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
-    job = {
-        "checkpoints": checkpoints,
-        "tokenizer": "tokenizer",
-        "tasks": world_specifications(place / "world"),
-        "limit": None,
-        "device": "cpu",
-        "output": output,
-        **changes,
-    }
-    path = place / f"{output}.json"
-    path.write_text(json.dumps(job))
-    return path
-
-
-def rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    return pq.read_table(folder / "rows" / f"{name}.parquet").to_pylist()
+    return write_place(tmp_path_factory.mktemp("place"))
 
 
 def test_rows_are_those_of_the_tables(place: Path) -> None:
@@ -192,78 +168,6 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     assert not list((place / "again").rglob("*.partial"))
 
 
-def start(path: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "model.evaluate", str(path), "--verbose"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def carried(place: Path) -> list[dict[str, Any]]:
-    """Specifications as they are carried to a bare machine: the plain items alone."""
-    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
-
-
-@pytest.mark.slow
-def test_processes_share_a_job(place: Path) -> None:
-    checkpoints = [{"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)]
-    path = write_job(place, "shared", checkpoints=checkpoints, tasks=carried(place))
-    processes = [start(path), start(path)]
-    said = [process.communicate(timeout=120) for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], said
-    lines = [line.split(":")[0] for out, _ in said for line in out.splitlines()]
-    assert sorted(lines) == [f"run-{i} {i}" for i in range(6)]  # each by one of them, once
-    assert len(list((place / "shared").glob("*/*/rows/items.parquet"))) == 6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, number: signal.Signals) -> None:
-    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(40)]
-    path = write_job(place, f"killed-{number.value}", checkpoints=checkpoints, tasks=carried(place))
-    process = start(path)
-    process.stdout.readline()  # the first checkpoint is done
-    time.sleep(0.1)
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == (-9 if number == signal.SIGKILL else 143)
-    finished = list((place / f"killed-{number.value}").glob("*/*[0-9]"))
-    assert 0 < len(finished) < 40
-    for folder in finished:
-        assert len(rows(folder, "items")) == 7 * ITEMS
-    read = read_job(path)
-    job = read.__class__(**{**vars(read), "checkpoints": read.checkpoints[: len(finished) + 1]})
-    assert len(evaluate(job)) == len(finished) + 1
-
-
-@pytest.mark.slow
-def test_a_kill_amid_a_checkpoint_loses_the_benchmark_in_hand(place: Path) -> None:
-    """Killed with -9 after some of its pieces: these are not asked again, and the rows are those of a quiet run."""
-    # As many benchmarks as there are pieces to be killed between, each of them a little work.
-    tasks = [{**carried(place)[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(24)]
-    checkpoints = [{"run_id": "run", "tokens": 1, "path": "checkpoint-0"}]
-    (quiet,) = evaluate(read_job(write_job(place, "undisturbed", tasks=tasks, checkpoints=checkpoints)))
-    path = write_job(place, "interrupted", tasks=tasks, checkpoints=checkpoints)
-    pieces = place / "interrupted" / "run" / f"{1:015d}.pieces"
-    folder = pieces.with_suffix("")
-    kept: dict[str, int] = {}
-    for count in (2, 9):
-        process = start(path)
-        while len(list(pieces.glob("???"))) < count and process.poll() is None:
-            time.sleep(0.002)
-        process.kill()
-        process.communicate(timeout=60)
-        there = {piece.name: piece.stat().st_ino for piece in pieces.glob("???")}
-        assert process.returncode == -9
-        assert count <= len(there) < len(tasks)
-        assert not folder.exists()  # nothing of a checkpoint that is not complete
-        assert kept.items() <= there.items()  # what was done before was not done again
-        kept = there
-    assert evaluate(read_job(path)) == [folder]
-    assert not pieces.exists()
-    for name in ("evaluations", "items"):
-        assert rows(folder, name) == rows(quiet, name)
-
-
 def test_what_models_attend_to_is_observed(place: Path) -> None:
     """On the text of a task where there is one, else on rows of the packed tokens; never without being asked to."""
     write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
@@ -342,14 +246,6 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
     assert not set(versions[0]) & set(versions[2])
 
 
-@pytest.mark.slow
-def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
-    process = start(write_job(place, "quiet", limit=2))
-    out, err = process.communicate(timeout=120)
-    assert (process.returncode, err) == (0, "")
-    assert [line.split(":")[0] for line in out.splitlines()] == ["run 500", "run 1,000"]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -380,31 +276,6 @@ def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path, monk
     task = {"benchmark": "gsm8k", "task": "gsm8k", "metric": "exact_match", "filter": "none", "chance": 0.0}
     with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k needs lm-eval.*pip install"):
         evaluate(read_job(write_job(place, "bare", tasks=[task])))
-
-
-BARE = """
-import sys
-from importlib.machinery import PathFinder
-find = PathFinder.find_spec
-
-@staticmethod
-def find_what_is_there(name, *rest):
-    return None if name.partition(".")[0] in {missing!r} else find(name, *rest)
-
-PathFinder.find_spec = find_what_is_there
-from model.evaluate import main
-sys.exit(main([{job!r}]))
-"""
-
-
-@pytest.mark.slow
-def test_on_a_bare_machine(place: Path) -> None:
-    """Torch, numpy, safetensors, pyarrow and tokenizers are enough for the world's own benchmarks."""
-    missing = ("lm_eval", "datasets", "huggingface_hub", "pandas", "yaml", "pydantic", "duckdb", "prefect", "scipy")
-    code = BARE.format(missing=missing, job=str(write_job(place, "bare-machine")))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert len(list((place / "bare-machine").glob("run/*/rows/items.parquet"))) == 2
 
 
 def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def test_prompts_are_the_tokens_that_were_packed(tmp_path: Path) -> None:
 
 
 def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
-    """lm-eval's own words, kept: `docs/evaluation.md` lists them."""
+    """Those are lm-eval's own words, kept as they are: a benchmark's numbers are comparable only with its prompt."""
     chosen = specifications("mmlu_math", tmp_path)
     for each in chosen:
         subject = each["task"].removeprefix("mmlu_")
