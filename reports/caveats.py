@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from reports.rows import Rows
+from reports.stream import mismatch
 from reports.theme import BASELINE
 from reports.words import (
     AVERAGE,
@@ -20,16 +21,31 @@ from reports.words import (
 
 def caveats(rows: Rows) -> list[str]:
     """One text for each doubt that applies, the weightiest first."""
-    said = [
+    return [
+        *_integrity(rows),
         *_intervals(rows),
         *_seeds(rows),
         *_checkpoints(rows),
         *_bounds(rows),
+        *_plateaus(rows),
+        *_fits(rows),
         *_chance(rows),
         *_items(rows),
         *_gaps(rows),
     ]
-    return said
+
+
+def _integrity(rows: Rows) -> list[str]:
+    """What must never be: runs that read other data, rows that contradict each other."""
+    text = [mismatch(rows)] if len(rows.mismatches) else []
+    for frame, what in (
+        (rows.going_back, "steps at which their tokens go back"),
+        (rows.entered_twice, "items, attention scores or expert counts that were entered twice"),
+    ):
+        if len(frame):
+            runs = sorted(set(frame["run_id"]))
+            text.append(f"The results of {listed(runs)} hold {what}: they cannot be relied on.")
+    return text
 
 
 def _intervals(rows: Rows) -> list[str]:
@@ -48,7 +64,7 @@ def _intervals(rows: Rows) -> list[str]:
         )
         text.append(
             f"Intervals are 95% bootstrap intervals{drawn}: the items of each benchmark are drawn anew, the same for "
-            f"all models, and best, goal and crossing are found again. {seeds}"
+            f"all models, and goal and crossing are found again. {seeds}"
         )
     if without:
         text.append(f"{without:,} of {len(compared):,} factors have no interval.")
@@ -113,6 +129,40 @@ def _bounds(rows: Rows) -> list[str]:
             "more tokens its best, and so the factor, would be another."
         )
     return text
+
+
+def _plateaus(rows: Rows) -> list[str]:
+    """Where items drawn anew do not say which checkpoint is the baseline's best."""
+    first = rows.intervals[rows.intervals["rule"] == "first"]
+    wide = first[(first["task"] == AVERAGE) & (first["goal_first"] < first["goal_last"])]
+    where = [
+        f"checkpoint from {tokens(row.goal_first)} to {tokens(row.goal_last)} tokens at {depth_name(row.depth).lower()}"
+        for row in wide.drop_duplicates("depth").itertuples()
+    ]
+    if not where:
+        return []
+    return [
+        f"Which checkpoint is {BASELINE}’s best on the average is not certain: it may be any {listed(where)}. The "
+        "intervals span all of these; the factor itself is read off one."
+    ]
+
+
+def _fits(rows: Rows) -> list[str]:
+    fitted = rows.fits[rows.fits["status"] == "fitted"]
+    if fitted.empty:
+        return []
+    text = (
+        "The fitted factors have another goal (95% of the rise on the curve, not the best checkpoint) and hold as far "
+        "as the curves fit; nothing is extrapolated beyond the checkpoints."
+    )
+    misfit = fitted["misfit"].dropna()
+    if len(misfit) and misfit.max() > 2:
+        text += (
+            " Squared distances of the checkpoints from their curves are up to "
+            f"{misfit.max():.0f} times what the benchmark items explain: accuracy goes up and down in training. That "
+            "is in the intervals of the fitted factors, not in those of the others."
+        )
+    return [text]
 
 
 def _chance(rows: Rows) -> list[str]:

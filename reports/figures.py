@@ -14,6 +14,7 @@ import pandas as pd
 
 from reports.drawing import (
     HEIGHT,
+    NORMAL_95,
     WIDE,
     WIDTH,
     Figure,
@@ -28,7 +29,8 @@ from reports.drawing import (
 from reports.theme import BASELINE, LIGHT, Style
 from reports.words import AVERAGE, depth_name, factor, listed, percent, task_name, tokens
 
-NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
+COARSE_FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
+FINE_FACTORS = (0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5)
 LOSS_POINTS = 160  # points drawn of each loss curve
 
 
@@ -43,11 +45,18 @@ def _task_order(tasks: pd.Series) -> list[str]:
 
 
 def accuracy(
-    curve: pd.DataFrame, runs: pd.DataFrame, efficiency: pd.DataFrame, styles: Mapping[str, Style], depth: int
+    curve: pd.DataFrame,
+    runs: pd.DataFrame,
+    efficiency: pd.DataFrame,
+    fitted: pd.DataFrame,
+    styles: Mapping[str, Style],
+    depth: int,
+    seen_twice_from: float | None = None,
 ) -> Figure | None:
     """Accuracy against training tokens (the paper's Figure 3): a panel for the average and for each task.
 
-    `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`, `efficiency` of `data_efficiency`.
+    `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`, `efficiency` of `data_efficiency`, `fitted` of
+    `fitted_lines`; from `seen_twice_from` tokens on the data were not new to the models.
     """
     curve = curve[(curve["depth"] == depth) & curve["accuracy"].notna()]
     if curve.empty:
@@ -55,11 +64,16 @@ def accuracy(
     shown = _present(styles, curve)
     panels = []
     for task in _task_order(curve["task"]):
-        rows, seeds, goals = (
-            part[(part["depth"] == depth) & (part["task"] == task)] for part in (curve, runs, efficiency)
+        rows, seeds, goals, fits = (
+            part[(part["depth"] == depth) & (part["task"] == task)] for part in (curve, runs, efficiency, fitted)
         )
-        panels.append(panel(task_name(task), _accuracy_words(rows, task), _accuracy_chart(rows, seeds, goals, shown)))
-    several = " Thin lines are the seeds." if curve["seeds"].max() > 1 else ""
+        chart = _accuracy_chart(rows, seeds, goals, fits, shown)
+        panels.append(panel(task_name(task), _accuracy_words(rows, task), chart))
+    several = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
+    if (fitted["depth"] == depth).any():
+        several += " Smooth lines are the fitted curves."
+    if seen_twice_from and seen_twice_from <= curve["tokens"].max():
+        several += f" From {tokens(seen_twice_from)} tokens on the models had seen documents before."
     return Figure(
         name=f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
         title=f"Accuracy against training tokens, {depth_name(depth).lower()}",
@@ -82,7 +96,7 @@ def _accuracy_words(rows: pd.DataFrame, task: str) -> str:
 
 
 def _accuracy_chart(
-    rows: pd.DataFrame, runs: pd.DataFrame, goals: pd.DataFrame, styles: Mapping[str, Style]
+    rows: pd.DataFrame, runs: pd.DataFrame, goals: pd.DataFrame, fits: pd.DataFrame, styles: Mapping[str, Style]
 ) -> alt.LayerChart:
     error = NORMAL_95 * rows["stderr"]
     rows = rows.assign(low=(rows["accuracy"] - error).clip(lower=0), high=(rows["accuracy"] + error).clip(upper=1))
@@ -112,8 +126,12 @@ def _accuracy_chart(
         layers.append(
             each.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=colour(styles), detail="run_id:N")
         )
+    if len(fits):
+        smooth = alt.Chart(records(fits, ["variant", "tokens", "accuracy"])).mark_line(strokeWidth=1.2)
+        layers.append(smooth.encode(x=x, y=y, color=colour(styles)))
+    through = {"strokeWidth": 1.3, "opacity": 0.6} if len(fits) else {"strokeWidth": 1.8}  # the eye follows one of two
     layers += [
-        base.mark_line(strokeWidth=1.8).encode(y=y, strokeDash=dash(styles)),
+        base.mark_line(**through).encode(y=y, strokeDash=dash(styles)),
         base.mark_point(filled=True, size=34, opacity=1).encode(y=y, shape=shape(styles), tooltip=tooltip),
     ]
     reached = _crossings(rows, goals)
@@ -189,8 +207,9 @@ def _factor_chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, h
         ),
         yOffset=alt.YOffset("variant:N", sort=list(styles)),
     )
-    round_factors = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
-    ticks = [tick for tick in round_factors if low <= tick <= high]
+    ticks = [tick for tick in COARSE_FACTORS if low <= tick <= high]
+    if len(ticks) < 4:
+        ticks = [tick for tick in FINE_FACTORS if low <= tick <= high]
     domain = [low, high * (high / low) ** 0.2]  # with room for the labels on the right
     title, scale = f"times fewer training tokens than {BASELINE}", alt.Scale(type="log", domain=domain, nice=False)
     x = alt.X(

@@ -1,95 +1,195 @@
-"""Figures of what goes into the models and on inside them: the data funnel, expert balance, depth attention."""
+"""Figures of what goes on inside the models: depth attention, which experts serve which depths, how evenly.
+
+A model with several seeds is drawn by one of its runs: experts have no common order, and maps of several runs blur.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.drawing import COUNT_LABEL, WIDTH, Figure, Panel, panel, records
-from reports.theme import LIGHT, Style
-from reports.words import depth_name, listed, number, percent, stage_name
+from reports.drawing import (
+    HEIGHT,
+    PAGE_WIDTH,
+    WIDTH,
+    Figure,
+    Panel,
+    colour,
+    dash,
+    level,
+    panel,
+    records,
+    shape,
+    token_axis,
+)
+from reports.theme import BASELINE, LIGHT, Style
+from reports.words import depth_name, listed, number, percent
 
 CURVE_POINTS = 60  # points drawn of each Lorenz curve
+COLUMNS = 80  # of a map of experts: with more experts, neighbours are drawn as one
+DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their numbers
 EVEN = [{"x": 0.0, "y": 0.0}, {"x": 1.0, "y": 1.0}]
-KEPT, DROPPED = LIGHT["kept"], LIGHT["dropped"]
 
 
-def funnel(rows: pd.DataFrame, curation: pd.DataFrame) -> Figure | None:
-    """Documents kept and dropped by every stage, and for which reasons, over all sources."""
-    if rows.empty:
+def drawn_runs(rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> list[tuple[str, pd.DataFrame]]:
+    """Rows of one run of each model with its title, by depth and variant: a complete run before a screened one, then
+    the lowest seed. `runs` has the rows of the table `runs`."""
+    known = runs[runs["run_id"].isin(rows["run_id"]) & runs["variant"].isin(styles)]
+    place = {name: i for i, name in enumerate(styles)}
+    known = known.assign(screened=known["status"] == "screened", place=known["variant"].map(place))
+    known = known.sort_values(["depth", "place", "screened", "seed", "run_id"]).drop_duplicates(["depth", "variant"])
+    return [
+        (f"{row.variant}, {depth_name(row.depth).lower()}", rows[rows["run_id"] == row.run_id])
+        for row in known.itertuples()
+    ]
+
+
+def attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Mean depth-attention scores (the paper's Figure 4) at the last checkpoint: a panel for each model."""
+    panels = []
+    for title, rows in drawn_runs(scores[scores["score"].notna()], runs, styles):
+        strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
+        said = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
+        words = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(said)}."
+        panels.append(panel(title, words, _attention_chart(rows, styles[rows["variant"].iloc[0]])))
+    if not panels:
         return None
-    order = [stage_name(stage) for stage in rows["stage"]]
-    stages = rows.assign(name=order).melt(["name", "documents"], ["kept", "dropped"], "fate", "count")
-    base = alt.Chart(records(stages, ["name", "fate", "count"]), width=WIDTH, height={"step": 26})
-    y = alt.Y(
-        "name:N", title=None, sort=order, axis=alt.Axis(domain=False, labelLimit=150), scale=alt.Scale(padding=0.3)
-    )
-    x = alt.X("count:Q", title="documents", axis=alt.Axis(labelExpr=COUNT_LABEL, tickCount=4, grid=True), stack="zero")
-    bars = base.mark_bar().encode(
-        y=y,
-        x=x,
-        color=alt.Color("fate:N", scale=alt.Scale(domain=["kept", "dropped"], range=[KEPT, DROPPED]), legend=None),
-        order=alt.Order("fate:N", sort="descending"),
-        tooltip=[alt.Tooltip("name:N", title="stage"), alt.Tooltip("fate:N"), alt.Tooltip("count:Q", format=",")],
-    )
-    said = [f"{stage_name(row.stage)} kept {number(row.kept)} of {number(row.documents)}" for row in rows.itertuples()]
-    panels = [panel("Documents by stage", f"Documents kept by each stage: {listed(said)}.", bars)]
-    dropped = _reasons(rows, curation)
-    if len(dropped):
-        panels.append(_reasons_panel(dropped))
     return Figure(
-        name="data-funnel",
-        title="The data funnel",
-        caption="Documents that each stage kept (light) and dropped (dark), and how many were dropped for each reason.",
+        name="depth-attention",
+        title="Depth attention",
+        caption=(
+            "Where each depth (rows) looks among itself and the depths before it (columns): mean scores over a sample "
+            "of text, in per cent, at the last checkpoint. As in the paper’s Figure 4 every row has the same colour at "
+            "its strongest: a row of one even colour would be a plain average of all depths so far."
+        ),
         panels=tuple(panels),
     )
 
 
-def _reasons(rows: pd.DataFrame, curation: pd.DataFrame) -> pd.DataFrame:
-    """Documents dropped by stage and reason, in the order of the stages, most frequent first."""
-    part = curation[(curation["reason"] != "kept") & (curation["documents"] > 0)]
-    sums = part.groupby(["stage", "reason"], as_index=False)["documents"].sum()
-    place = {stage: i for i, stage in enumerate(rows["stage"])}
-    sums = sums.assign(place=sums["stage"].map(place)).sort_values(["place", "documents"], ascending=[True, False])
-    return sums.assign(name=[f"{stage_name(row.stage)}: {row.reason}".replace("_", " ") for row in sums.itertuples()])
-
-
-def _reasons_panel(dropped: pd.DataFrame) -> Panel:
-    dropped = dropped.assign(label=dropped["documents"].map(number))
-    base = alt.Chart(records(dropped, ["name", "documents", "label"]), width=WIDTH, height={"step": 20}).encode(
-        y=alt.Y(
-            "name:N",
-            title=None,
-            sort=list(dropped["name"]),
-            axis=alt.Axis(domain=False, labelLimit=230),
-            scale=alt.Scale(padding=0.25),
-        ),
-        x=alt.X(
-            "documents:Q", title=None, axis=None, scale=alt.Scale(domain=[0, 1.25 * float(dropped["documents"].max())])
-        ),
+def _attention_chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
+    depths = int(rows["query_depth"].max())
+    rows = rows.assign(
+        strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max"),
+        even=rows["score"] * rows["query_depth"],  # an even share at depth d is 1 / d
+        label=[f"{100 * score:.0f}" for score in rows["score"]],
     )
-    bars = base.mark_bar(color=DROPPED)
-    labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text="label:N")
-    said = [f"{row.name_}, {row.label}" for row in dropped.rename(columns={"name": "name_"}).itertuples()]
-    return panel("Dropped, by reason", f"Documents dropped: {'; '.join(said)}.", alt.layer(bars, labels))
+    axis = alt.Axis(values=_depth_ticks(depths), labelAngle=0, domain=False, ticks=False)
+    fields = ["query_depth", "key_depth", "score", "strength", "even", "label"]
+    base = alt.Chart(width=WIDTH, height=WIDTH - 40).encode(
+        x=alt.X("key_depth:O", title="to depth", axis=axis, scale=alt.Scale(padding=0.06)),
+        y=alt.Y("query_depth:O", title="from depth", axis=axis, scale=alt.Scale(padding=0.06)),
+    )
+    numbered = depths <= DEPTHS_WITH_NUMBERS
+    strongest = 0.6 if numbered else 1  # so that numbers stay legible, in light and dark
+    scale = alt.Scale(domain=[0, 1], range=[0.04, strongest], clamp=True)
+    strength = alt.Opacity("strength:Q", scale=scale, legend=None)
+    cells = base.mark_rect(color=style.light).encode(
+        opacity=strength,
+        tooltip=[
+            alt.Tooltip("query_depth:O", title="from depth"),
+            alt.Tooltip("key_depth:O", title="to depth"),
+            alt.Tooltip("score:Q", title="mean score", format=".3f"),
+            alt.Tooltip("even:Q", title="times an even share", format=".2f"),
+        ],
+    )
+    layers = [cells]
+    if numbered:
+        layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text="label:N"))
+    return alt.layer(*layers, data=records(rows, fields))
 
 
-def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Lorenz curves of expert selection (the paper's Figure 6), a panel for each run, at its last checkpoint with "
-    "counts."""
-    curves = curves[curves["tokens"] == curves.groupby("run_id")["tokens"].transform("max")] if len(curves) else curves
+def _depth_ticks(depths: int) -> list[int]:
+    every = max(1, depths // 8)
+    return [depth for depth in range(1, depths + 1) if depth % every == 0 or depth == 1]
+
+
+def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Which depths select which experts (the paper's Figure 5) at the last checkpoint: a panel for each model whose
+    depths share their experts. `counts` has the rows of `expert_selections` that are about a single depth."""
     panels = []
-    for run, rows in _runs(curves, styles):
-        whole = gini[(gini["run_id"] == run) & (gini["tokens"] == rows["tokens"].iloc[0]) & gini["depth"].isna()]
+    for title, rows in drawn_runs(counts, runs, styles):
+        table = rows.pivot_table(index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum")
+        shared = rows["variant"].iloc[0] != BASELINE and len(table) > 1
+        if shared and table.to_numpy().sum() > 0:
+            panels.append(_selections_panel(title, table, styles[rows["variant"].iloc[0]]))
+    if not panels:
+        return None
+    return Figure(
+        name="expert-selections",
+        title="Experts by depth",
+        caption=(
+            f"Every column is an expert (a few neighbours where there are more than {COLUMNS}), and its colours how "
+            "its selections "
+            "spread over the depths. Experts that serve few depths are on the left, those that serve many on the "
+            f"right. {BASELINE} is not shown: each of its experts belongs to one depth."
+        ),
+        panels=tuple(panels),
+        wide=True,
+    )
+
+
+def _selections_panel(title: str, table: pd.DataFrame, style: Style) -> Panel:
+    """`table` [depth, expert] has the selections."""
+    used = table.loc[:, table.sum() > 0]
+    shares = (used / used.sum()).to_numpy()
+    depths = used.index.to_numpy()
+    # The paper's order: by the number of depths that have nine tenths of an expert's selections; ties by the depth
+    # where they lie.
+    highest_first = -np.sort(-shares, axis=0)
+    before = np.cumsum(highest_first, axis=0) - highest_first
+    breadth = (before < 0.9).sum(axis=0)
+    place = np.lexsort((depths @ shares, breadth))
+    edges = np.linspace(0, len(place), min(COLUMNS, len(place)) + 1).round().astype(int)
+    cells = pd.DataFrame(
+        [
+            {"depth": depth, "share": shares[row, place[start:stop]].mean(), "start": start, "stop": stop}
+            for start, stop in pairwise(edges)
+            for row, depth in enumerate(depths)
+        ]
+    )
+    cells = cells[cells["share"] >= 0.005]  # fainter ones cannot be seen
+    cells = cells.assign(start=cells["start"] / len(place), stop=cells["stop"] / len(place))
+    first, last = shares[:, place[0]].max(), shares[:, place[-1]].max()
+    words = (
+        f"Depths that select each of {len(place)} experts in {title}: at its strongest depth the most specialised has "
+        f"{percent(first, 0)} of its selections, the most general {percent(last, 0)}."
+    )
+    y_axis = alt.Axis(values=_depth_ticks(int(depths.max())), domain=False, ticks=False)
+    step = min(24, max(9, 260 // len(depths)))
+    chart = alt.Chart(records(cells, ["depth", "share", "start", "stop"]), width=PAGE_WIDTH, height=step * len(depths))
+    chart = chart.mark_rect(color=style.light).encode(
+        x=alt.X(
+            "start:Q",
+            title="share of the experts, from those of few depths to those of many",
+            axis=alt.Axis(format=".0%", values=[0, 0.25, 0.5, 0.75, 1]),
+            scale=alt.Scale(domain=[0, 1]),
+        ),
+        x2="stop:Q",
+        y=alt.Y("depth:O", title="depth", axis=y_axis, scale=alt.Scale(padding=0.04, domain=depths.tolist())),
+        opacity=alt.Opacity(
+            "share:Q", scale=alt.Scale(type="sqrt", domain=[0, 1], range=[0, 1], clamp=True), legend=None
+        ),
+        tooltip=[
+            alt.Tooltip("depth:O"),
+            alt.Tooltip("share:Q", title="of the expert’s selections", format=".0%"),
+        ],
+    )
+    return panel(title, words, chart)
+
+
+def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Lorenz curves of expert selection (the paper's Figure 6) at the last checkpoint: a panel for each model."""
+    panels = []
+    for title, rows in drawn_runs(curves, runs, styles):
+        run, tokens = rows[["run_id", "tokens"]].iloc[0]
+        whole = gini[(gini["run_id"] == run) & (gini["tokens"] == tokens) & gini["depth"].isna()]
         said = f" Gini coefficient over all depths: {number(whole['gini'].iloc[0], 3)}." if len(whole) else ""
-        variant, depth = rows["variant"].iloc[0], int(rows["model_depth"].iloc[0])
-        title = f"{variant}, {depth_name(depth).lower()}"
-        panels.append(
-            panel(title, f"Lorenz curves of expert selection in {title}.{said}", _lorenz_chart(rows, styles[variant]))
-        )
+        words = f"Lorenz curves of expert selection in {title}.{said}"
+        panels.append(panel(title, words, _lorenz_chart(rows, styles[rows["variant"].iloc[0]])))
     if not panels:
         return None
     return Figure(
@@ -97,28 +197,20 @@ def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, styles: Mapping[str, Style]
         title="Expert balance",
         caption=(
             "Share of all selections that go to the least selected experts; the straight line is perfectly even use. "
-            "Thin lines are depths, from the first (faint) to the last (strong); the dashed line is the whole model."
+            "Thin lines are depths, from the first (faint) to the last (strong); the dashed line is the whole model, "
+            "the one to be balanced."
         ),
         panels=tuple(panels),
     )
-
-
-def _runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> list[tuple[str, pd.DataFrame]]:
-    """Rows by run, in the order of depth and variant."""
-    if rows.empty:
-        return []
-    place = {name: i for i, name in enumerate(styles)}
-    depth = "model_depth" if "model_depth" in rows.columns else "depth"
-    groups = [(run, part) for run, part in rows.groupby("run_id") if part["variant"].iloc[0] in styles]
-    return sorted(groups, key=lambda group: (group[1][depth].iloc[0], place[group[1]["variant"].iloc[0]], group[0]))
 
 
 def _lorenz_chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     parts = []
     for _, part in rows.groupby("depth", dropna=False):
         chosen = np.unique(np.linspace(0, len(part) - 1, CURVE_POINTS).round().astype(int))
-        start = part.iloc[:1].assign(expert_share=0.0, selection_share=0.0)
-        parts.append(pd.concat([start, part.sort_values("rank").iloc[chosen]]))
+        ranked = part.sort_values("rank")
+        start = ranked.iloc[:1].assign(expert_share=0.0, selection_share=0.0)
+        parts.append(pd.concat([start, ranked.iloc[chosen]]))
     drawn = pd.concat(parts)
     fields = {"depth": "depth", "expert_share": "x", "selection_share": "y"}
     axis = alt.Axis(format=".0%", values=[0, 0.25, 0.5, 0.75, 1])
@@ -140,49 +232,86 @@ def _lorenz_chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     return alt.layer(*layers)
 
 
-def attention(scores: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Mean depth-attention scores (the paper's Figure 4): a panel for each run, its last checkpoint with scores."""
-    scores = scores[scores["score"].notna()]
-    scores = scores[scores["tokens"] == scores.groupby("run_id")["tokens"].transform("max")] if len(scores) else scores
+def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """How balance changes over training, and how many experts each depth draws on against the baseline: two panels for
+    each model depth. `gini` has the rows of `expert_gini`, `diversity` of `expert_diversity`."""
+    whole = gini[gini["depth"].isna()]
+    compared = diversity[(diversity["variant"] != BASELINE) & diversity["ratio"].notna()]
     panels = []
-    for _, rows in _runs(scores, styles):
-        variant = rows["variant"].iloc[0]
-        title = f"{variant}, {depth_name(int(rows['depth'].iloc[0])).lower()}"
-        strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
-        said = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
-        words = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(said)}."
-        panels.append(panel(title, words, _attention_chart(rows, styles[variant])))
+    for depth in sorted({*whole["model_depth"], *compared["model_depth"]}):
+        panels += _gini_panel(whole[whole["model_depth"] == depth], styles, depth)
+        panels += _diversity_panel(compared[compared["model_depth"] == depth], styles, depth)
     if not panels:
         return None
+    seen = {*whole["variant"], *compared["variant"]}
     return Figure(
-        name="depth-attention",
-        title="Depth attention",
+        name="expert-use",
+        title="Expert use",
         caption=(
-            "Mean attention from each depth (rows) to itself and the depths before it (columns): the stronger the "
-            "colour, the more."
+            "Gini coefficient of the experts’ selections over the whole model at each checkpoint, a line for each "
+            f"run: 0 is even use. Experts at a depth: those that together have 90% of its selections, as a multiple "
+            f"of {BASELINE}’s at the same depth, at the last checkpoint."
         ),
         panels=tuple(panels),
+        marks=tuple(style for name, style in styles.items() if name in seen),
     )
 
 
-def _attention_chart(rows: pd.DataFrame, style: Style) -> alt.Chart:
-    depths = int(rows["query_depth"].max())
-    every = max(1, depths // 8)
-    choosing = rows[rows["query_depth"] > 1]["score"]  # the first depth has only itself to attend to
-    strongest = float(choosing.max()) if len(choosing) else 1.0
-    axis = alt.Axis(
-        values=[d for d in range(1, depths + 1) if d % every == 0 or d == 1], labelAngle=0, domain=False, ticks=False
+def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> list[Panel]:
+    if rows.empty:
+        return []
+    shown = {name: style for name, style in styles.items() if name in set(rows["variant"])}
+    last = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
+    said = [f"{row.variant} {row.gini:.3f}" for row in last.itertuples()]
+    base = alt.Chart(width=WIDTH, height=HEIGHT).encode(
+        x=token_axis(rows["tokens"]),
+        y=alt.Y("gini:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=alt.Axis(tickCount=5)),
+        color=colour(shown),
+        detail="run_id:N",
     )
-    chart = alt.Chart(records(rows, ["query_depth", "key_depth", "score"]), width=WIDTH, height=WIDTH - 40)
-    return chart.mark_rect(color=style.light).encode(
-        x=alt.X("key_depth:O", title="to depth", axis=axis, scale=alt.Scale(padding=0.06)),
-        y=alt.Y("query_depth:O", title="from depth", axis=axis, scale=alt.Scale(padding=0.06)),
-        opacity=alt.Opacity(
-            "score:Q", scale=alt.Scale(domain=[0, strongest], range=[0.04, 1], clamp=True), legend=None
-        ),
-        tooltip=[
-            alt.Tooltip("query_depth:O", title="from depth"),
-            alt.Tooltip("key_depth:O", title="to depth"),
-            alt.Tooltip("score:Q", title="mean score", format=".3f"),
-        ],
+    tooltip = ["variant:N", alt.Tooltip("tokens:Q", format=","), alt.Tooltip("gini:Q", format=".3f")]
+    lines = base.mark_line(strokeWidth=1.8).encode(strokeDash=dash(shown))
+    points = base.mark_point(filled=True, size=30, opacity=1).encode(shape=shape(shown), tooltip=tooltip)
+    chart = alt.layer(lines, points, data=records(rows, ["variant", "run_id", "tokens", "gini"]))
+    words = f"Gini coefficient of expert selection at {depth_name(depth).lower()}; at the end {listed(said)}."
+    return [panel(f"Gini coefficient, {depth_name(depth).lower()}", words, chart)]
+
+
+def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> list[Panel]:
+    if rows.empty:
+        return []
+    shown = {name: style for name, style in styles.items() if name in set(rows["variant"])}
+    said = [
+        f"{name} {part['ratio'].min():.2g} to {part['ratio'].max():.2g} times"
+        for name in shown
+        for part in [rows[rows["variant"] == name]]
+    ]
+    deepest = int(rows["depth"].max())
+    x = alt.X(
+        "depth:Q",
+        title="depth",
+        scale=alt.Scale(domain=[1, max(2, deepest)]),
+        axis=alt.Axis(values=_depth_ticks(deepest), format="d"),
     )
+    y = alt.Y(
+        "ratio:Q",
+        title=None,
+        scale=alt.Scale(domain=[0, max(1.2, float(rows["ratio"].max()))], nice=True),
+        axis=alt.Axis(tickCount=5, labelExpr="datum.label + '×'"),
+    )
+    base = alt.Chart(width=WIDTH, height=HEIGHT).encode(x=x, y=y, color=colour(shown))
+    tooltip = [
+        "variant:N",
+        "depth:Q",
+        alt.Tooltip("ratio:Q", format=".2f"),
+        alt.Tooltip("experts:Q", title="experts"),
+        alt.Tooltip("baseline:Q", title=f"{BASELINE}’s"),
+    ]
+    one, words = level(1, BASELINE, LIGHT["v0"], "left")
+    lines = base.mark_line(strokeWidth=1.8).encode(strokeDash=dash(shown))
+    points = base.mark_point(filled=True, size=34, opacity=1).encode(shape=shape(shown), tooltip=tooltip)
+    names = {"experts_for_90": "experts", "baseline_experts_for_90": "baseline"}
+    fields = {"variant": "variant", "depth": "depth", "ratio": "ratio", **names}
+    chart = alt.layer(one, lines, points, words, data=records(rows, fields))
+    title = f"Experts at each depth, {depth_name(depth).lower()}"
+    return [panel(title, f"{title}, against {BASELINE}: {listed(said)}.", chart)]

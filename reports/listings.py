@@ -1,16 +1,16 @@
-"""The longer tables of a report: what was measured and run, the numbers behind figures, the funnel, the experts."""
+"""The longer tables of a report: what was measured and run, the numbers behind figures, the experts."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
-from reports.tables import Cell, Row, Table, grouped, heads, left, model_cells, ordered, task_columns
+from reports.tables import Cell, Row, Table, grouped, heads, left, model_cells, ordered, plus_minus, task_columns
 from reports.theme import Style
-from reports.words import AVERAGE, depth_name, duration, missing, number, percent, stage_name, task_name, tokens
+from reports.words import AVERAGE, depth_name, duration, listed, missing, number, percent, task_name, tokens
 
 
 def benchmarks(accuracy: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame) -> Table:
@@ -50,7 +50,7 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
         for count in sorted(part["tokens"].unique()):
             found = [values.get((count, variant)) for variant in variants]
             cells = [
-                Cell("–") if row is None else Cell(f"{percent(row.accuracy)}{_plus_minus(row.stderr)}") for row in found
+                Cell("–") if row is None else Cell(f"{percent(row.accuracy)}{plus_minus(row.stderr)}") for row in found
             ]
             body.append((task, [Cell(task_name(task), kind="left", scope="row"), Cell(number(count)), *cells]))
     return Table(
@@ -59,10 +59,6 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
         head=(heads("<Benchmark", "Tokens", *variants),),
         rows=grouped(body),
     )
-
-
-def _plus_minus(error: Any) -> str:
-    return "" if missing(error) else f" ± {100 * error:.1f}"
 
 
 def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
@@ -109,58 +105,54 @@ def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     return Table("table-runs", caption, (heads(*names),), grouped(body))
 
 
-def funnel(rows: pd.DataFrame, curation: pd.DataFrame) -> Table:
-    """What each stage took in, kept and dropped, and why, over all sources."""
-    body = []
-    for row in rows.to_dict("records"):
-        stage, kept = row["stage"], [number(row["documents"]), number(row["kept"]), percent(row["share_kept"])]
-        amounts = [Cell(text) for text in (*kept, tokens(row["characters_kept"]), tokens(row["tokens_kept"]))]
-        body.append((stage, [Cell(stage_name(stage), kind="left", scope="row"), *amounts]))
-        part = curation[(curation["stage"] == stage) & (curation["reason"] != "kept") & (curation["documents"] > 0)]
-        reasons = part.groupby("reason")["documents"].sum().sort_values(ascending=False)
-        for reason, count in reasons.items():
-            cells = [
-                Cell(f"{str(reason).replace('_', ' ')}", kind="inset", scope="row"),
-                Cell(number(count), kind="quiet"),
-            ]
-            body.append((stage, [*cells, *[Cell("")] * 4]))
-    return Table(
-        name="table-funnel",
-        caption="Documents through the stages, over all sources; indented, how many were dropped for which reason.",
-        head=(heads("<Stage", "Documents", "Kept", "Share kept", "Characters kept", "Tokens"),),
-        rows=grouped(body),
-    )
-
-
-def funnel_by_source(rows: pd.DataFrame) -> Table:
-    """The same for each source, the reasons in words."""
-    body = []
-    for row in rows.to_dict("records"):
-        reasons = "" if missing(row["reasons"]) else str(row["reasons"]).replace("_", " ")
-        cells = [Cell(str(row["source"]), kind="left", scope="row"), left(stage_name(row["stage"]))]
-        cells += [
-            Cell(number(row["documents"])),
-            Cell(number(row["kept"])),
-            Cell(number(row["dropped"])),
-            Cell(tokens(row["tokens_kept"])),
-        ]
-        body.append((row["source"], [*cells, Cell(reasons, kind="long")]))
-    names = ("<Source", "<Stage", "Documents", "Kept", "Dropped", "Tokens", "<Reasons")
-    return Table(
-        "table-funnel-sources", "Documents through the stages, source by source.", (heads(*names),), grouped(body)
-    )
-
-
 def experts(gini: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     """How evenly the experts of each run are used, over the whole model, at its last checkpoint with counts."""
     body = []
     for row in ordered(gini[gini["depth"].isna()], styles, "run_id").to_dict("records"):
-        counts = [number(row["experts"]), number(row["experts_used"]), number(row["gini"], 3), tokens(row["tokens"])]
+        counts = [number(row["gini"], 3), number(row["experts"]), number(row["experts_used"]), tokens(row["tokens"])]
         cells = [*model_cells(row["variant"], row["model_depth"], styles), *[Cell(count) for count in counts]]
         body.append((row["model_depth"], [*cells, left(str(row["run_id"]))]))
     return Table(
         name="table-experts",
         caption="Balance over all depths. A Gini coefficient of 0 is perfectly even use, 1 the use of a single expert.",
-        head=(heads("<Model", "Depth", "Experts", "Used", "Gini", "At tokens", "<Run"),),
+        head=(heads("<Model", "Depth", "Gini", "Experts", "Used", "At tokens", "<Run"),),
         rows=grouped(body),
     )
+
+
+def versions(code: str | None, packages: Mapping[str, str], evaluated: pd.DataFrame) -> Table:
+    """What made the numbers: the study's code and packages, and those of the evaluations with their data and harness.
+
+    `evaluated` has the distinct rows of `evaluation_versions` without their checkpoints.
+    """
+    body = [("study", "Code of the study", code)] if code else []
+    for column, name in (("code_version", "Code of the evaluations"), ("harness_version", "Evaluation harness")):
+        body += [("evaluations", name, value) for value in sorted(evaluated[column].dropna().unique())]
+    for task, part in evaluated.groupby("task"):
+        found = sorted(part["data_version"].dropna().unique())
+        body += [("data", f"Data of {task_name(task)}", listed(found))] if found else []
+    said = [("Packages of the study", dict(packages))]
+    said += [
+        ("Packages of the evaluations", _packages(text)) for text in sorted(evaluated["packages"].dropna().unique())
+    ]
+    body += [
+        ("packages", name, ", ".join(f"{package} {found[package]}" for package in sorted(found)))
+        for name, found in said
+        if found
+    ]
+    rows = [(group, [Cell(name, kind="left", scope="row"), Cell(value, kind="long")]) for group, name, value in body]
+    return Table(
+        name="table-versions",
+        caption="What made the numbers on this page; several lines of one kind where not all were made by the same.",
+        head=(heads("<What", "<Version"),),
+        rows=grouped(rows),
+    )
+
+
+def _packages(text: str) -> dict[str, str]:
+    """Packages as an evaluation has them; empty when they are not a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -6,6 +6,7 @@ with it, the drawings are replaced by live ones that fit their place and show nu
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -23,6 +24,7 @@ from reports.theme import MARKERS, css_variables, styles
 from reports.words import depth_name, listed, missing, tokens
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
+FIGURE_FILE = re.compile(r'<a href="figures/([a-z0-9-]+)\.(svg|pdf|png)">')  # as the template writes them
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
 
@@ -43,8 +45,20 @@ def write_report(database: Path, study_id: str, folder: Path) -> Path:
         deque(exports, maxlen=0)  # raises what an export raised
     if configuration:
         (folder / "study.yaml").write_text(configuration, encoding="utf-8")
+    _forget_figures(page, {figure.name for figure in _figures(content)})
     written.replace(page)
     return page
+
+
+def _forget_figures(page: Path, names: set[str]) -> None:
+    """Delete the figures that the earlier report at this place refers to and the new one does not have.
+
+    Only what its page names as its own is touched, so that files a user put beside them stay.
+    """
+    earlier = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
+    for name, ending in set(FIGURE_FILE.findall(earlier)):
+        if name not in names:
+            (page.parent / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
 
 
 def _figures(content: list[Section]) -> list[drawing.Figure]:

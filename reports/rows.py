@@ -18,6 +18,7 @@ from sql.results import connect
 
 UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row
 MODEL = ["depth", "variant", "task"]
+LAST_CHECKPOINT = "qualify tokens = max(tokens) over (partition by run_id)"
 # What is read, by the name of the field of `Rows`; the study's id is the only parameter.
 SOURCES = {
     "efficiency": "from data_efficiency where study_id = ?",
@@ -37,8 +38,22 @@ SOURCES = {
     "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ?",
     "steps": "select variant, depth, status, s.* from steps s join model_runs using (run_id) where study_id = ?",
     "gini": "from expert_gini where study_id = ?",
-    "lorenz": "from expert_lorenz where study_id = ?",
-    "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) where study_id = ?",
+    "lorenz": f"from expert_lorenz where study_id = ? {LAST_CHECKPOINT}",
+    "selections": f"from expert_selections where study_id = ? and depth is not null {LAST_CHECKPOINT}",
+    "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
+    "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
+    f"where study_id = ? {LAST_CHECKPOINT}",
+    "fitted": "from data_efficiency_fitted where study_id = ?",
+    "fits": "from fitted_curves where study_id = ?",
+    "fitted_lines": "from fitted_lines where study_id = ?",
+    "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
+    "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c join model_runs m using (run_id) "
+    "where study_id = ?",
+    "mismatches": "from stream_mismatches where study_id = ?",
+    "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
+    "entered_twice": "select t.* from rows_entered_twice t join model_runs using (run_id) where study_id = ?",
+    "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages "
+    "from evaluation_versions join model_runs using (run_id) where study_id = ?",
     "versions": "select distinct task, task_version from evaluations join model_runs using (run_id) where study_id = ?",
 }
 

@@ -22,6 +22,8 @@ from reports.words import (
     tokens,
 )
 
+# Why a curve could not be fitted, by its status.
+UNFITTED = {"too few points": "has too few checkpoints", "near chance": "is near chance", "flat": "shows no clear rise"}
 LOW_BOUND, HIGH_BOUND = f"≥{THIN}", f"≤{THIN}"
 
 
@@ -98,6 +100,11 @@ def task_columns(tasks: Iterable[str]) -> list[str]:
     return sorted(set(tasks), key=lambda task: (task == AVERAGE, task_name(task)))
 
 
+def plus_minus(error: Any) -> str:
+    """A standard error of a share to stand behind it, in per cent; nothing for null."""
+    return "" if missing(error) else f" ± {100 * error:.1f}"
+
+
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int, rule: str = "first") -> Table:
     """Variants by tasks: the data-efficiency factors of one depth with their intervals."""
     rows = rows[rows["depth"] == depth]
@@ -146,6 +153,59 @@ def _factor_cell(row: Mapping[str, Any]) -> Cell:
     return Cell(
         f"{bound}{factor(row['factor'])}{'†' if row['near_chance'] else ''}", note=interval(row) or "no interval"
     )
+
+
+def rules(
+    by_rule: Mapping[str, pd.DataFrame], fits: pd.DataFrame, styles: Mapping[str, Style], task: str = ""
+) -> Table:
+    """The factors of one task, or of all tasks, by every rule: a row for each variant and task.
+
+    `by_rule` has a frame of factors under the head of each column; `fits` the rows of `fitted_curves`.
+    """
+    by_cell = {
+        (rule, row["depth"], row["variant"], row["task"]): row
+        for rule, rows in by_rule.items()
+        for row in rows.to_dict("records")
+    }
+    states = {(row["depth"], row["variant"], row["task"]): row["status"] for row in fits.to_dict("records")}
+    first = next(iter(by_rule.values()))
+    chosen = first[(first["variant"] != BASELINE) & first["factor"].notna()]
+    chosen = chosen[chosen["task"] == task] if task else chosen
+    place = {name: i for i, name in enumerate(task_columns(chosen["task"]))}
+    body = []
+    for row in ordered(chosen.assign(column=chosen["task"].map(place)), styles, "column").to_dict("records"):
+        key = (row["depth"], row["variant"], row["task"])
+        cells = model_cells(row["variant"], row["depth"], styles)
+        cells += [] if task else [Cell(task_name(row["task"]), kind="left")]
+        for rule in by_rule:
+            found = by_cell.get((rule, *key), {})
+            cells.append(_factor_cell(found) if not missing(found.get("factor")) else _unfitted(key, states))
+        body.append((key[0] if task else key[:2], cells))
+    names = ["<Model", "Depth", *([] if task else ["<Benchmark"]), *by_rule]
+    return Table(
+        name=f"table-rules{'' if task else '-all'}",
+        caption=(
+            f"The factor{_on(task)} by three rules, below each its 95% interval. First crossing: the first checkpoint "
+            f"that has {BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it. "
+            f"Fitted: smooth curves through all checkpoints, to 95% of {BASELINE}’s rise on its own curve."
+        ),
+        head=(heads(*names),),
+        rows=grouped(body),
+    )
+
+
+def _on(task: str) -> str:
+    return " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
+
+
+def _unfitted(key: tuple[int, str, str], states: Mapping[tuple[int, str, str], str]) -> Cell:
+    """Why there is no factor on the fitted curves: the state of the variant's curve or of the baseline's."""
+    depth, variant, task = key
+    for name in (BASELINE, variant):
+        state = states.get((depth, name, task), "fitted")
+        if state != "fitted":
+            return Cell("–", note=f"no curve: {name} {UNFITTED.get(state, state)}")
+    return Cell("–", note="not computed")
 
 
 def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
@@ -212,8 +272,8 @@ def _difference(value: Any, base: Any) -> str:
 
 
 def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """The paper's Table 2: perplexities, best accuracies, data efficiency; best and second best of each depth "
-    "marked."""
+    """The paper's Table 2: perplexities, best accuracies, data efficiency; best and second best of each depth
+    marked."""
     texts = sorted(rows[rows["perplexity"].notna()]["task"].unique(), key=task_name)
     tasks = task_columns(rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"])
     by_cell = {(r["depth"], r["variant"], r["task"]): r for r in rows.to_dict("records")}

@@ -118,7 +118,6 @@ class Finding:
     unit: str
     interval: str
     reached: bool
-    reached: bool
     short: str
     sentence: str
     doubts: tuple[str, ...]

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from sql.bootstrap import factor_intervals
+from sql.curves import fit_curves
 from sql.results import connect, ingest
 
 STUDY = "small-00000000"
@@ -24,15 +25,22 @@ RIGHT = {
     "DR+DA": (20, 24, 28, 32, 36),
     "tiny": (2, 4, 6, 8, 10),
 }
+VERSIONS = {
+    "code_version": "0.1.0 (fedcba987654)",
+    "data_version": "0a1b2c3d",
+    "harness_version": "lm-eval 0.4.13",
+    "packages": json.dumps({"torch": "2.13.0", "lm-eval": "0.4.13"}),
+}
 TASKS = ("gsm8k", "mmlu_math")
 
 
 def entered(path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]], replicates: int = 0) -> Path:
-    """A results file with these rows; with replicates, also the intervals."""
+    """A results file with these rows; with replicates, also the intervals and the fitted curves."""
     ingest(path, {name: pa.Table.from_pylist([dict(row) for row in rows]) for name, rows in tables.items() if rows})
     if replicates:
         connection = connect(path)
         factor_intervals(connection, STUDY, replicates=replicates)
+        fit_curves(connection, STUDY, replicates=replicates)
         connection.close()
     return path
 
@@ -72,6 +80,7 @@ def whole_study(path: Path, right: Mapping[str, Sequence[int]] = RIGHT, depths: 
     """A results file with rows in every table."""
     tables: dict[str, list[dict[str, Any]]] = {name: [] for name in ("models", "runs", "steps", "evaluations", "items")}
     tables |= {"studies": [study()], "curation": curation(), "expert_usage": [], "depth_attention": []}
+    tables |= {"checkpoints": [], "evaluation_versions": [], "depth_evaluations": []}
     for depth in depths:
         for variant, counts in right.items():
             model, run = f"{variant}-{depth}", f"{variant}-{depth}-s0"
@@ -84,7 +93,15 @@ def whole_study(path: Path, right: Mapping[str, Sequence[int]] = RIGHT, depths: 
                 tables[name] += rows
             perplexity = {"run_id": run, "tokens": POINTS[-1], "task": "college", "metric": "word_perplexity"}
             tables["evaluations"].append({**perplexity, "filter": "none", "value": 9.5, "items": 30})
+            tables["checkpoints"] += checkpoints(run)
             last = {"run_id": run, "tokens": POINTS[-1]}
+            for task in TASKS:
+                tables["evaluation_versions"].append({**last, "task": task, **VERSIONS})
+            if variant == "DR":
+                gsm8k = {**last, "task": "gsm8k", "metric": "exact_match", "filter": "flexible-extract", "items": ITEMS}
+                tables["depth_evaluations"] += [
+                    {**gsm8k, "depth": d, "value": 0.1 * d, "stderr": 0.05} for d in (depth - 1, depth, depth + 1)
+                ]
             tables["expert_usage"] += [
                 {**last, "depth": d, "expert": e, "selections": 10 * e + d}
                 for d in range(1, depth + 1)
@@ -96,6 +113,14 @@ def whole_study(path: Path, right: Mapping[str, Sequence[int]] = RIGHT, depths: 
                     {**last, "query_depth": query, "key_depth": key, "score": 1 / query} for query, key in pairs
                 ]
     return entered(path, tables, replicates=60)
+
+
+def checkpoints(run: str, epochs: float = 2.5, stream: str = "ab") -> list[dict[str, Any]]:
+    """Rows of `checkpoints` of one run, which ends after so many epochs."""
+    return [
+        {"run_id": run, "tokens": tokens, "epoch": epochs * tokens / POINTS[-1], "stream_hash": f"{stream}{tokens}"}
+        for tokens in POINTS
+    ]
 
 
 def model_row(model: str, variant: str, depth: int) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from small_results import (
     POINTS,
     RIGHT,
     STUDY,
+    checkpoints,
     curation,
     entered,
     evaluations,
@@ -115,7 +116,7 @@ def test_the_answer_comes_first_in_words_and_numbers(page: Page) -> None:
 
 def test_bounds_are_words_in_the_factor_table(page: Page) -> None:
     text = page.text
-    table = text[text.index("Depth 4: how many times fewer") : text.index("The same factors, interpolated")]
+    table = text[text.index("Depth 4: how many times fewer") : text.index("The same by other rules")]
     assert "LA 1.0 50.0% at 16M 1.0 50.0% at 16M" in table
     assert "at least 16.0" in table
     assert "at most 1.0" in table
@@ -125,9 +126,10 @@ def test_every_section_is_there(page: Page) -> None:
     headings = (
         "Accuracy against tokens",
         "Results",
+        "Other depths at test time",
         "Resources",
         "Training",
-        "Data",
+        "Of 1,000 documents",
         "Inside the models",
         "Run it again",
     )
@@ -138,7 +140,7 @@ def test_every_section_is_there(page: Page) -> None:
     assert "too short 100" in page.text
     assert "Gini" in page.text
     assert "git checkout 0123456789ab dreamer run study.yaml" in page.text
-    assert "torch 2.13.0" in page.text
+    assert "duckdb 2.0.0, torch 2.13.0" in page.text
 
 
 def test_the_file_needs_nothing_from_outside(page: Page, place: Path) -> None:
@@ -156,7 +158,7 @@ def test_figures_for_papers_lie_beside_it(place: Path) -> None:
     starts = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg"}
     for kind, start in starts.items():
         files = list((place / "figures").glob(f"*.{kind}"))
-        assert len(files) == 7
+        assert len(files) == 11
         assert all(file.read_bytes().startswith(start) for file in files)
     assert "var(--" not in (place / "figures" / "accuracy-depth-4.svg").read_text()
     assert (place / "study.yaml").read_text().startswith("name: small\n")
@@ -197,6 +199,131 @@ def test_specifications_are_vega_lite_that_fits_its_place(page: Page) -> None:
         assert specification["description"]
         plain = {**specification, "config": {}}  # colours as variables are not in the schema of the configuration
         alt.Chart.from_dict(plain, validate=True)
+
+
+def test_the_factor_is_given_by_three_rules_with_its_bounds(page: Page) -> None:
+    text = page.text
+    rules = text[text.index("The same by other rules") : text.index("By every rule on every benchmark")]
+    assert "The factor on the average by three rules" in rules
+    assert "Model Depth First crossing Interpolated Fitted DR 4 4.0" in rules
+    assert "DR+DA 4 at least 16.0" in rules
+    assert "tiny 4 at most 1.0" in rules
+    assert "95% of LA’s rise on its own curve" in rules
+
+
+def test_fitted_curves_are_drawn_and_their_doubts_said(tmp_path: Path) -> None:
+    points = [1_000_000 * step for step in range(1, 13)]
+    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
+    for variant, scale in (("LA", 4), ("DR", 2)):
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append(run_row(variant, variant))
+        right = [round(36 / (1 + (scale / step) ** 2)) for step in range(1, 13)]
+        for name, rows in evaluations(variant, right, points=points).items():
+            tables[name] += rows
+    database = entered(tmp_path / "results.duckdb", tables, replicates=20)
+    text = read(write_report(database, STUDY, tmp_path / "report")).text
+    assert "Smooth lines are the fitted curves." in text
+    assert "The fitted factors have another goal" in text
+    assert "no curve" not in text
+
+
+def test_why_there_is_no_fitted_factor_is_said(tmp_path: Path) -> None:
+    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
+    for variant, right in (("LA", RIGHT["LA"][:3]), ("DR", RIGHT["DR"][:3])):
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append(run_row(variant, variant))
+        for name, rows in evaluations(variant, right, points=POINTS[:3]).items():
+            tables[name] += rows
+    database = entered(tmp_path / "results.duckdb", tables, replicates=20)
+    text = read(write_report(database, STUDY, tmp_path / "report")).text
+    assert "no curve: LA has too few checkpoints" in text
+    assert "fitted curves" not in text
+
+
+def test_the_inside_of_the_models_is_shown(page: Page) -> None:
+    inside = page.text[page.text.rindex("Inside the models") : page.text.rindex("How far to trust this")]
+    assert "The paper reports a Gini coefficient of 0.075" in inside
+    assert "in DR, depth 4, 1.0 times" in inside
+    titles = ("Depth attention", "Balance of the experts", "Gini coefficient, depth 4", "Experts by depth")
+    positions = [inside.index(title) for title in titles]
+    assert positions == sorted(positions)
+
+
+def test_epochs_and_streams_are_told_from_the_checkpoints(page: Page) -> None:
+    assert "the longest run ended after 2.5 epochs (16M tokens of training, 9M in the data)" in page.text
+    assert "From the checkpoint at 8M tokens on, models had seen documents before." in page.text
+    assert "From 8M tokens on the models had seen documents before." in page.text
+    assert "All models read the same tokens in the same order (checked at 5 checkpoints)." in page.text
+
+
+def test_models_that_read_other_data_are_warned_of_at_once(tmp_path: Path) -> None:
+    tables: dict = {"models": [], "runs": [], "evaluations": [], "checkpoints": []}
+    for variant, stream in (("LA", "aa"), ("DR", "bb")):
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append(run_row(variant, variant))
+        tables["evaluations"] += evaluations(variant, RIGHT[variant])["evaluations"]
+        tables["checkpoints"] += checkpoints(variant, stream=stream)
+    text = report(tmp_path, tables).text
+    warning = "The models did not all read the same tokens: the hashes of what they had read differ for seed 0 at 1M"
+    assert text.index(warning) < text.index("Each variant is compared")
+    assert "tokens (DR, LA); seed 0 at 2M" in text
+    assert "and at 2 further checkpoints." in text
+    assert text.count(warning) == 3  # in the answer, with the runs, among the doubts
+
+
+def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
+    tables: dict = {"models": [], "runs": [], "checkpoints": []}
+    for variant, seed, status in (("LA", 0, "complete"), ("DR", 0, "screened"), ("DR", 1, "complete")):
+        run = f"{variant}{seed}"
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append({**run_row(run, variant, status=status), "seed": seed})
+        tables["checkpoints"] += checkpoints(run, stream=str(seed))
+    text = report(tmp_path, tables).text
+    assert "Runs of one seed read the same tokens in the same order (checked at 5 checkpoints)." in text
+    assert "of different seeds (DR 1 and LA 0), so they read the same data in different orders." in text
+
+
+def test_versions_are_one_short_table(page: Page) -> None:
+    versions = page.text[page.text.index("What made the numbers on this page") :]
+    for words in (
+        "Code of the study 0.1.0 (0123456789ab)",
+        "Code of the evaluations 0.1.0 (fedcba987654)",
+        "Evaluation harness lm-eval 0.4.13",
+        "Data of GSM8K 0a1b2c3d",
+        "Packages of the evaluations lm-eval 0.4.13, torch 2.13.0",
+    ):
+        assert versions.count(words) == 1
+
+
+def test_rows_that_must_not_be_are_said(tmp_path: Path) -> None:
+    database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
+    connection = connect(database)
+    connection.execute("insert into steps (run_id, step, tokens) values ('r', 1, 20), ('r', 2, 10)")
+    connection.execute("insert into expert_usage values ('r', 5, 1, 0, 7), ('r', 5, 1, 0, 7)")
+    connection.close()
+    text = read(write_report(database, STUDY, tmp_path / "report")).text
+    assert "The results of r hold steps at which their tokens go back" in text
+    assert "expert counts that were entered twice" in text
+
+
+def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> None:
+    database = whole_study(tmp_path / "results.duckdb", right={"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
+    figures = write_report(database, STUDY, tmp_path / "report").parent / "figures"
+    (figures / "mine.svg").write_text("<svg/>")
+    (figures / "expert-use.txt").write_text("notes")
+    assert (figures / "expert-use.svg").exists()
+    connection = connect(database)
+    connection.execute("delete from expert_usage")
+    connection.close()
+    page = read(write_report(database, STUDY, tmp_path / "report"))
+    assert not list(figures.glob("expert-*.svg"))
+    assert (figures / "mine.svg").exists()
+    assert (figures / "expert-use.txt").exists()
+    linked = {a["href"] for _, a in page.elements if (a.get("href") or "").startswith("figures/")}
+    assert linked == {f"figures/{path.name}" for path in figures.iterdir()} - {
+        "figures/mine.svg",
+        "figures/expert-use.txt",
+    }
 
 
 HOSTILE = "<script>alert(1)</script>"
@@ -278,7 +405,13 @@ def test_a_study_may_be_known_by_its_runs_only(tmp_path: Path) -> None:
     assert STUDY in page.text
 
 
-@pytest.mark.parametrize(("packed", "said"), [(20_000_000, "no document was seen twice"), (5_000_000, "3.2 epochs")])
+@pytest.mark.parametrize(
+    ("packed", "said"),
+    [
+        (20_000_000, "No document was seen twice: the longest run read 80% of the packed data"),
+        (5_000_000, "3.2 epochs"),
+    ],
+)
 def test_going_over_the_data_more_than_once_is_said(tmp_path: Path, packed: int, said: str) -> None:
     tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation(packed)}
     assert said in report(tmp_path, tables).text
