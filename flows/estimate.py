@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from flows.data_plan import amount, data_tables
 from flows.show import console, print_table
 from flows.study import BUILTIN, Study
 from flows.train import Planned, accelerators, devices, plan_models
@@ -18,7 +19,8 @@ BACKWARD = 3  # a forward and a backward pass cost three forward passes
 
 
 def print_plan(study: Study) -> None:
-    """The matched models (Table 1 and 3), then tokens, compute, disk and time, with the assumptions they rest on.
+    """The matched models (Table 1 and 3) and what matching leaves between them, the sources and the data stages, then
+    tokens, compute, disk and time, with the assumptions they rest on.
 
     Raises InputError when the vocabulary is unknown before the tokenizer is read, or a model cannot be matched.
     """
@@ -29,7 +31,12 @@ def print_plan(study: Study) -> None:
         )
     planned = plan_models(study, size)
     console.print(f"{study.study_id}\n")
-    print_table(pd.DataFrame([_model_row(model) for model in planned]))
+    baselines = _baselines(study, planned)
+    print_table(pd.DataFrame([_model_row(model, baselines.get(model.depth)) for model in planned]))
+    sources, stages, data = data_tables(study)
+    for table in (sources, stages):
+        console.print()
+        print_table(table)
     training = study.training
     screened = training.screening if len(training.seeds) > 1 else 0
     seeds = 1 + screened * (len(training.seeds) - 1) if screened else len(training.seeds)
@@ -46,14 +53,14 @@ def print_plan(study: Study) -> None:
     gpu = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
     kind = gpu if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
     lines = {
-        "sources": ", ".join(entry if isinstance(entry, str) else entry["name"] for entry in study.data.sources),
+        **data,
         "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; {points} checkpoints",
         "seeds": f"{len(training.seeds)}"
         + (f", all to {training.screening:.0%} of the tokens, the best to the end" if screened else ""),
         "compute": f"{flops:.3g} FLOPs of training",
         "time": f"{_duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
         "": "" if on_gpu else f"{_duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
-        "disk": f"{_bytes(checkpoints)} of checkpoints, {_bytes(state)} to resume from, {_bytes(tokens)} of tokens",
+        "disk": f"{amount(checkpoints)} of checkpoints, {amount(state)} to resume from, {amount(tokens)} of tokens",
     }
     console.print()
     for name, words in lines.items():
@@ -64,27 +71,33 @@ def print_plan(study: Study) -> None:
             console.print(f"{'licence':<9} {notice}", soft_wrap=True)
 
 
-def _model_row(model: Planned) -> dict[str, object]:
+def _baselines(study: Study, planned: list[Planned]) -> dict[int, Planned]:
+    """The model of each depth that the others were matched to, where it is one of the study's: LA as it stands."""
+    names = {v.name for v in study.models.variants if v.family == "LA" and not v.overrides}
+    return {model.depth: model for model in planned if model.variant in names}
+
+
+def _model_row(model: Planned, baseline: Planned | None) -> dict[str, object]:
     config = model.config
+    mismatch = {
+        name: f"{100 * (ours / theirs - 1):+.2f} %" if theirs else "-"
+        for name, ours, theirs in (
+            ("FLOPs to LA", model.flops_per_token, baseline and baseline.flops_per_token),
+            ("parameters to LA", model.parameters, baseline and baseline.parameters),
+        )
+    }
     return {
         "model": model.model_id,
         "parameters": model.parameters,
         "FLOPs/token": model.flops_per_token,
-        "memory": _bytes(model.memory_bytes),
+        **mismatch,
+        "memory": amount(model.memory_bytes),
         "expert size": config.expert_size,
         "experts": config.experts,
         "active": config.active_experts,
         "hidden": config.hidden_size,
         "depth": config.depth,
     }
-
-
-def _bytes(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
 
 
 def _duration(seconds: float) -> str:
