@@ -9,11 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.documents import SCHEMA, DocumentWriter
+from pipeline.documents import SCHEMA, DocumentWriter, read_documents
 
 LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz"))
 MEAN_WORDS = 150
 BATCH = 20_000
+KNOWN = "known.npz"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,16 @@ def vocabulary(random: np.random.Generator, size: int = 4000) -> np.ndarray:
     """Invented words of 2 to 9 letters."""
     lengths = random.integers(2, 10, size)
     return np.array(["".join(random.choice(LETTERS, length)) for length in lengths], object)
+
+
+def corpus(folder: Path, documents: int) -> Corpus:
+    """The corpus of that many documents under `folder`, written if it is not there yet."""
+    place = folder / f"corpus-{documents}"
+    if not (place / KNOWN).exists():
+        return write_corpus(place, documents)
+    with np.load(place / KNOWN) as known:
+        pairs = {kind: known[kind] for kind in known.files if kind != "characters"}
+        return Corpus(place, documents, int(known["characters"]), pairs)
 
 
 def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
@@ -63,7 +74,9 @@ def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
             table = as_table(texts, start)
             characters += sum(map(len, table["response"].to_pylist()))
             writer.keep(table)
-    return Corpus(folder, documents, characters, {k: np.array(v, np.int64).reshape(-1, 2) for k, v in pairs.items()})
+    known = {kind: np.array(some, np.int64).reshape(-1, 2) for kind, some in pairs.items()}
+    np.savez(folder / KNOWN, characters=characters, **known)
+    return Corpus(folder, documents, characters, known)
 
 
 def original_text(random: np.random.Generator, words: np.ndarray) -> np.ndarray:
@@ -113,8 +126,6 @@ def sentence(text: np.ndarray) -> str:
 
 def texts_of(folder: Path) -> Iterator[str]:
     """Question and response of every document, as one text."""
-    from pipeline.documents import read_documents
-
     for batch in read_documents(folder, columns=["question", "response"]):
         for question, response in zip(batch["question"].to_pylist(), batch["response"].to_pylist(), strict=True):
             yield f"{question}\n{response}"

@@ -1,7 +1,9 @@
 """Throughput and recall of deduplication and decontamination, as tables: `python benchmarks/curation.py`.
 
 By default some ten thousand documents, in about a minute. `--documents 10000 100000 1000000` gives the cost against the
-number of documents, `--mirror <folder>` the recall on real GSM8K questions planted among the training questions.
+number of documents (a million are 830 MB, made once with `--folder`), `--mirror <folder>` the recall on real GSM8K
+questions planted among the training questions. datasketch and rensa are measured on the same rows in the same run;
+rensa is left out where it is not installed. What is found of each kind of planted duplicate and leak: `truth.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count, islice
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,18 +31,14 @@ import pyarrow.parquet as pq
 from datasketch import MinHash
 
 sys.path.insert(0, str(Path(__file__).parent))
-from corpus import original_text, texts_of, vocabulary, write_corpus
+from corpus import Corpus, corpus, original_text, texts_of, vocabulary
 
 from pipeline.decontaminate import DecontaminationSettings, decontaminate
 from pipeline.dedup import DedupSettings, deduplicate
-from pipeline.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.download import find_split, read_source
+from pipeline.documents import KEPT, SCHEMA, DocumentWriter, read_documents
 from pipeline.minhash import signatures
 from pipeline.ngrams import blocks, text_column
 from pipeline.ragged import distinct, jaccard
-from pipeline.sources import resolve_source
-from pipeline.traces import strip_traces
-from pipeline.worlds import WORLD_SOURCE, WorldSettings, world_items, write_world
 
 WORDS = 5
 THRESHOLD = 0.7
@@ -72,12 +74,16 @@ def ours(texts: pa.Array) -> np.ndarray:
     return np.concatenate(parts)
 
 
+def shingles(text: str) -> list[str]:
+    """Word n-grams as strings, as a loop in Python makes them."""
+    words = re.findall(r"\w+", text.lower())
+    return [" ".join(words[i : i + WORDS]) for i in range(len(words) - WORDS + 1)]
+
+
 def datasketch_default(texts: list[str]) -> None:
     """The usual loop: words, joined n-grams, one MinHash for each document."""
     for text in texts:
-        words = re.findall(r"\w+", text.lower())
-        minhash = MinHash(num_perm=128)
-        minhash.update_batch([" ".join(words[i : i + WORDS]).encode() for i in range(len(words) - WORDS + 1)])
+        MinHash(num_perm=128).update_batch([shingle.encode() for shingle in shingles(text)])
 
 
 def rensa_loop(texts: list[str]) -> None:
@@ -85,9 +91,7 @@ def rensa_loop(texts: list[str]) -> None:
     from rensa import RMinHash
 
     for text in texts:
-        words = re.findall(r"\w+", text.lower())
-        minhash = RMinHash(num_perm=128, seed=1)
-        minhash.update([" ".join(words[i : i + WORDS]) for i in range(len(words) - WORDS + 1)])
+        RMinHash(num_perm=128, seed=1).update(shingles(text))
 
 
 def measure_signatures(texts: list[str]) -> None:
@@ -119,33 +123,85 @@ def measure_deduplication(folder: Path, sizes: list[int]) -> None:
     """The whole stage on corpora with known pairs: cost, and what became of pairs by their exact similarity."""
     costs = []
     for documents in sizes:
-        corpus = write_corpus(folder / f"corpus-{documents}", documents)
+        known = corpus(folder, documents)
         output = folder / "deduplicated"
-        started, results = time.perf_counter(), {}
-        seconds = cpu(lambda c=corpus, o=output, r=results: r.update(deduplicate([c.folder], o, DedupSettings())))
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:  # so that peak memory is the stage's own
+            stages, results, peak = fresh.submit(deduplicate_alone, known.folder, output).result()
+        seconds = sum(stages.values())
         costs.append(
             {
                 "documents": documents,
-                "MB": corpus.characters / 1e6,
+                "MB": known.characters / 1e6,
+                **{f"{stage} s": value for stage, value in stages.items()},
                 "CPU s": seconds,
-                "wall s": time.perf_counter() - started,
                 "us/document": seconds / documents * 1e6,
+                "MB/s": known.characters / seconds / 1e6,
+                "peak MB": peak / 1e6,
                 "candidates": results["candidates"],
-                "verified": results["verified"],
-                "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+                "near": results["verified"],
             }
         )
         if documents == sizes[-1] and documents <= 200_000:
-            table(
-                "Pairs that were planted, by their exact similarity", fate_of_pairs(corpus.folder, corpus.pairs, output)
-            )
+            table("Pairs that were planted, by their exact similarity", fate_of_pairs(known, output))
         shutil.rmtree(output)
-    table("Deduplication, read to written", costs)
+    table("Deduplication, read to written, one process", costs)
+    try:
+        seconds, flagged = rensa_flags(folder / f"corpus-{sizes[-1]}")
+    except ImportError:
+        print("\n(rensa is not installed and left out)")
+        return
+    ours = costs[-1]["CPU s"]
+    found = sum(row["documents"] for row in results["counts"] if row["reason"] != KEPT)
+    table(
+        f"The same {sizes[-1]} documents",
+        [
+            {"path": "pipeline.dedup, all of it", "CPU s": ours, "times": 1.0, "found": found},
+            {"path": "rensa, flags only", "CPU s": seconds, "times": seconds / ours, "found": flagged},
+        ],
+    )
 
 
-def fate_of_pairs(folder: Path, pairs: dict[str, np.ndarray], output: Path) -> list[dict[str, object]]:
+def deduplicate_alone(folder: Path, output: Path) -> tuple[dict[str, float], dict[str, Any], int]:
+    """CPU seconds of each stage, results and peak memory in bytes of one deduplication, in a process of its own."""
+    import pandas  # noqa: F401 (DuckDB imports it when first used, which is none of the stage's work)
+
+    spent: dict[str, float] = {}
+    last = time.process_time()
+
+    def progress(_: float, stage: str) -> None:
+        nonlocal last
+        now = time.process_time()
+        spent[stage] = spent.get(stage, 0.0) + now - last
+        last = now
+
+    results = deduplicate([folder], output, DedupSettings(), progress=progress)
+    progress(1.0, "writing")
+    return spent, results, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def rensa_flags(folder: Path) -> tuple[float, int]:
+    """CPU seconds of rensa's fastest exact way to say which documents have a near duplicate, and how many do.
+
+    Nothing is verified, grouped or written.
+    """
+    from rensa import RMinHash, RMinHashLSH
+
+    started = time.process_time()
+    index, texts, flagged = RMinHashLSH(threshold=THRESHOLD, num_perm=128, num_bands=16), texts_of(folder), 0
+    for first in count(0, 10_000):
+        some = [shingles(text) for text in islice(texts, 10_000)]
+        if not some:
+            return time.process_time() - started, flagged
+        flags = index.insert_matrix_and_query_duplicate_flags(
+            RMinHash.digest_matrix_from_token_sets(some, 128, 1), first
+        )
+        flagged += sum(flags)
+    raise AssertionError
+
+
+def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
     """For each kind of pair and range of similarity, how many there are and how many were taken for one document."""
-    texts = pa.array(list(texts_of(folder)))
+    texts = pa.array(list(texts_of(known.folder)))
     ids, sizes = [], [np.zeros(1, np.int64)]
     for _, _, words in blocks(text_column(texts)):
         grams, offsets = distinct(*words.ngrams(WORDS))
@@ -157,7 +213,7 @@ def fate_of_pairs(folder: Path, pairs: dict[str, np.ndarray], output: Path) -> l
         causes = [int(because.removeprefix("synthetic:")) for because in batch["because"].to_pylist()]
         survivor[batch["row"].to_numpy()] = causes
     rows = []
-    for kind, both in pairs.items():
+    for kind, both in known.pairs.items():
         similarity = jaccard(flat, offsets, both[:, 0], both[:, 1])
         one = survivor[both[:, 0]] == survivor[both[:, 1]]
         for low, high in ((0.0, 0.6), (0.6, THRESHOLD), (THRESHOLD, 0.8), (0.8, 0.9), (0.9, 1.01)):
@@ -180,26 +236,27 @@ def fate_of_pairs(folder: Path, pairs: dict[str, np.ndarray], output: Path) -> l
 
 def measure_decontamination(folder: Path, documents: int, items: int) -> None:
     """Cost of the stage on clean documents, with items of 12 to 60 words of which one in fifty is planted."""
-    corpus = folder / f"corpus-{documents}"
+    place = corpus(folder, documents).folder
     draw = np.random.default_rng(5)
     words = vocabulary(np.random.default_rng(0))
-    texts = [text for text, _ in zip(texts_of(corpus), range(2000), strict=False)]
+    texts = [text for text, _ in zip(texts_of(place), range(2000), strict=False)]
     questions = [
         " ".join(texts[i % len(texts)].split()[:40])
         if i % 50 == 0
         else " ".join(original_text(draw, words)[: draw.integers(12, 60)])
         for i in range(items)
     ]
+    megabytes = corpus(folder, documents).characters / 1e6
     results: dict = {}
     seconds = cpu(
         lambda: results.update(
-            decontaminate(corpus, folder / "decontaminated", item_table(questions), DecontaminationSettings())
+            decontaminate(place, folder / "decontaminated", item_table(questions), DecontaminationSettings())
         )
     )
     found = results["matches"].get("planted", {})
     table(
         f"Decontamination, {documents} documents, {items} items",
-        [{"CPU s": seconds, "us/document": seconds / documents * 1e6, **found}],
+        [{"CPU s": seconds, "us/document": seconds / documents * 1e6, "MB/s": megabytes / seconds, **found}],
     )
     shutil.rmtree(folder / "decontaminated")
 
@@ -272,70 +329,25 @@ def measure_real_leaks(folder: Path, mirror: Path) -> None:
     table("GSM8K test questions inside GSM8K training questions", report)
 
 
-# ---------------------------------------------------------------- the built-in world
-
-
-def measure_world(folder: Path, documents: int) -> None:
-    """What became of everything the built-in world does wrong on purpose, and of what it does right."""
-    leaks = ("verbatim", "spacing", "case", "punctuation", "phrase", "latex", "name", "word")
-    mirror = folder / "world"
-    write_world(mirror, WorldSettings(documents=documents, leak_edits=leaks))
-    source = resolve_source(WORLD_SOURCE)
-    read_source(source, find_split(mirror / source.repository, "default", "train"), folder / "read")
-    strip_traces(folder / "read", folder / "stripped")
-    deduplicate([folder / "stripped"], folder / "unique", DedupSettings())
-    decontaminate(folder / "unique", folder / "curated", world_items(mirror), DecontaminationSettings())
-    kept = {row for batch in read_documents(folder / "curated") for row in batch["row"].to_pylist()}
-    reasons = {
-        row: reason
-        for stage in ("read", "stripped", "unique", "curated")
-        for batch in read_documents(folder / stage, kind="dropped", columns=["row", "reason"])
-        for row, reason in zip(batch["row"].to_pylist(), batch["reason"].to_pylist(), strict=True)
-    }
-    groups: dict[tuple[str, str], list[bool]] = {}
-    with (mirror / "truth.jsonl").open() as file:
-        for line in file:
-            entry = json.loads(line)
-            row, kind = entry["row"], entry["kind"]
-            if kind in ("exact", "near"):
-                right = row not in kept or entry["of"] not in kept
-            elif kind == "leak":
-                right = row not in kept
-            elif kind in ("clean", "numbers"):
-                right = not reasons.get(row, "kept").startswith(("contaminated", "near")) or kind == "clean"
-                right &= not reasons.get(row, "kept").startswith("contaminated")
-            else:
-                continue
-            groups.setdefault((kind, entry["edit"] or ""), []).append(right)
-    table(
-        f"The built-in world, {documents} documents: duplicates and leaks removed, the rest left in",
-        [
-            {"kind": kind, "edit": edit, "rows": len(rights), "right": f"{100 * sum(rights) / len(rights):.2f} %"}
-            for (kind, edit), rights in sorted(groups.items())
-        ],
-    )
-
-
 def main() -> None:
     """Run everything, or what the arguments leave of it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--documents", type=int, nargs="+", default=[2_000, 10_000], help="sizes of the synthetic corpus"
     )
-    parser.add_argument("--items", type=int, default=1_000, help="benchmark items to look for in the largest corpus")
-    parser.add_argument("--world", type=int, default=5_000, help="documents of the built-in world")
+    parser.add_argument("--searched", type=int, default=10_000, help="documents to decontaminate")
+    parser.add_argument("--items", type=int, default=1_000, help="benchmark items to look for in them")
     parser.add_argument("--mirror", type=Path, help="a mirror with openai/gsm8k, for real questions")
+    parser.add_argument("--folder", type=Path, help="where the corpora stay for another run; else they are temporary")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="curation-") as temporary:
-        folder = Path(temporary)
+        folder = arguments.folder or Path(temporary)
         measure_deduplication(folder, sorted(arguments.documents))
-        largest = max(arguments.documents)
-        texts = [text for text, _ in zip(texts_of(folder / f"corpus-{largest}"), range(20_000), strict=False)]
-        measure_signatures(texts)
-        measure_decontamination(folder, largest, arguments.items)
-        measure_world(folder, arguments.world)
+        place = corpus(folder, max(arguments.documents)).folder
+        measure_signatures([text for text, _ in zip(texts_of(place), range(20_000), strict=False)])
+        measure_decontamination(folder, arguments.searched, arguments.items)
         if arguments.mirror:
-            measure_real_leaks(folder, arguments.mirror)
+            measure_real_leaks(Path(temporary), arguments.mirror)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,196 @@
+"""What curation finds of everything that was planted, as one table: `python benchmarks/truth.py`.
+
+The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
+edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
+solutions of its problems: words that are neither names nor numbers are exchanged until the 5-grams that two documents
+share are as few as asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from curation import table
+
+from pipeline.decontaminate import DecontaminationSettings, decontaminate
+from pipeline.dedup import DedupSettings, deduplicate
+from pipeline.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.download import find_split, read_source
+from pipeline.guards import NUMBER_WORDS
+from pipeline.ngrams import ngram_ids
+from pipeline.planting import EDITS
+from pipeline.sources import resolve_source
+from pipeline.traces import strip_traces
+from pipeline.worlds import WORLD_SOURCE, WorldSettings, world_items, write_world
+
+SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # lower ends of ranges; duplicates are those from 0.7
+WIDTH = 0.05
+Truth = list[tuple[str, str, str, str]]  # kind, edit, id, id of the original or nothing
+
+
+def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
+    """Write the world and the worked solutions; sources in their order, what was planted, the benchmark items."""
+    mirror = folder / "world"
+    write_world(mirror, WorldSettings(documents=documents, leak_edits=EDITS, leaked=0.4))
+    source = resolve_source(WORLD_SOURCE)
+    read_source(source, find_split(mirror / source.repository, "default", "train"), folder / "read")
+    strip_traces(folder / "read", folder / "stripped")
+    ids = {
+        row: name
+        for kind in ("documents", "dropped")
+        for batch in read_documents(folder / "read", kind=kind, columns=["row", "id"])
+        for row, name in zip(batch["row"].to_pylist(), batch["id"].to_pylist(), strict=True)
+    }
+    truth: Truth = []
+    with (mirror / "truth.jsonl").open() as file:
+        for entry in map(json.loads, file):
+            of = ids[entry["of"]] if entry["kind"] in ("exact", "near", "numbers") else ""
+            if entry["kind"] in ("exact", "near", "numbers", "leak", "clean"):
+                truth.append((entry["kind"], entry["edit"] or "", ids[entry["row"]], of))
+    clean = {name for kind, _, name, _ in truth if kind == "clean"}
+    known = plant_similar(list(worked(folder / "read", clean)), folder / "worked", documents // 20)
+    return [folder / "stripped", folder / "worked"], [*truth, *known], world_items(mirror)
+
+
+def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
+    """Solutions, and of each a near duplicate in one of the ranges of SIMILARITIES and a variant in other numbers."""
+    draw = random.Random(0)
+    texts = [text for text in solutions if len(text.split()) >= 60][:originals]
+    words = sorted({word for text in texts for word in text.split() if exchangeable(word)})
+    rows: list[tuple[str, str]] = []
+    truth: Truth = []
+    for number, text in enumerate(texts):
+        rows.append((f"worked/{number}", text))
+        low = SIMILARITIES[number % len(SIMILARITIES)]
+        copy = similar(draw, text, low, words)
+        if copy is not None:
+            rows.append((f"worked/{number}.near", copy))
+            kind = "near" if low >= DedupSettings.threshold else "less alike"
+            truth.append((kind, f"Jaccard {low:.2f}", f"worked/{number}.near", f"worked/{number}"))
+        rows.append((f"worked/{number}.numbers", other_number(draw, text)))
+        truth.append(("numbers", "one number", f"worked/{number}.numbers", f"worked/{number}"))
+    with DocumentWriter(output) as writer:
+        columns = [
+            {"id": name, "source": "worked", "row": i, "question": "", "response": text, "answer": ""}
+            for i, (name, text) in enumerate(rows)
+        ]
+        writer.keep(pa.Table.from_pylist(columns, schema=SCHEMA))
+    return truth
+
+
+def worked(source: Path, clean: set[str]) -> Iterator[str]:
+    """Questions of the world's clean rows with the reasoning of their traces, without the marks."""
+    for batch in read_documents(source, columns=["id", "question", "response"]):
+        for row in batch.to_pylist():
+            if row["id"] in clean and row["response"].startswith("<think>"):
+                yield f"{row['question']} {row['response'].removeprefix('<think>').replace('</think>', '')}"
+
+
+def exchangeable(word: str) -> bool:
+    """Whether a word is neither a name nor a number."""
+    return word.isalpha() and word.islower() and word not in NUMBER_WORDS
+
+
+def similar(draw: random.Random, text: str, low: float, words: list[str]) -> str | None:
+    """A copy whose Jaccard similarity lies between `low` and `low + WIDTH`; None where none was met."""
+    original = set(ngram_ids(text, DedupSettings.words))
+    for _ in range(20):
+        pieces = text.split(" ")
+        places = [place for place, word in enumerate(pieces) if exchangeable(word)]
+        for place in draw.sample(places, len(places)):
+            pieces[place] = draw.choice([word for word in words if word != pieces[place]])
+            copy = set(ngram_ids(" ".join(pieces), DedupSettings.words))
+            jaccard = len(original & copy) / len(original | copy)
+            if low <= jaccard < low + WIDTH:
+                return " ".join(pieces)
+            if jaccard < low:
+                break
+    return None
+
+
+def other_number(draw: random.Random, text: str) -> str:
+    """The text with one of its numbers changed."""
+    pieces = text.split(" ")
+    place = draw.choice([place for place, piece in enumerate(pieces) if piece.isdigit()])
+    pieces[place] = str(int(pieces[place]) + draw.randint(1, 9))
+    return " ".join(pieces)
+
+
+def measure(folder: Path, documents: int) -> None:
+    """Plant, deduplicate, decontaminate, and print what was found."""
+    sources, truth, items = planted(folder, documents)
+    deduplicate(sources, folder / "unique", DedupSettings())
+    decontaminate(folder / "unique", folder / "curated", items, DecontaminationSettings())
+    dropped = {
+        stage: {
+            row["id"]: (row["reason"], row["because"])
+            for batch in read_documents(folder / stage, kind="dropped", columns=["id", "reason", "because"])
+            for row in batch.to_pylist()
+        }
+        for stage in ("unique", "curated")
+    }
+    survivor = {name: because for name, (_, because) in dropped["unique"].items()}
+    groups: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for kind, edit, name, of in truth:
+        if kind == "leak":
+            found = name in dropped["curated"] or survivor.get(name) in dropped["curated"]
+        elif kind == "clean":
+            found = name in dropped["curated"]
+        else:
+            found = survivor.get(name, name) == survivor.get(of, of)
+        groups[kind, edit].append(found)
+    wanted = {"exact", "near", "leak"}
+    table(
+        f"Planted in the built-in world, {documents} documents",
+        [
+            {
+                "planted": kind,
+                "edit": edit,
+                "rows": len(found),
+                "found": sum(found),
+                "should be": "all" if kind in wanted else "none",
+                "right": f"{100 * sum(each == (kind in wanted) for each in found) / len(found):.2f} %",
+            }
+            for (kind, edit), found in sorted(groups.items())
+        ],
+    )
+    table("Precision: of what was removed, what was planted for it", precision(truth, dropped))
+
+
+def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> list[dict[str, object]]:
+    """For each reason, how many documents were dropped, and how many of them rightly."""
+    original = {name: of for kind, _, name, of in truth if kind in ("exact", "near")}
+    leaks = {name for kind, _, name, _ in truth if kind == "leak"}
+    rights: dict[str, list[bool]] = defaultdict(list)
+    for name, (reason, because) in dropped["unique"].items():
+        rights[reason].append(original.get(name, name) == original.get(because, because))
+    for name, (reason, _) in dropped["curated"].items():
+        rights[reason].append(name in leaks)
+    return [
+        {
+            "reason": reason,
+            "documents": len(right),
+            "right": sum(right),
+            "precision": f"{100 * sum(right) / len(right):.2f} %",
+        }
+        for reason, right in sorted(rights.items())
+    ]
+
+
+def main() -> None:
+    """Plant as many documents as asked for and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, default=5_000, help="documents of the built-in world")
+    with tempfile.TemporaryDirectory(prefix="truth-") as folder:
+        measure(Path(folder), parser.parse_args().documents)
+
+
+if __name__ == "__main__":
+    main()
