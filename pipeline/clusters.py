@@ -28,6 +28,8 @@ _RANK = """create table ranked as
 _EXACT = """create table dropped as with copies as
     (select key0, key1, min(node) as because from ranked group by all having count(*) > 1)
     select node, because, 0::utinyint as reason from ranked join copies using (key0, key1) where node <> because"""
+_ALONE = """create table alone as
+    select min(node) as node from ranked anti join dropped using (node) group by digits having count(*) = 1"""
 _TOO_MANY = """insert into dropped with kept as (select * from ranked anti join dropped using (node) where asked)
     select node, first_value(node) over question as because, 2 from kept
     window question as (partition by question0, question1 order by node)
@@ -76,16 +78,19 @@ class Clusters:
     def rank(self, files: Iterable[Path]) -> None:
         """Number the documents described in Parquet files and mark exact duplicates.
 
-        Columns: doc, id, priority, quality, key0, key1 (of the whole text), asked, question0, question1.
+        Columns: doc, id, priority, quality, key0, key1 (of the whole text), digits (documents that differ in this are
+        no near duplicates), asked, question0, question1.
         """
         self.connection.execute(_RANK, {"files": [str(file) for file in files]})
         self.connection.execute(_EXACT)
+        self.connection.execute(_ALONE)
         self.connection.execute("create table pairs (earlier bigint, later bigint)")
 
     def remaining(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-        """Documents `first:last` in reading order that are no exact duplicates: doc and node, int64 [R] each."""
+        """Documents `first:last` in reading order that may be near duplicates: doc and node, int64 [R] each."""
         return self._columns(
-            "select doc, node from ranked anti join dropped using (node) where doc between $1 and $2 order by doc",
+            "select doc, node from ranked anti join dropped using (node) anti join alone using (node) "
+            "where doc between $1 and $2 order by doc",
             [first, last - 1],
         )
 

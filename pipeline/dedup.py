@@ -30,9 +30,10 @@ from pipeline.clusters import REASONS, Clusters, memory_bytes
 from pipeline.documents import DocumentWriter
 from pipeline.errors import InputError
 from pipeline.exact import exact_keys
-from pipeline.guards import GUARDS
+from pipeline.guards import GUARDS, digit_sequences
 from pipeline.minhash import choose_bands
 from pipeline.near import find_near
+from pipeline.ngrams import text_column
 from pipeline.progress import quiet
 from pipeline.resume import part, total, unfinished, write_shard
 from pipeline.shards import Shard, batches, find_shards
@@ -137,33 +138,35 @@ def deduplicate(
 def _find_exact(
     table: Clusters, files: list[Shard], folder: Path, settings: DedupSettings, run: Run, progress: Callable
 ) -> None:
-    asked = settings.responses_per_question is not None
     described = []
-    for done, path in enumerate(
-        run(_describe, ((s, folder / f"rows-{i}.parquet", asked) for i, s in enumerate(files)))
-    ):
+    tasks = ((shard, folder / f"rows-{number}.parquet", settings) for number, shard in enumerate(files))
+    for done, path in enumerate(run(_describe, tasks)):
         described.append(path)
         progress(0.2 * (done + 1) / len(files), "exact duplicates")
     table.rank(described)
 
 
-def _describe(shard: Shard, path: Path, asked: bool) -> Path:
+def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
     """Write id, rank and keys of every document of a shard."""
-    return part(path, lambda partial: _write_keys(shard, partial, asked))
+    return part(path, lambda partial: _write_keys(shard, partial, settings))
 
 
-def _write_keys(shard: Shard, path: Path, asked: bool) -> None:
+def _write_keys(shard: Shard, path: Path, settings: DedupSettings) -> None:
     schema = pa.schema(
         {
             **{"doc": pa.int64(), "id": pa.string(), "priority": pa.int32(), "quality": pa.int64()},
-            **{"key0": pa.uint64(), "key1": pa.uint64()},
+            **{"key0": pa.uint64(), "key1": pa.uint64(), "digits": pa.uint64()},
             **{"asked": pa.bool_(), "question0": pa.uint64(), "question1": pa.uint64()},
         }
     )
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for first, batch in batches(shard, ["id", "question", "response", "answer"]):
-            keys, lengths = exact_keys(batch["question"], batch["response"])
-            questions = exact_keys(batch["question"])[0] if asked else np.zeros_like(keys)
+            texts = text_column(batch["question"], batch["response"])
+            keys, lengths = exact_keys(texts)
+            nothing = np.zeros_like(keys)
+            capped = settings.responses_per_question is not None
+            questions = exact_keys(text_column(batch["question"]))[0] if capped else nothing
+            guarded = "numbers" in settings.guards and settings.engine == "vectorised"
             answered = _not_blank(batch["answer"])
             columns = {
                 "doc": np.arange(first, first + len(batch)),
@@ -172,6 +175,7 @@ def _write_keys(shard: Shard, path: Path, asked: bool) -> None:
                 "quality": lengths + (answered.astype(np.int64) << 40),
                 "key0": keys[:, 0],
                 "key1": keys[:, 1],
+                "digits": digit_sequences(texts) if guarded else nothing[:, 0],
                 "asked": _not_blank(batch["question"]),
                 "question0": questions[:, 0],
                 "question1": questions[:, 1],

@@ -23,13 +23,13 @@ def normal_text(text: str) -> str:
     return next(_normal_rows(text_column(pa.array([text])))).decode()
 
 
-def exact_keys(*columns: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """128-bit keys uint64 [D, 2] of texts, each row's columns taken as one text, and their lengths int64 [D] in bytes.
+def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """128-bit keys uint64 [D, 2] of the rows of a `text_column`, and their lengths int64 [D] in bytes.
 
     Lengths are those of the normal form, so that white space makes no text longer.
     """
     digests, lengths = [], []
-    for row in _normal_rows(text_column(*columns)):
+    for row in _normal_rows(texts):
         digests.append(blake2b(row, digest_size=16).digest())
         lengths.append(len(row))
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2), np.array(lengths, np.int64)

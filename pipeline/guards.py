@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.lookup import Lookup
-from pipeline.ngrams import LETTERS, NUMBER, SIGN, SIGNS, Words, blocks, sequence_ids, text_column, word_id
+from pipeline.ngrams import LETTERS, NUMBER, SIGN, SIGNS, Words, blocks, cut, sequence_ids, text_column, word_id
 from pipeline.ragged import distinct, ranges, shared
 
 NUMBER_WORDS = (
@@ -60,6 +60,19 @@ def number_sequences(words: Words) -> np.ndarray:
     at = np.flatnonzero(words.kinds == NUMBER)
     bounds = np.searchsorted(at, words.offsets)
     return sequence_ids(words.ids[at], bounds[:-1], bounds[1:])
+
+
+def digit_sequences(texts: pa.Array) -> np.ndarray:
+    """An id uint64 [D] of all digits of each row of a `text_column`: equal wherever the numbers are.
+
+    So a document that has its digits for itself is no near duplicate of any other, which is known before its words are.
+    """
+    ids = [np.empty(0, np.uint64)]
+    for _, _, data, offsets in cut(texts):
+        at = np.flatnonzero((data - np.uint8(ord("0"))) < 10)
+        bounds = np.searchsorted(at, offsets)
+        ids.append(sequence_ids(data[at].astype(np.uint64), bounds[:-1], bounds[1:]))
+    return np.concatenate(ids)
 
 
 def facts(words: Words, answers: np.ndarray) -> Facts:
