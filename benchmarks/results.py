@@ -42,7 +42,7 @@ def study() -> dict[str, pa.Table]:
     models = [{"study_id": "s", "model_id": variant, "variant": variant, "depth": 16} for variant in SPEEDS]
     tables = {"models": models, "runs": runs, "evaluations": evaluations}
     return {name: pa.Table.from_pylist(rows) for name, rows in tables.items()} | {
-        "items": pa.Table.from_pandas(pd.concat(items))
+        "items": pa.Table.from_pandas(pd.concat(items), preserve_index=False)
     }
 
 

@@ -2,21 +2,9 @@
 -- the best before. The first row that reaches a goal whose best before does not is the crossing of that goal.
 create or replace view accuracy_curve as
 with points as (
-    select
-        study_id,
-        depth,
-        variant,
-        task,
-        tokens,
-        avg(value order by run_id) as accuracy,
-        -- Seeds answer the same items, so their errors do not average out: the mean is the cautious choice.
-        case when count(stderr) = count(*) then avg(stderr) end as stderr,
-        avg(chance) as chance,
-        max(items) as items,
-        any_value(seeds) as seeds
-    from curve_points
+    select study_id, depth, variant, task, tokens, value as accuracy, stderr, chance, items, seeds
+    from mean_curves
     where measure = 'accuracy'
-    group by study_id, depth, variant, task, tokens
 )
 
 select

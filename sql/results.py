@@ -37,6 +37,7 @@ VIEWS = (
     "token_accuracy",
     "token_perplexity",
     "curve_points",
+    "mean_curves",
     "accuracy_curve",
     "best_accuracy",
     "tokens_to",

@@ -1,16 +1,10 @@
 -- The results as the paper's Table 2 has them, one row for each model and task: a text with its best (lowest)
 -- perplexity, a benchmark with its best accuracy and its data-efficiency factor, and the average curve's.
 create or replace view table_2 as
-with perplexity_curves as (
-    select study_id, depth, variant, task, tokens, avg(value order by run_id) as perplexity
-    from curve_points
+with perplexities as (
+    select study_id, depth, variant, task, min(value) as perplexity, arg_min(tokens, value) as best_tokens
+    from mean_curves
     where measure = 'perplexity'
-    group by study_id, depth, variant, task, tokens
-),
-
-perplexities as (
-    select study_id, depth, variant, task, min(perplexity) as perplexity, arg_min(tokens, perplexity) as best_tokens
-    from perplexity_curves
     group by study_id, depth, variant, task
 ),
 

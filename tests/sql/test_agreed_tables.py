@@ -96,11 +96,10 @@ def test_accuracy_at_other_depths_is_that_of_the_chosen_metric_at_the_latest_che
     place = {"run_id": "r", "task": "mathqa", "filter": "none"}
     put(sql, "evaluations", [{**place, "tokens": 20, "metric": "acc", "value": 0.4}])
     rows = [
-        {**place, "tokens": tokens, "depth": depth, "metric": metric, "value": value}
-        for tokens, depth, metric, value in (
-            (10, 4, "acc", 0.1), (20, 2, "acc", 0.3), (20, 4, "acc", 0.4), (20, 8, "acc", 0.35), (20, 4, "acc_norm", 0.9),
-        )
-    ]  # fmt: skip
+        {**place, "tokens": tokens, "depth": depth, "metric": "acc", "value": value}
+        for tokens, depth, value in ((10, 4, 0.1), (20, 2, 0.3), (20, 4, 0.4), (20, 8, 0.35))
+    ]
+    rows.append({**place, "tokens": 20, "depth": 4, "metric": "acc_norm", "value": 0.9})
     put(sql, "depth_evaluations", rows)
     found = sql.execute("select variant, trained_depth, depth, tokens, accuracy, chance from depth_accuracy").fetchall()
     assert found == [("DR", 4, 2, 20, 0.3, 0.2), ("DR", 4, 4, 20, 0.4, 0.2), ("DR", 4, 8, 20, 0.35, 0.2)]
