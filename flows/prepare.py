@@ -40,11 +40,11 @@ from pipeline.worlds import WORLD_SOURCE, WorldSettings, world_items, world_spec
 # A stage's version goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {
     "world": 1,
-    "documents": 1,
-    "traces": 1,
+    "documents": 2,
+    "traces": 2,
     "clean": 1,
-    "deduplicate": 1,
-    "decontaminate": 1,
+    "deduplicate": 2,
+    "decontaminate": 2,
     "items": 1,
     "tokenizer": 1,
     "tokens": 1,
@@ -98,6 +98,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             processes=_processes(study, _characters(cleaned)),
             progress=say,
         ),
+        resumes=True,
     )
     curated = _build(
         store,
@@ -109,8 +110,10 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             folder,
             pq.read_table(items.path / "items.parquet"),
             settings(study.data.decontaminate, DecontaminationSettings),
+            processes=_processes(study, _characters([unique])),
             progress=say,
         ),
+        resumes=True,
     )
     stages += [unique, curated]
     _remember(study, store, stages)
@@ -270,14 +273,16 @@ def curate_source(
         [],
         lambda folder, say: read_source(source, files, folder, limit=limit, progress=say),
         label=source.name,
+        resumes=True,
     )
     stripped = _build(
         store,
         "traces",
-        {},
+        {"marking": source.trace},
         [read],
-        lambda folder, say: strip_traces(read.path, folder, progress=say),
+        lambda folder, say: strip_traces(read.path, folder, marking=source.trace, progress=say),
         label=source.name,
+        resumes=True,
     )
     cleaned = _build(
         store,
@@ -286,6 +291,7 @@ def curate_source(
         [stripped],
         lambda folder, say: clean(stripped.path, folder, rules, progress=say),
         label=source.name,
+        resumes=True,
     )
     return [read, stripped, cleaned]
 

@@ -11,18 +11,20 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pipeline.documents import DocumentWriter, read_documents, shards
+from pipeline.documents import DocumentWriter, read_shard
 from pipeline.errors import InputError
 from pipeline.progress import quiet
+from pipeline.resume import total, unfinished, write_shard
+from pipeline.shards import find_shards
 
 TEXTS = ("question", "response", "answer")
 
@@ -90,29 +92,39 @@ def clean(
     *,
     progress: Callable[[float, str], None] = quiet,
 ) -> dict[str, Any]:
-    """A stage: the documents of `source`, mended, without those that a rule drops.
+    """A stage: the documents of `source`, mended, without those that a rule drops. Finished shards survive an
+    interruption.
 
     Returns `counts`, and as `mended` how many documents each mending rule changed, by source.
     """
     settings = settings or CleanSettings()
-    total = sum(pq.ParquetFile(path).metadata.num_rows for path in shards(source))
+    output, files = Path(output), find_shards([Path(source)])
+    written = []
+    with unfinished(output, asdict(settings), files) as folder:
+        for number, shard in enumerate(files):
+            written.append(write_shard(output, folder, number, partial(_clean_shard, shard.path, settings)))
+            progress((number + 1) / len(files), f"{shard.last:,} documents")
     mended: Counter[tuple[str, str]] = Counter()
-    done = 0
-    with DocumentWriter(output) as writer:
-        for batch in read_documents(source, batch_rows=BATCH_ROWS):
-            original, names = batch, batch["source"]
-            batch, changes = _mend(batch, settings)
-            for rule, changed in changes.items():
-                mended.update((name, rule) for name in names.filter(changed).to_pylist())
-            reason = pa.nulls(len(batch), pa.string())
-            for rule, bad in _faults(batch, original, settings):
-                reason = pc.if_else(pc.and_(bad, pc.is_null(reason)), rule, reason)
-            writer.keep(batch.filter(pc.is_null(reason)))
-            writer.drop(original.filter(pc.is_valid(reason)), reason.filter(pc.is_valid(reason)))
-            done += len(batch)
-            progress(done / total, f"{done:,} documents")
+    for one in written:
+        mended.update({(name, rule): count for name, rule, count in one["results"]})
     rows = [{"source": name, "rule": rule, "documents": count} for (name, rule), count in sorted(mended.items())]
-    return {"counts": writer.counts(), "mended": rows}
+    return {"counts": total(one["counts"] for one in written), "mended": rows}
+
+
+def _clean_shard(path: Path, settings: CleanSettings, writer: DocumentWriter) -> list[tuple[str, str, int]]:
+    """Clean one shard; how many documents of each source each rule mended."""
+    mended: Counter[tuple[str, str]] = Counter()
+    for original in read_shard(path, batch_rows=BATCH_ROWS):
+        names = original["source"]
+        batch, changes = _mend(original, settings)
+        for rule, changed in changes.items():
+            mended.update((name, rule) for name in names.filter(changed).to_pylist())
+        reason = pa.nulls(len(batch), pa.string())
+        for rule, bad in _faults(batch, original, settings):
+            reason = pc.if_else(pc.and_(bad, pc.is_null(reason)), rule, reason)
+        writer.keep(batch.filter(pc.is_null(reason)))
+        writer.drop(original.filter(pc.is_valid(reason)), reason.filter(pc.is_valid(reason)))
+    return [(name, rule, count) for (name, rule), count in sorted(mended.items())]
 
 
 def _mend(batch: pa.RecordBatch, settings: CleanSettings) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:

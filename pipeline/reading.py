@@ -6,6 +6,7 @@ an empty question or response), what the source's own flags and filters exclude,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,11 @@ from pipeline.columns import Expression, MissingColumn
 from pipeline.documents import DocumentWriter
 from pipeline.errors import InputError
 from pipeline.progress import quiet
+from pipeline.resume import part, total, unfinished
 from pipeline.rows import ParquetRows, RecordRows, open_rows
+from pipeline.shards import Shard
 from pipeline.sources import Source
+from pipeline.store import sync
 
 MALFORMED = "malformed row"
 NO_QUESTION = "empty question"
@@ -43,39 +47,75 @@ def read_source(
     where a row gives several; `row` counts from 0 over the files in their order, malformed rows included. White space
     around the three texts is removed. Malformed rows go to `dropped/` with their text as the response.
 
-    `limit` (or the source's) reads that many rows: of Parquet files evenly from all their row groups, since some sets
-    are sorted by topic; of others the first. Raises InputError for a file that is cut off, columns that are not there
-    (with both lists), and a source without a single row.
+    Files that have been read survive an interruption. `limit` (or the source's) reads that many rows: of Parquet files
+    evenly from all their row groups, since some sets are sorted by topic; of others the first. Raises InputError for a
+    file that is cut off, columns that are not there (with both lists), and a source without a single row.
     """
     limit = limit if limit is not None else source.limit
     sizes = [max(path.stat().st_size, 1) for path in files]
     quotas = _quotas(files, limit)
+    counts = []
     first_row = seen = 0
-    with DocumentWriter(output) as writer:
+    made_from = {"source": repr(source), "limit": limit}
+    with unfinished(output, made_from, [Shard(path, 0, 0, n) for path, n in zip(files, sizes, strict=True)]) as folder:
         for number, path in enumerate(files):
-            reader = open_rows(path)
-            quota = quotas[number] if quotas else None if limit is None else limit - seen
-            end = 0
-            if reader.columns and quota != 0:
-                binding = _bind(source, reader)
-                for block in reader.blocks(binding.paths, quota):
-                    if block.malformed:
-                        writer.drop(_malformed(source, block.malformed, first_row), MALFORMED)
-                    _write(source, binding, block.table, pc.add(block.rows, first_row), writer)
-                    end = block.end
-                    seen += len(block.rows) + len(block.malformed)
-                    done = (sum(sizes[:number]) + block.done * sizes[number]) / sum(sizes)
-                    progress(done, f"{source.name}: {seen:,} rows")
-            first_row += end if reader.rows is None else reader.rows
+            done = sum(sizes[:number]) / sum(sizes)
+            progress(done, f"{source.name}: {seen:,} rows")
+            note = folder / f"read-{number}.json"
+            if not note.exists():
+                quota = quotas[number] if quotas else None if limit is None else limit - seen
+
+                def say(
+                    share: float, rows: int, at: float = done, size: int = sizes[number], before: int = seen
+                ) -> None:
+                    progress(at + share * size / sum(sizes), f"{source.name}: {before + rows:,} rows")
+
+                found = json.dumps(_read_file(source, path, output, number, first_row, quota, say))
+                part(note, lambda file, found=found: file.write_text(found))
+            read = json.loads(note.read_text())
+            counts.append(read["counts"])
+            first_row, seen = first_row + read["rows"], seen + read["seen"]
     if not seen:
         raise InputError(f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}")
+    progress(1.0, f"{source.name}: {seen:,} rows")
     return {
-        "counts": writer.counts(),
+        "counts": total(counts),
         "rows": seen,
         "files": len(files),
         "revision": source.revision,
         "licence": source.licence,
     }
+
+
+def _read_file(
+    source: Source,
+    path: Path,
+    output: Path,
+    number: int,
+    first_row: int,
+    quota: int | None,
+    say: Callable[[float, int], None],
+) -> dict[str, Any]:
+    """The documents of one file, as shards whose names begin with its number: counts, rows read, rows there are."""
+    for kind in ("documents", "dropped"):
+        for left in (output / kind).glob(f"{number:05d}-*"):
+            left.unlink()  # by an attempt that was killed
+    reader = open_rows(path)
+    seen = end = 0
+    with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
+        if reader.columns and quota != 0:
+            binding = _bind(source, reader)
+            for block in reader.blocks(binding.paths, quota):
+                if block.malformed:
+                    writer.drop(_malformed(source, block.malformed, first_row), MALFORMED)
+                _write(source, binding, block.table, pc.add(block.rows, first_row), writer)
+                end = block.end
+                seen += len(block.rows) + len(block.malformed)
+                say(block.done, seen)
+    for kind in ("documents", "dropped"):
+        for written in (output / kind).glob(f"{number:05d}-*"):
+            sync(written)
+    return {"counts": writer.counts(), "seen": seen, "rows": end if reader.rows is None else reader.rows}
 
 
 @dataclass(frozen=True)

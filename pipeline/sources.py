@@ -52,8 +52,9 @@ class Source:
     for it ("a | b": when either is). `where` keeps rows whose column has the value, or one of the values, as text; `*`
     matches anything. `remove_question` and `remove_response` are regular expressions (RE2) of what is cut out.
 
-    `revision` pins a commit and becomes part of every document's id. `use = "validation"` never trains. `trace` says
-    how reasoning is marked ("unmarked": there is some, without marks). `limit` reads that many rows only.
+    `revision` pins a commit and becomes part of every document's id. `use = "validation"` never trains. `limit` reads
+    that many rows only. `trace` says how reasoning is marked ("unmarked": there is some, without marks). Marks are
+    found whatever it says; with "closing" a response without any mark is dropped, as a trace that was cut off.
     """
 
     name: str

@@ -27,33 +27,49 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pipeline.documents import DocumentWriter, read_documents, shards
+from pipeline.documents import DocumentWriter, read_shard
 from pipeline.progress import quiet
+from pipeline.resume import total, unfinished, write_shard
+from pipeline.shards import find_shards
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
 BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
+NO_CLOSING = "traces of this source end with a closing mark, and this response has none"
 
-# Opening and closing marks of traces. Names in angle brackets are matched without regard to case.
+# Opening and closing marks of traces, as public sets and the models they were made with write them. Matched without
+# regard to case.
 MARKS: tuple[tuple[str, str], ...] = (
     *((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "thoughts", "reasoning", "reflection")),
-    ("<scratchpad>", "</scratchpad>"),
-    ("<seed:think>", "</seed:think>"),
-    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    *((f"<{name}>", f"</{name}>") for name in ("scratchpad", "chain_of_thought", "inner_thoughts", "inner_monologue")),
+    *((f"<{name}>", f"</{name}>") for name in ("thinking_process", "reasoning_process", "internal_thinking")),
+    *((f"<{name}>", f"</{name}>") for name in ("seed:think", "longcat_think", "antthinking")),
+    *((f"<|begin_of_{name}|>", f"<|end_of_{name}|>") for name in ("thought", "thinking", "reasoning")),
+    *((f"<|{name}|>", f"<|/{name}|>") for name in ("think", "thinking")),
+    ("<|start_thinking|>", "<|end_thinking|>"),
     ("<|im_start|>think", "<|im_start|>answer"),
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    ("<unused94>thought", "<unused95>"),
     ("[think]", "[/think]"),
     ("◁think▷", "◁/think▷"),
 )
 # Marks around a solution: they are taken out and what is between them stays.
-WRAPPING: tuple[str, ...] = ("<|begin_of_solution|>", "<|end_of_solution|>")
+WRAPPING: tuple[str, ...] = (
+    "<|begin_of_solution|>",
+    "<|end_of_solution|>",
+    "<|start_response|>",
+    "<|end_response|>",
+    "<|start|>assistant",
+    "<|return|>",
+)
 
 _CLOSING = dict(MARKS)
 _OPENING = {close: opening for opening, close in MARKS}
@@ -93,7 +109,8 @@ def strip_trace(response: str, question: str = "") -> Stripped:
         if mark.start < end or _is_code(response, end, mark):
             continue
         if mark.name in WRAPPING:
-            if _pair(mark.name) not in mentioned:
+            ends_trace = any(other.start == mark.end and other.name in _OPENING for other in marks)
+            if _pair(mark.name) not in mentioned and not ends_trace:
                 kept.append((end, mark.start))
                 end = mark.end
         elif mark.name in _CLOSING:
@@ -194,33 +211,52 @@ def _join(response: str, kept: list[tuple[int, int]]) -> str:
 
 
 def strip_traces(
-    source: Path | str, output: Path | str, *, progress: Callable[[float, str], None] = quiet
+    source: Path | str,
+    output: Path | str,
+    *,
+    marking: str = "none",
+    progress: Callable[[float, str], None] = quiet,
 ) -> dict[str, Any]:
-    """A stage: the documents of `source` without reasoning traces.
+    """A stage: the documents of `source` without reasoning traces. Finished shards survive an interruption.
 
+    `marking` is how the source says that its traces are marked; marks are found whatever it says. Only "closing" makes
+    a difference: where opening marks are not stored, a response without any mark is a trace that was cut off.
     Drops documents whose trace is never closed and those of which nothing is left. Returns `counts`, and as `traces`
     how many documents of each source had each kind of marking.
     """
-    total = sum(pq.ParquetFile(path).metadata.num_rows for path in shards(source))
+    output, files = Path(output), find_shards([Path(source)])
+    written = []
+    with unfinished(output, {"marking": marking}, files) as folder:
+        for number, shard in enumerate(files):
+            written.append(write_shard(output, folder, number, partial(_strip_shard, shard.path, marking)))
+            progress((number + 1) / len(files), f"{shard.last:,} documents")
     kinds: Counter[tuple[str, str]] = Counter()
-    with DocumentWriter(output) as writer:
-        for batch in read_documents(source, batch_rows=BATCH_ROWS):
-            marked = pc.match_substring_regex(batch["response"], _ANY, ignore_case=True)
-            rows = zip(*(batch.filter(marked)[name].to_pylist() for name in ("response", "question")), strict=True)
-            stripped = [strip_trace(response, question or "") for response, question in rows]
-            names = batch["source"].to_pylist()
-            kind = _scatter(marked, [one.kind for one in stripped], pa.array([NONE] * len(batch), pa.string()))
-            kinds.update(zip(names, kind.to_pylist(), strict=True))
-            response = _scatter(marked, [one.text for one in stripped], batch["response"])
-            documents = batch.set_column(batch.schema.get_field_index("response"), "response", response)
-            unclosed = pc.equal(kind, UNCLOSED)
-            empty = pc.and_(pc.not_equal(kind, NONE), pc.and_not(pc.equal(response, ""), unclosed))
-            writer.drop(batch.filter(unclosed), DROP_UNCLOSED)
-            writer.drop(batch.filter(empty), DROP_EMPTY)
-            writer.keep(documents.filter(pc.invert(pc.or_(unclosed, empty))))
-            progress(kinds.total() / total, f"{kinds.total():,} documents")
+    for one in written:
+        kinds.update({(name, kind): count for name, kind, count in one["results"]})
     traces = [{"source": name, "kind": kind, "documents": count} for (name, kind), count in sorted(kinds.items())]
-    return {"counts": writer.counts(), "traces": traces}
+    return {"counts": total(one["counts"] for one in written), "traces": traces}
+
+
+def _strip_shard(path: Path, marking: str, writer: DocumentWriter) -> list[tuple[str, str, int]]:
+    """Strip one shard; how many documents of each source had each kind."""
+    kinds: Counter[tuple[str, str]] = Counter()
+    for batch in read_shard(path, batch_rows=BATCH_ROWS):
+        marked = pc.match_substring_regex(batch["response"], _ANY, ignore_case=True)
+        rows = zip(*(batch.filter(marked)[name].to_pylist() for name in ("response", "question")), strict=True)
+        stripped = [strip_trace(response, question or "") for response, question in rows]
+        kind = _scatter(marked, [one.kind for one in stripped], pa.array([NONE] * len(batch), pa.string()))
+        cut_off = pc.and_(pc.equal(kind, NONE), marking == CLOSING)
+        kind = pc.if_else(cut_off, UNCLOSED, kind)
+        kinds.update(zip(batch["source"].to_pylist(), kind.to_pylist(), strict=True))
+        response = _scatter(marked, [one.text for one in stripped], batch["response"])
+        documents = batch.set_column(batch.schema.get_field_index("response"), "response", response)
+        unclosed = pc.equal(kind, UNCLOSED)
+        empty = pc.and_(pc.not_equal(kind, NONE), pc.and_not(pc.equal(response, ""), unclosed))
+        because = pc.if_else(cut_off, NO_CLOSING, pa.scalar(None, pa.string()))
+        writer.drop(batch.filter(unclosed), DROP_UNCLOSED, because.filter(unclosed))
+        writer.drop(batch.filter(empty), DROP_EMPTY)
+        writer.keep(documents.filter(pc.invert(pc.or_(unclosed, empty))))
+    return [(name, kind, count) for (name, kind), count in sorted(kinds.items())]
 
 
 def _scatter(where: pa.Array, values: list[str], into: pa.Array) -> pa.Array:

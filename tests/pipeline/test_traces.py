@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.download import read_source
 from pipeline.sources import resolve_source
-from pipeline.traces import DROP_EMPTY, DROP_UNCLOSED, MARKS, strip_trace, strip_traces
+from pipeline.traces import DROP_EMPTY, DROP_UNCLOSED, MARKS, NO_CLOSING, strip_trace, strip_traces
 
 MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"
 FENCE = "```"
@@ -26,6 +26,23 @@ FENCE = "```"
         ("<thinking>hm</thinking>4", "4", "paired"),
         ("[THINK]hm[/THINK]4", "4", "paired"),
         ("◁think▷hm◁/think▷4", "4", "paired"),
+        ("<seed:think>hm</seed:think>4", "4", "paired"),
+        ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>4<|END_RESPONSE|>", "4", "paired"),
+        ("<|begin_of_thinking|>hm<|end_of_thinking|>\n4", "4", "paired"),
+        ("<reasoning_process>hm</reasoning_process>4", "4", "paired"),
+        ("<longcat_think>hm</longcat_think>4", "4", "paired"),
+        ("<unused94>thought\nhm<unused95>4", "4", "paired"),
+        ("<|im_start|>think\nhm\n<|im_start|>answer\n4", "4", "paired"),
+        (
+            "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>It is 4.<|return|>",
+            "It is 4.",
+            "paired",
+        ),
+        ("<|start|>assistant<|channel|>analysis<|message|>cut off", "", "unclosed"),
+        ("hm<|end|><|start|>assistant<|channel|>final<|message|>4", "4", "closing"),
+        ("<think>a</think>\nNo.\n<reasoning>b</reasoning>\n4", "No.\n\n4", "several"),
+        ("<thinking>a <reflection>b</reflection> c</thinking>4", "4", "paired"),
+        ("one</think>two</think>4", "4", "closing"),
         ("Okay, so...\nhm.\n</think>\n\n**Answer** 4", "**Answer** 4", "closing"),
         (
             "<|begin_of_thought|>\n\nhm\n\n<|end_of_thought|>\n\n"
@@ -154,6 +171,22 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
         ("b", "unclosed"): 1,
     }
     assert said == [1.0]
+
+
+def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_cut_off(tmp_path):
+    with DocumentWriter(tmp_path / "in") as writer:
+        writer.keep(
+            documents(("a", "q", "hm</think>4"), ("a", "q", "Okay, so I have to"), ("a", "q", "Say `</think>`."))
+        )
+    result = strip_traces(tmp_path / "in", tmp_path / "out", marking="closing")
+    kept = [row["id"] for batch in read_documents(tmp_path / "out") for row in batch.to_pylist()]
+    assert kept == ["a/0"]
+    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
+    assert [(row["id"], row["reason"], row["because"]) for row in dropped] == [
+        ("a/1", DROP_UNCLOSED, NO_CLOSING),
+        ("a/2", DROP_UNCLOSED, NO_CLOSING),
+    ]
+    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("closing", 1), ("unclosed", 2)}
 
 
 @pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
