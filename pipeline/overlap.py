@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.lookup import Lookup
-from pipeline.ngrams import LETTERS, NUMBER, Words, blocks, ngrams, sequence_ids, text_bytes, text_column, windows
+from pipeline.ngrams import LETTERS, NUMBER, Words, blocks, fold, ngrams, sequence_ids, text_column, windows
 from pipeline.ragged import ranges
 
 EXACT, OVERLAP, TEMPLATE = GRADES = ("exact", "overlap", "template")
@@ -175,7 +175,7 @@ class Index:
             ends = np.where(ends > words.offsets[:-1], ends, words.offsets[1:])  # without a question, the whole text
             hits = self._hits(words)
             exact = {**self._contained(words, *hits), **self._equal(words, ends)}
-            found = {**self._overlapping(words, *hits, exact), **self._same_numbers(words, ends), **exact}
+            found = {**self._overlapping(words, *hits, exact), **self._same_numbers(words, ends, hits[0]), **exact}
             for (document, passage), (grade, coverage) in sorted(found.items()):
                 yield Match(first + document, int(self.items[passage]), grade, coverage)
 
@@ -227,17 +227,21 @@ class Index:
                 found[document, passage] = (grade, coverage)
         return found
 
-    def _same_numbers(self, words: Words, question_ends: np.ndarray) -> Found:
-        """Questions with all the numbers of a passage, no others, and enough of its n-grams, common or not."""
-        sequences = _number_sequences(words.ids, words.kinds, words.offsets[:-1], question_ends)
-        documents, _ = self.number_lookup.find(sequences)
-        if not len(documents):
-            return {}
+    def _same_numbers(self, words: Words, question_ends: np.ndarray, documents: np.ndarray) -> Found:
+        """Questions with all the numbers of a passage, no others, and enough of its n-grams, common or not.
+
+        `documents` are those that share any n-gram with a passage.
+        """
+        documents = documents[np.diff(documents, prepend=-1) > 0]
+        inside, bounds = ranges(words.offsets[documents], question_ends[documents])
+        sequences = _number_sequences(words.ids[inside], words.kinds[inside], bounds[:-1], bounds[1:])
+        some, _ = self.number_lookup.find(sequences)
+        documents, sequences = documents[some], sequences[some]
         inside, bounds = ranges(words.offsets[documents], question_ends[documents])
         grams, offsets = ngrams(words.ids[inside], bounds, self.rules.short)
-        owners = np.repeat(documents, np.diff(offsets))
+        owners = np.repeat(np.arange(len(documents)), np.diff(offsets))
         at, places = self.numbered_postings.lookup.find(grams ^ sequences[owners])
-        documents, passages, counts = self.numbered_postings.shared(owners[at], places)
+        documents, passages, counts = self.numbered_postings.shared(documents[owners[at]], places)
         coverage = counts / np.diff(self.short_offsets)[passages] if len(passages) else counts.astype(float)
         enough = coverage >= self.rules.short_coverage
         pairs = zip(_pairs(documents[enough], passages[enough]), coverage[enough].tolist(), strict=True)
@@ -359,7 +363,9 @@ def _words(column: pa.Array, least: int) -> tuple[np.ndarray, np.ndarray, np.nda
 
 def _with_lengths(questions: pa.Array, responses: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Questions and responses as one text each, and how many bytes of it are the question's."""
-    questions = text_column(questions)
-    _, offsets = text_bytes(questions)
-    empty = pa.scalar("", pa.large_string())
-    return pc.binary_join_element_wise(questions, text_column(responses), empty), np.diff(offsets)
+    texts = text_column(questions, responses)
+    questions = pc.fill_null(questions, "")
+    sizes = pc.binary_length(questions).to_numpy(zero_copy_only=False).astype(np.int64)
+    for row in np.flatnonzero(~np.asarray(pc.string_is_ascii(questions))).tolist():
+        sizes[row] = len(fold(questions[row].as_py()).encode())
+    return texts, sizes + 1
