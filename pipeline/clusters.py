@@ -69,7 +69,7 @@ class Clusters:
             },
         )
 
-        self.connection.execute("pragma disable_checkpoint_on_shutdown")
+        self.connection.execute("pragma disable_checkpoint_on_shutdown; pragma disable_progress_bar")
 
     def close(self) -> None:
         """Let go of the database."""

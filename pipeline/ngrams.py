@@ -273,8 +273,11 @@ def split(data: np.ndarray, offsets: np.ndarray) -> Words:
 
     before, here = kinds[:-1], kinds[1:]
     edge = before != here
-    starts = np.flatnonzero(edge & (here != BLANK)) + 1
-    ends = np.flatnonzero(edge & (before != BLANK)) + 1
+    edges = np.flatnonzero(edge) + 1
+    touching = np.flatnonzero(edge & (before != BLANK) & (here != BLANK)) + 1  # where words meet without a blank
+    if len(touching):
+        edges = np.insert(edges, np.searchsorted(edges, touching), touching)
+    starts, ends = edges[0::2], edges[1::2]
     kinds = np.minimum(kinds[starts], SIGN)
     ids = _word_ids(lower, starts, ends - starts)
     keep = _read_commands(text, starts, ids, kinds)
