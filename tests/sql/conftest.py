@@ -1,10 +1,22 @@
-"""One results file for the tests of a module, emptied before each."""
+"""Results files for the tests: one for a module, emptied before each test, and copies of an empty one."""
 
 from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from sql import results
+
+
+@pytest.fixture(scope="session")
+def empty_file(tmp_path_factory) -> Callable[[Path], Path]:
+    """Puts a results file without rows at a path: a copy, for making all views takes a third of a second."""
+    original = tmp_path_factory.mktemp("empty") / "results.duckdb"
+    results.connect(original).close()
+    return lambda path: Path(shutil.copy(original, path))
 
 
 @pytest.fixture(scope="module")

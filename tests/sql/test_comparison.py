@@ -17,8 +17,8 @@ from sql.comparison import compare, holm, paired_p
 
 
 @pytest.fixture
-def paths(tmp_path):
-    return tmp_path / "first.duckdb", tmp_path / "second.duckdb"
+def paths(tmp_path, empty_file):
+    return empty_file(tmp_path / "first.duckdb"), empty_file(tmp_path / "second.duckdb")
 
 
 def scores(level, items=400, seed=0):

@@ -23,8 +23,8 @@ def points(accuracy, *, items=401, chance=0.1, tokens=TOKENS):
 
 
 @pytest.fixture
-def path(tmp_path):
-    return tmp_path / "results.duckdb"
+def path(tmp_path, empty_file):
+    return empty_file(tmp_path / "results.duckdb")
 
 
 # One curve ------------------------------------------------------------------------------------------------------------

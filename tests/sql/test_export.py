@@ -12,8 +12,8 @@ from sql.export import export
 
 
 @pytest.fixture
-def path(tmp_path):
-    file = tmp_path / "results.duckdb"
+def path(tmp_path, empty_file):
+    file = empty_file(tmp_path / "results.duckdb")
     run = {"study_id": "s", "run_id": "r", "model_id": "LA"}
     evaluation = {"run_id": "r", "tokens": 10, "task": "t", "metric": "acc", "filter": "none", "value": 0.5}
     results.ingest(file, {"runs": pa.Table.from_pylist([run]), "evaluations": pa.Table.from_pylist([evaluation])})

@@ -97,10 +97,8 @@ def entered(path: Path) -> dict[str, list[int]]:
 
 
 @pytest.fixture
-def path(tmp_path):
-    file = tmp_path / "results.duckdb"
-    results.connect(file).close()
-    return file
+def path(tmp_path, empty_file):
+    return empty_file(tmp_path / "results.duckdb")
 
 
 def test_four_processes_enter_everything_while_users_open_the_file(path):
