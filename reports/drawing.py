@@ -27,7 +27,10 @@ WIDE = 640
 PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
 NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
 LOG_FROM = 8  # a range of tokens this many times as long as its start is drawn on a logarithmic axis
-_TAG, _FONT, _LONG_NUMBER = re.compile(r"<[^>]+>"), re.compile(r' font-family="[^"]*"'), re.compile(r"(\d\.\d\d)\d+")
+_TAG, _LONG_NUMBER = re.compile(r"<[^>]+>"), re.compile(r"(\d\.\d\d)\d+")
+# What drawings say in every tag and the page says once: its own font, one description for all of a panel.
+_REPEATED = re.compile(r' (?:font-family|class|role|aria-[a-z]+|pointer-events)="[^"]*"| opacity="1"')
+_NOTHING = '<path d="" display="none"/>'
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 
 
@@ -177,12 +180,8 @@ def page_drawing(panel: Panel, number: int, wide: bool = False) -> str:
     for name in set(re.findall(r'\bid="([^"]+)"', drawing)):
         unique = f"figure-{number}-{name}"
         drawing = drawing.replace(f'id="{name}"', f'id="{unique}"').replace(f"#{name})", f"#{unique})")
-    return themed(_TAG.sub(_shortened, drawing))
-
-
-def _shortened(tag: re.Match[str]) -> str:
-    """A tag of a drawing without what the page says once for all (the font), and lengths to a hundredth of a pixel."""
-    return _LONG_NUMBER.sub(r"\1", _FONT.sub("", tag[0]))
+    shorter = _TAG.sub(lambda tag: _LONG_NUMBER.sub(r"\1", _REPEATED.sub("", tag[0])), drawing)
+    return themed(shorter.replace(_NOTHING, ""))
 
 
 def export(figure: Figure, folder: Path) -> list[Path]:

@@ -29,8 +29,9 @@ from reports.drawing import (
 from reports.theme import BASELINE, LIGHT, Style
 from reports.words import depth_name, listed, number, percent
 
-CURVE_POINTS = 60  # points drawn of each Lorenz curve
-COLUMNS = 80  # of a map of experts: with more experts, neighbours are drawn as one
+CURVE_POINTS = 30  # points drawn of each Lorenz curve
+# Of a map of experts: with more experts, neighbours are drawn as one, so that no page gets too heavy.
+COLUMNS, CELLS = 80, 800
 DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their numbers
 EVEN = [{"x": 0.0, "y": 0.0}, {"x": 1.0, "y": 1.0}]
 
@@ -72,13 +73,8 @@ def attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Sty
 
 def _attention_chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     depths = int(rows["query_depth"].max())
-    rows = rows.assign(
-        strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max"),
-        even=rows["score"] * rows["query_depth"],  # an even share at depth d is 1 / d
-        label=[f"{100 * score:.0f}" for score in rows["score"]],
-    )
+    rows = rows.assign(strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max"))
     axis = alt.Axis(values=_depth_ticks(depths), labelAngle=0, domain=False, ticks=False)
-    fields = ["query_depth", "key_depth", "score", "strength", "even", "label"]
     base = alt.Chart(width=WIDTH, height=WIDTH - 40).encode(
         x=alt.X("key_depth:O", title="to depth", axis=axis, scale=alt.Scale(padding=0.06)),
         y=alt.Y("query_depth:O", title="from depth", axis=axis, scale=alt.Scale(padding=0.06)),
@@ -99,7 +95,9 @@ def _attention_chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     layers = [cells]
     if numbered:
         layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text="label:N"))
-    return alt.layer(*layers, data=records(rows, fields))
+    layered = alt.layer(*layers, data=records(rows, ["query_depth", "key_depth", "score", "strength"]))
+    # An even share at depth d is 1 / d.
+    return layered.transform_calculate(even="datum.score * datum.query_depth", label="format(100 * datum.score, '.0f')")
 
 
 def _depth_ticks(depths: int) -> list[int]:
@@ -122,10 +120,9 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
         name="expert-selections",
         title="Experts by depth",
         caption=(
-            f"Every column is an expert (a few neighbours where there are more than {COLUMNS}), and its colours how "
-            "its selections "
-            "spread over the depths. Experts that serve few depths are on the left, those that serve many on the "
-            f"right. {BASELINE} is not shown: each of its experts belongs to one depth."
+            "Every column is an expert, or the mean of a few neighbours where there are many, and its colours how its "
+            "selections spread over the depths. Experts that serve few depths are on the left, those that serve many "
+            f"on the right. {BASELINE} is not shown: each of its experts belongs to one depth."
         ),
         panels=tuple(panels),
         wide=True,
@@ -143,7 +140,8 @@ def _selections_panel(title: str, table: pd.DataFrame, style: Style) -> Panel:
     before = np.cumsum(highest_first, axis=0) - highest_first
     breadth = (before < 0.9).sum(axis=0)
     place = np.lexsort((depths @ shares, breadth))
-    edges = np.linspace(0, len(place), min(COLUMNS, len(place)) + 1).round().astype(int)
+    columns = min(COLUMNS, CELLS // len(depths), len(place))
+    edges = np.linspace(0, len(place), columns + 1).round().astype(int)
     cells = pd.DataFrame(
         [
             {"depth": depth, "share": shares[row, place[start:stop]].mean(), "start": start, "stop": stop}
@@ -197,8 +195,8 @@ def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles:
         title="Expert balance",
         caption=(
             "Share of all selections that go to the least selected experts; the straight line is perfectly even use. "
-            "Thin lines are depths, from the first (faint) to the last (strong); the dashed line is the whole model, "
-            "the one to be balanced."
+            "Thin lines are single depths (some of them where there are many), from the first (faint) to the last "
+            "(strong); the dashed line is the whole model, the one to be balanced."
         ),
         panels=tuple(panels),
     )
@@ -219,7 +217,7 @@ def _lorenz_chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     size = {"width": WIDTH, "height": 230}
     even = alt.Chart(alt.InlineData(values=EVEN), **size).mark_line(color=LIGHT["rule"], strokeWidth=1).encode(x=x, y=y)
     layers = [even]
-    by_depth = drawn[drawn["depth"].notna()]
+    by_depth = drawn[drawn["depth"].isin(_depth_ticks(int(rows["depth"].max())))] if rows["depth"].notna().any() else []
     if len(by_depth):
         opacity = alt.Opacity("depth:Q", scale=alt.Scale(range=[0.2, 0.95], zero=False), legend=None)
         tooltip = [alt.Tooltip("depth:Q"), alt.Tooltip("x:Q", format=".0%"), alt.Tooltip("y:Q", format=".1%")]

@@ -132,11 +132,11 @@ def test_loss_curves_are_thinned_to_means() -> None:
 
 
 def test_a_fitted_curve_is_drawn_where_there_is_one() -> None:
-    fitted = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 4e6, 16e6], "accuracy": 0.3})
+    fitted = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 16e6], "accuracy": 0.3})
     drawn = figures.accuracy(curve(), RUNS, FACTORS, fitted, DRAWN, depth=4)
     assert drawn is not None
     average, gsm8k = (data(one.specification) for one in drawn.panels)
-    line = [{"variant": "DR", "tokens": tokens, "accuracy": "0.3"} for tokens in ("1e+06", "4e+06", "1.6e+07")]
+    line = [{"variant": "DR", "tokens": tokens, "accuracy": "0.3"} for tokens in ("1e+06", "1.6e+07")]
     assert line in gsm8k
     assert line not in average
     assert "Smooth lines are the fitted curves." in drawn.caption
@@ -167,8 +167,8 @@ def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None
     assert drawn is not None
     (rows,) = data(drawn.panels[0].specification)
     assert [float(row["strength"]) for row in rows] == pytest.approx([1, 3 / 7, 1], rel=1e-4)
-    assert [float(row["even"]) for row in rows] == pytest.approx([1, 0.6, 1.4])
-    assert [row["label"] for row in rows] == ["100", "30", "70"]
+    drawing = page_drawing(drawn.panels[0], 1)
+    assert all(f">{label}</text>" in drawing for label in ("100", "30", "70"))
     assert "1 to 1 (100%) and 2 to 2 (70%)" in drawn.panels[0].description
 
 
@@ -199,8 +199,8 @@ def test_a_map_of_many_experts_has_a_bounded_number_of_cells() -> None:
     drawn = insides.selections(frame, MODEL_RUNS.assign(depth=32), DRAWN)
     assert drawn is not None
     (cells,) = data(drawn.panels[0].specification)
-    assert len(cells) == 32 * insides.COLUMNS
-    assert len(page_drawing(drawn.panels[0], 1)) < 300_000
+    assert 700 < len(cells) <= insides.CELLS
+    assert len(page_drawing(drawn.panels[0], 1)) < 80_000
 
 
 def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_baseline() -> None:
