@@ -111,7 +111,7 @@ def attribute(events: Sequence[Any], cuda: bool) -> dict[tuple[str, str], float]
     for event in host:
         inside = [number for number, step in enumerate(steps) if step.start <= event.time_range.start <= step.end]
         if cuda:
-            spent = 0.0 if event.name.startswith(MARK) else event.self_device_time_total
+            spent = 0.0 if event.is_user_annotation else event.self_device_time_total  # ranges only repeat the kernels
         else:
             spent = event.self_cpu_time_total
         if inside and spent:
@@ -182,6 +182,6 @@ def _sums_gradients(chain: list[Any]) -> bool:
 def longest_kernels(events: Sequence[Any], steps: int, count: int = 12) -> list[tuple[str, float]]:
     times: dict[str, float] = defaultdict(float)
     for event in events:
-        if not _on_host(event) and not event.name.startswith(MARK):
+        if not _on_host(event) and not event.is_user_annotation:
             times[event.name] += event.time_range.elapsed_us() / 1e6 / steps
     return sorted(times.items(), key=lambda item: -item[1])[:count]
