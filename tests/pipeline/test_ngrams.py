@@ -9,6 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pipeline.exact import exact_keys, normal_text
+from pipeline.guards import digit_sequences, number_sequences
+from pipeline.lookup import Lookup
 from pipeline.ngrams import blocks, ngram_ids, sequence_id, sequence_ids, text_column, word_id, words_of
 from pipeline.ragged import distinct, jaccard
 
@@ -133,3 +135,24 @@ def test_jaccard_of_many_pairs_equals_sets() -> None:
         for a, b in zip(left, right, strict=True)
     ]
     assert jaccard(values, offsets, left, right).tolist() == expected
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=5))
+def test_texts_of_equal_numbers_have_equal_digits(texts: list[str]) -> None:
+    digits = ["".join(c for word in words_of(text) if word[0].isdigit() for c in word if c != ".") for text in texts]
+    column = text_column(pa.array([*texts, *digits]))
+    found = digit_sequences(column)
+    assert found[: len(texts)].tolist() == found[len(texts) :].tolist()
+    numbers = np.concatenate([number_sequences(words) for *_, words in blocks(text_column(pa.array(texts)))])
+    for i in range(len(texts)):
+        assert (found[: len(texts)][numbers == numbers[i]] == found[i]).all()
+
+
+@given(
+    st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)), st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 50))
+)
+def test_lookup_finds_what_is_in_the_table(table: set[int], ids: list[int]) -> None:
+    ids += sorted(table)
+    at, places = Lookup(np.array(sorted(table), np.uint64)).find(np.array(ids, np.uint64))
+    expected = [(i, sorted(table).index(value)) for i, value in enumerate(ids) if value in table]
+    assert list(zip(at.tolist(), places.tolist(), strict=True)) == expected
