@@ -2,8 +2,9 @@
 
 1. describe: a key of each document's normal form, and what decides who survives.
 2. exact: DuckDB groups the keys; of equal documents the best one goes on.
-3. sign: word n-grams -> MinHash signatures -> band hashes, shard by shard, in numpy.
-4. join: DuckDB finds documents that share a band, one band at a time.
+3. sign: word n-grams -> MinHash signatures -> band hashes, shard by shard, in numpy; only of documents that share all
+   their digits with another, as no others have the same numbers.
+4. join: documents that share a band, one band at a time, and a part of it where memory is short.
 5. verify: exact Jaccard similarity of the candidates' n-grams, and the guards of `guards.py`.
 6. clusters: connected components; the best document of each goes on.
 7. write: kept and dropped documents, shard by shard.
@@ -104,13 +105,14 @@ def deduplicate(
     """Remove duplicates among the documents of all `sources`, whose order is their priority.
 
     Writes `documents/`, `dropped/` (because: the id of the document kept instead) and, for audit,
-    `near_duplicates.parquet` (id, because, similarity) under `output`. Temporary files lie in `output` too, about 200
-    bytes for each document and 8 for each word of a candidate, and are removed at the end.
+    `near_duplicates.parquet` (id, because, similarity) under `output`. Each shard is read and written as one. What is
+    done lies in `unfinished/` of `output` until the end, about 200 bytes for each document and 16 for each word of a
+    candidate, so that a stage that was killed goes on from its finished shards.
 
     Returns "counts", "candidates" (pairs compared), "verified" (pairs found alike), "refused" (pairs alike but for a
     guard, by guard), "drifted" (near duplicates less similar than the threshold to the one kept, joined to it through
     others), "clusters" (number by size) and "signature" (what the signatures were made with).
-    Raises InputError for a shard that cannot be read and for a memory size that makes no sense.
+    Raises InputError for a shard that cannot be read, for a memory size that makes no sense and for a full disk.
     """
     output = Path(output)
     files = find_shards(sources)
