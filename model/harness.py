@@ -8,7 +8,7 @@ and are made once, and scoring, so that many checkpoints can be evaluated with o
 
     lm_eval --model dreamer --model_args path=<checkpoint folder> --tasks gsm8k
 
-`lm_eval_plugin.py` tells lm-eval of it where this project is installed; where its files merely lie in a folder,
+`lm_eval_plugin/` tells lm-eval of it where this project is installed; where its files merely lie in a folder,
 `python -m model.harness` is the same command.
 """
 
@@ -33,10 +33,10 @@ import lm_eval.utils
 from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import mean
 from lm_eval.api.model import TemplateLM
+from lm_eval.api.registry import model_registry
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from model.lm_eval_plugin import register
 from model.measures import Measure, Scored, digest_of_items, token_perplexity
 from model.scoring import log_likelihoods
 from model.text import MAX_NEW_TOKENS, Generation, TextModel, load_text_model
@@ -329,7 +329,8 @@ class DreamerLM(TemplateLM):
         )
 
 
-register()  # where the project is not installed, importing this module does it
+if "dreamer" not in model_registry:  # where the project is not installed, importing this module does it
+    model_registry.register("dreamer", target="model.harness:DreamerLM")
 
 
 def main() -> None:

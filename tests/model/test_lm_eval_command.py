@@ -101,10 +101,12 @@ def test_the_plain_command_gives_the_numbers_of_a_study(study: Path, tmp_path: P
 def test_registering_costs_other_programs_nothing(tmp_path: Path) -> None:
     """The hook runs whenever torch is imported; it must not bring lm-eval, or anything else of ours, along."""
     (hook,) = [entry for entry in metadata.entry_points(group="torch.backends") if entry.name == "dreamer-in-lm-eval"]
-    assert hook.value == "model.lm_eval_plugin:register"
-    code = "import sys, torch; print(*sorted(m for m in sys.modules if m.partition('.')[0] in ('model', 'lm_eval')))"
+    assert hook.value == "dreamer_lm_eval:register"
+    (tmp_path / "model.py").write_text("raise RuntimeError('this is not the module you are looking for')")
+    ours = {"model", "dreamer_lm_eval", "lm_eval"}
+    code = f"import sys, torch; print(*{{name.partition('.')[0] for name in sys.modules}} & {ours})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert done.stdout.split() == ["model", "model.lm_eval_plugin"]
+    assert done.stdout.split() == ["dreamer_lm_eval"]
 
 
 def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:

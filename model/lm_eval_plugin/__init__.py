@@ -2,8 +2,11 @@
 
 lm-eval (0.4.13) loads no plug-ins. torch does, and lm-eval's command imports it right before it looks the model up.
 That group is meant for devices; it is the one supported hook on the way, and unlike a command named `lm_eval` of our
-own it owns no file of another package. So this module must stay light: it runs in every program of this environment
-that imports torch, and does nothing unless lm-eval is there.
+own it owns no file of another package. It runs in every program of this environment that imports torch, so it must
+stay light, and does nothing unless lm-eval is there.
+
+Installed as the package `dreamer_lm_eval` (pyproject.toml): under the name of this folder, whoever has a `model.py` of
+his own beside his program could not import torch.
 """
 
 from __future__ import annotations
