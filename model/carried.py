@@ -1,5 +1,7 @@
 """Run a carried study on a machine with torch and little else: `python -m model.carried <folder> [--processes N]`.
 
+With GPUs, each of the processes side by side has one of its own, or with `--ranks` each training so many.
+
 `dreamer carry` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
 each model and seed. Here they are trained (all seeds to the screening point, the better one to the end) and evaluated,
 several processes side by side; `dreamer adopt` enters what they leave into the results database of any machine.
@@ -14,18 +16,23 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from model.launch import rank_environments
 from model.screening import screening_loss
 from pipeline.errors import InputError
 
 PLAN = "plan.json"
+GRACE_SECONDS = 20.0
 
 
-def run_carried(folder: Path, processes: int) -> None:
-    """Train and evaluate all of `folder`. Raises InputError if it is no carried study, SystemExit if a part fails."""
+def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
+    """Train, with `ranks` processes each, and evaluate all of `folder`.
+
+    Raises InputError if it is no carried study, SystemExit if a part fails.
+    """
     try:
         plan = json.loads((folder / PLAN).read_text())
     except FileNotFoundError:
@@ -35,9 +42,9 @@ def run_carried(folder: Path, processes: int) -> None:
     runs = plan["runs"]
     if plan["stop_at"]:
         stop = ["--stop-at", str(plan["stop_at"])]
-        _side_by_side([_train(folder, run, *stop) for run in runs if not _went_on(folder, run)], processes)
+        _side_by_side([_train(folder, run, *stop) for run in runs if not _went_on(folder, run)], processes, ranks)
     chosen = choose(folder, plan)
-    _side_by_side([_train(folder, run) for run in chosen], processes)
+    _side_by_side([_train(folder, run) for run in chosen], processes, ranks)
     checkpoints = [
         {"run_id": run["run_id"], "tokens": int(path.name), "path": os.path.relpath(path, folder)}
         for run in chosen
@@ -77,32 +84,63 @@ def _train(folder: Path, run: dict[str, Any], *stop: str) -> tuple[str, Sequence
     return run["run_id"], ("model.train", str(place), *stop)
 
 
-def _side_by_side(commands: list[tuple[str, Sequence[str]]], processes: int) -> None:
-    """Run `python -m` commands, `processes` at a time; the first that fails ends all."""
-    waiting, running = list(commands), dict[str, subprocess.Popen[bytes]]()
+def _side_by_side(commands: list[tuple[str, Sequence[str]]], processes: int, ranks: int = 1) -> None:
+    """Run `python -m` commands, `processes` at a time and each by `ranks` processes; the first that fails ends all."""
+    waiting, running = list(commands), dict[str, list[subprocess.Popen[bytes]]]()
     logs = Path(commands[0][1][1]).parent if commands else Path()
+    places = dict[str, int]()
     started = time.monotonic()
     try:
         while waiting or running:
             while waiting and len(running) < processes:
                 name, arguments = waiting.pop(0)
+                places[name] = min(set(range(processes)) - {places[other] for other in running})
                 with (logs / f"{name}.log").open("ab") as log:
-                    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-                    command = [sys.executable, "-m", *arguments]
-                    running[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-            for name, process in list(running.items()):
-                if process.poll() is None:
+                    devices = _devices(places[name], ranks)
+                    running[name] = [_start(arguments, log, {**devices, **rank}) for rank in rank_environments(ranks)]
+            for name, group in list(running.items()):
+                status = next((process.returncode for process in group if process.poll()), 0)
+                if not status and any(process.returncode is None for process in group):
                     continue
-                del running[name]
-                if process.returncode:
+                if status:
+                    _end(group)
                     said = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
-                    raise SystemExit(f"{name} ended with status {process.returncode}: {' '.join(said)}")
+                    raise SystemExit(f"{name} ended with status {status}: {' '.join(said)}")
+                del running[name]
                 print(f"{time.monotonic() - started:7.1f} s  {name} done", flush=True)
             time.sleep(0.1)
     finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
+        for group in running.values():
+            _end(group)
+
+
+def _start(arguments: Sequence[str], log: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.Popen([sys.executable, "-m", *arguments], stdout=log, stderr=subprocess.STDOUT, env=variables)
+
+
+def _devices(place: int, ranks: int) -> dict[str, str]:
+    """The environment that shows the processes at a place only the GPUs that are theirs."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if not count:
+        return {}
+    names = (os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))).split(",")
+    own = {names[(place * ranks + rank) % count] for rank in range(ranks)}
+    return {"CUDA_VISIBLE_DEVICES": ",".join(sorted(own))}
+
+
+def _end(group: list[subprocess.Popen[bytes]]) -> None:
+    """Stop the processes of a training: SIGTERM, a grace in which it saves its state, SIGKILL."""
+    for process in group:
+        process.terminate()
+    deadline = time.monotonic() + GRACE_SECONDS
+    for process in group:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
             process.wait()
 
 
@@ -111,9 +149,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m model.carried", description="Train and evaluate a carried study.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--processes", type=int, default=1, help="trainings and evaluations at a time (default 1)")
+    parser.add_argument("--ranks", type=int, default=1, help="processes, and GPUs, for each training (default 1)")
     chosen = parser.parse_args(arguments)
     try:
-        run_carried(chosen.folder, max(1, chosen.processes))
+        run_carried(chosen.folder, max(1, chosen.processes), max(1, chosen.ranks))
     except InputError as error:
         print(f"model.carried: {error}", file=sys.stderr)
         return 2

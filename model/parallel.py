@@ -181,12 +181,11 @@ class _Lifeline:
             thread.start()
 
     def leave(self, status: int) -> None:
-        """Say the last word; where all is well, wait for those of the others."""
+        """Say the last word, and wait for those of the others, or where something is wrong for their ends."""
         self._leaving = status != 0
         self._send(status, self._peers)
-        if status == 0:
-            for thread in self._threads:
-                thread.join()
+        for thread in self._threads:  # no process can end well while one of its threads is inside a connection
+            thread.join(NOTICE_SECONDS if status else None)
 
     def wait(self) -> None:
         """Give the word of another rank the time to arrive and end this process."""

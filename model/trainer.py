@@ -162,6 +162,11 @@ class Trainer:
                 total += loss.detach()
         except torch.OutOfMemoryError:
             return None  # with everything that the failed pass held on to
+        except RuntimeError as error:
+            first, *_ = str(error).splitlines() or [""]
+            if not (self._compiled and first.startswith("Detected recompile")):
+                raise
+            raise TrainingFailed(f"step {self.step + 1}: {first}; set compile to false, or mend it") from error
         return total
 
     def _halve(self) -> None:

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -149,6 +150,24 @@ def test_what_meets_all_ranks_is_said_once(tmp_path):
     statuses, (line,) = Group(other, 5).wait()
     assert statuses == [2] * 5
     assert "batch_tokens (64) are 4 rows, for 5 ranks" in line
+
+
+@pytest.mark.slow
+def test_processes_of_their_own_end_cleanly_too(tmp_path):
+    """Unlike the group's, they tear the interpreter down, with threads and connections in it."""
+    folder = write_run(tmp_path, batch_tokens=16)
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "model.train", str(folder)],
+            env={**os.environ, **environment},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for environment in rank_environments(2)
+    ]
+    said = [process.communicate(timeout=200)[1] for process in ranks]
+    assert [process.returncode for process in ranks] == [2, 2]
+    assert said == ["batch_tokens (16) are 1 rows, for 2 ranks\n", ""]
 
 
 def test_an_incomplete_environment_is_bad_input(tmp_path, monkeypatch, capsys):

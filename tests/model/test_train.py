@@ -19,6 +19,7 @@ from packed_folder import write_packed, write_run
 
 from model.checkpoint import load_model, newest_state
 from model.run import TrainingConfig, code_version, read_run
+from model.safety import TrainingFailed
 from model.stream import IGNORED, PADDING, START_HASH, TokenStream
 from model.train import main, train
 from model.trainer import Trainer
@@ -421,3 +422,20 @@ def test_an_absent_device_is_bad_input(fresh, exit_status):
 def test_training_config_goes_through_json():
     config = TrainingConfig(tokens=10, batch_tokens=4, checkpoints=(1, 2))
     assert TrainingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [{}, {"recurrent": False, "depth_attention": False}], ids=["DR+DA", "LA"])
+def test_compiling_again_during_training_is_an_error(fresh, model):
+    """More steps compile nothing new, another shape would. In bfloat16, as torch compiles no other grouped product."""
+    trainer = Trainer(read_run(fresh(model=model, precision="bfloat16")))
+    trainer.compile(dynamic=False, backend="eager")
+    try:
+        for _ in range(3):
+            trainer.train_step()
+        trainer.micro_rows = 1
+        with pytest.raises(TrainingFailed, match=r"step 4: Detected recompile .*; set compile to false"):
+            trainer.train_step()
+    finally:
+        torch.compiler.set_stance("default")
+        torch.compiler.reset()
