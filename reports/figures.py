@@ -218,7 +218,7 @@ def _factor_chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, h
         "factor:Q",
         title=title,
         scale=scale,
-        axis=alt.Axis(values=ticks, grid=True, labelExpr="datum.label + '×'", format="~g"),
+        axis=alt.Axis(values=ticks, grid=True, labelExpr="datum.label + '×'", format="~g", labelOverlap=True),
     )
     kinds = alt.Scale(domain=["exact", "at least", "at most"], range=["circle", "triangle-right", "triangle-left"])
     tooltip = [

@@ -59,13 +59,14 @@ def attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Sty
         panels.append(panel(title, words, _attention_chart(rows, styles[rows["variant"].iloc[0]])))
     if not panels:
         return None
+    small = bool(scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS)
     return Figure(
         name="depth-attention",
         title="Depth attention",
         caption=(
             "Where each depth (rows) looks among itself and the depths before it (columns): mean scores over a sample "
-            "of text, in per cent, at the last checkpoint. As in the paper’s Figure 4 every row has the same colour at "
-            "its strongest: a row of one even colour would be a plain average of all depths so far."
+            f"of text{', in per cent' * small}, at the last checkpoint. As in the paper’s Figure 4 every row has the "
+            "same colour at its strongest: a row of one even colour would be a plain average of all depths so far."
         ),
         panels=tuple(panels),
     )
@@ -169,7 +170,7 @@ def _selections_panel(title: str, table: pd.DataFrame, style: Style) -> Panel:
         x2="stop:Q",
         y=alt.Y("depth:O", title="depth", axis=y_axis, scale=alt.Scale(padding=0.04, domain=depths.tolist())),
         opacity=alt.Opacity(
-            "share:Q", scale=alt.Scale(type="sqrt", domain=[0, 1], range=[0, 1], clamp=True), legend=None
+            "share:Q", scale=alt.Scale(type="sqrt", domain=[0, float(cells["share"].max())], range=[0, 1]), legend=None
         ),
         tooltip=[
             alt.Tooltip("depth:O"),
@@ -272,7 +273,7 @@ def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> 
     points = base.mark_point(filled=True, size=30, opacity=1).encode(shape=shape(shown), tooltip=tooltip)
     chart = alt.layer(lines, points, data=records(rows, ["variant", "run_id", "tokens", "gini"]))
     words = f"Gini coefficient of expert selection at {depth_name(depth).lower()}; at the end {listed(said)}."
-    return [panel(f"Gini coefficient, {depth_name(depth).lower()}", words, chart)]
+    return [panel(f"{depth_name(depth)}: Gini coefficient", words, chart)]
 
 
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> list[Panel]:
@@ -311,5 +312,5 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
     names = {"experts_for_90": "experts", "baseline_experts_for_90": "baseline"}
     fields = {"variant": "variant", "depth": "depth", "ratio": "ratio", **names}
     chart = alt.layer(one, lines, points, words, data=records(rows, fields))
-    title = f"Experts at each depth, {depth_name(depth).lower()}"
-    return [panel(title, f"{title}, against {BASELINE}: {listed(said)}.", chart)]
+    title = f"{depth_name(depth)}: experts used, against {BASELINE}"
+    return [panel(title, f"{title}’s: {listed(said)}.", chart)]

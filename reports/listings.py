@@ -125,16 +125,14 @@ def versions(code: str | None, packages: Mapping[str, str], evaluated: pd.DataFr
 
     `evaluated` has the distinct rows of `evaluation_versions` without their checkpoints.
     """
-    body = [("study", "Code of the study", code)] if code else []
-    for column, name in (("code_version", "Code of the evaluations"), ("harness_version", "Evaluation harness")):
+    body = [("study", "Study code", code)] if code else []
+    for column, name in (("code_version", "Evaluation code"), ("harness_version", "Harness")):
         body += [("evaluations", name, value) for value in sorted(evaluated[column].dropna().unique())]
     for task, part in evaluated.groupby("task"):
         found = sorted(part["data_version"].dropna().unique())
-        body += [("data", f"Data of {task_name(task)}", listed(found))] if found else []
-    said = [("Packages of the study", dict(packages))]
-    said += [
-        ("Packages of the evaluations", _packages(text)) for text in sorted(evaluated["packages"].dropna().unique())
-    ]
+        body += [("data", f"Data: {task_name(task)}", listed(found))] if found else []
+    said = [("Study packages", dict(packages))]
+    said += [("Evaluation packages", _packages(text)) for text in sorted(evaluated["packages"].dropna().unique())]
     body += [
         ("packages", name, ", ".join(f"{package} {found[package]}" for package in sorted(found)))
         for name, found in said

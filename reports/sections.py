@@ -225,17 +225,16 @@ def _diversity(rows: Rows, styles: Mapping[str, Style]) -> str:
         "reports a Gini coefficient of 0.075 for its DR+DA of depth 32."
     )
     compared = rows.diversity[(rows.diversity["variant"] != BASELINE) & rows.diversity["ratio"].notna()]
-    said = []
-    for (depth, variant), part in ordered(compared, styles).groupby(["model_depth", "variant"], sort=False):
-        low, high = (number(value, 1) for value in (part["ratio"].min(), part["ratio"].max()))
-        span = low if low == high else f"{low} to {high}"
-        said.append(f"in {variant}, {depth_name(depth).lower()}, {span} times")
-    if not said:
-        return text
-    return (
-        f"{text} Experts that carry 90% of a depth’s selections are {listed(said)} as many as in {BASELINE} "
-        "(in the paper 2 to 11 times)."
-    )
+    for depth, models in ordered(compared, styles).groupby("model_depth", sort=False):
+        said = []
+        for variant, part in models.groupby("variant", sort=False):
+            low, high = (number(value, 1) for value in (part["ratio"].min(), part["ratio"].max()))
+            said.append(f"{low if low == high else f'{low} to {high}'} times as many in {variant}")
+        text += (
+            f" At {depth_name(depth).lower()}, the experts that carry 90% of a depth’s selections are "
+            f"{', '.join(said)} as in {BASELINE}."
+        )
+    return text + " In the paper it is 2 to 11 times." * bool(len(compared))
 
 
 def doubts(rows: Rows) -> list[Block]:
@@ -254,10 +253,12 @@ def study_file(rows: Rows) -> str:
 
 
 def reproduce(rows: Rows) -> list[Block]:
-    """Code version, commands, study file and package versions."""
+    """Versions, commands and the study file."""
     version, study = rows.study.get("code_version"), study_file(rows)
     commit = COMMIT.search(version or "")
-    blocks = []
+    packages = rows.config.get("packages")
+    packages = packages if isinstance(packages, dict) else {}
+    blocks = table(listings.versions(version, packages, rows.evaluated_with))
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM data_efficiency'"]
@@ -267,7 +268,4 @@ def reproduce(rows: Rows) -> list[Block]:
         blocks.append(Block("code", study, "study.yaml, with every default written out; it lies beside this page"))
     elif rows.study.get("config"):
         blocks.append(Block("code", str(rows.study["config"]), "The configuration as it was entered"))
-    packages = rows.config.get("packages")
-    packages = packages if isinstance(packages, dict) else {}
-    blocks += table(listings.versions(version, packages, rows.evaluated_with))
     return blocks or [prose("The results hold neither the configuration nor the code version of this study.")]

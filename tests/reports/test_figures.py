@@ -210,9 +210,9 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     ratios = ratios.assign(model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
     drawn = insides.balance(gini, ratios, DRAWN)
     assert drawn is not None
-    assert [one.title for one in drawn.panels] == ["Gini coefficient, depth 2", "Experts at each depth, depth 2"]
+    assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]
     assert "at the end DR 0.100" in drawn.panels[0].description
-    assert "against LA: DR 2.5 to 11 times" in drawn.panels[1].description
+    assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description
     assert insides.balance(gini.iloc[2:], ratios.iloc[:1], DRAWN) is None
 
 

@@ -243,8 +243,11 @@ def test_why_there_is_no_fitted_factor_is_said(tmp_path: Path) -> None:
 def test_the_inside_of_the_models_is_shown(page: Page) -> None:
     inside = page.text[page.text.rindex("Inside the models") : page.text.rindex("How far to trust this")]
     assert "The paper reports a Gini coefficient of 0.075" in inside
-    assert "in DR, depth 4, 1.0 times" in inside
-    titles = ("Depth attention", "Balance of the experts", "Gini coefficient, depth 4", "Experts by depth")
+    assert (
+        "At depth 4, the experts that carry 90% of a depth’s selections are 1.0 times as many in DR, 1.0 times"
+        in inside
+    )
+    titles = ("Depth attention", "Balance of the experts", "Depth 4: Gini coefficient", "Experts by depth")
     positions = [inside.index(title) for title in titles]
     assert positions == sorted(positions)
 
@@ -286,11 +289,11 @@ def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
 def test_versions_are_one_short_table(page: Page) -> None:
     versions = page.text[page.text.index("What made the numbers on this page") :]
     for words in (
-        "Code of the study 0.1.0 (0123456789ab)",
-        "Code of the evaluations 0.1.0 (fedcba987654)",
-        "Evaluation harness lm-eval 0.4.13",
-        "Data of GSM8K 0a1b2c3d",
-        "Packages of the evaluations lm-eval 0.4.13, torch 2.13.0",
+        "Study code 0.1.0 (0123456789ab)",
+        "Evaluation code 0.1.0 (fedcba987654)",
+        "Harness lm-eval 0.4.13",
+        "Data: GSM8K 0a1b2c3d",
+        "Evaluation packages lm-eval 0.4.13, torch 2.13.0",
     ):
         assert versions.count(words) == 1
 
@@ -307,7 +310,9 @@ def test_rows_that_must_not_be_are_said(tmp_path: Path) -> None:
 
 
 def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> None:
-    database = whole_study(tmp_path / "results.duckdb", right={"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
+    usage = [{"run_id": "r", "tokens": 5, "depth": 1, "expert": e, "selections": 9} for e in range(4)]
+    tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation()}
+    database = entered(tmp_path / "results.duckdb", {**tables, "expert_usage": usage})
     figures = write_report(database, STUDY, tmp_path / "report").parent / "figures"
     (figures / "mine.svg").write_text("<svg/>")
     (figures / "expert-use.txt").write_text("notes")
