@@ -8,7 +8,7 @@ and are made once, and scoring, so that many checkpoints can be evaluated with o
 
     lm_eval --model dreamer --model_args path=<checkpoint folder> --tasks gsm8k
 
-`lm_eval_plugin/` tells lm-eval of it where this project is installed; where its files merely lie in a folder,
+`dreamer_lm_eval.py` tells lm-eval of it where this project is installed; where its files merely lie in a folder,
 `python -m model.harness` is the same command.
 """
 

@@ -5,8 +5,8 @@ That group is meant for devices; it is the one supported hook on the way, and un
 own it owns no file of another package. It runs in every program of this environment that imports torch, so it must
 stay light, and does nothing unless lm-eval is there.
 
-Installed as the package `dreamer_lm_eval` (pyproject.toml): under the name of this folder, whoever has a `model.py` of
-his own beside his program could not import torch.
+It stands by itself, under a name that nobody else has: in `model/`, a `model.py` beside someone's own program would
+keep that program from importing torch.
 """
 
 from __future__ import annotations
