@@ -34,6 +34,7 @@ _ANY_NUMBER = np.uint64(0x6E756D6265720001)  # stands for every number where num
 _PLAIN_WORDS = 2  # words of letters that an n-gram must hold to be counted
 _LEAST_GRAMS = 3  # short n-grams to find at least, whatever share of a short passage fewer may be
 _AMPLE_GRAMS = 7  # short n-grams found that need no number to go with them
+_BLOCK = 1 << 20  # bytes of text looked up at once: fewer calls for the few matches of each block
 
 Found = dict[tuple[int, int], tuple[str, float]]  # (document, passage) -> (grade, coverage)
 
@@ -133,7 +134,7 @@ class Index:
 
     def count(self, texts: pa.Array) -> None:
         """Add documents of a sample to the numbers of documents that hold each n-gram."""
-        for _, _, words in blocks(texts):
+        for _, _, words in blocks(texts, _BLOCK):
             documents, grams, _ = self._hits(words)
             keys, _ = _distinct(documents * max(len(self.frequencies), 1) + grams)
             self.frequencies += np.bincount(keys % max(len(self.frequencies), 1), minlength=len(self.frequencies))
@@ -170,7 +171,7 @@ class Index:
     def search(self, questions: pa.Array, responses: pa.Array) -> Iterator[Match]:
         """All passages found in a batch of documents, by the document's row."""
         texts, question_bytes = _with_lengths(questions, responses)
-        for first, last, words in blocks(texts):
+        for first, last, words in blocks(texts, _BLOCK):
             ends = np.searchsorted(words.starts, question_bytes[first:last] + words.text_offsets[:-1])
             ends = np.where(ends > words.offsets[:-1], ends, words.offsets[1:])  # without a question, the whole text
             hits = self._hits(words)
