@@ -36,7 +36,7 @@ FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layere
     "DR+DA": {"recurrent": True, "depth_attention": True},
 }
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**28)}
-"""Tells glibc to keep what is freed for the next step instead of giving it back: 2 to 6 % on a CPU (docs/log.md)."""
+"""Tells glibc to keep what is freed for the next step: a few per cent of the time on a CPU (docs/log.md)."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -201,7 +201,8 @@ def _tick(label: str, run: Path, goal: int) -> None:
         rate = said.get("tokens_per_second") or 0
         left = f"{(goal - said['tokens']) / rate:,.0f} s left" if rate else ""
         words = f"{said['tokens']:,} tokens, loss {said['loss']:.3f}, {rate:,.0f} tokens/s, {left}"
-        progress.report(label, min(said["tokens"] / goal, 0.999), words)
+        note = f"; {said['note']}" if said.get("note") else ""
+        progress.report(label, min(said["tokens"] / goal, 0.999), words + note)
 
 
 def accelerators(study: Study) -> int:
