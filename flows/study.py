@@ -125,8 +125,13 @@ class Data(Section):
     @field_validator("sources")
     @classmethod
     def _known_sources(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
+        names = set()
         for entry in entries:
             source = resolve_source(entry) if entry != BUILTIN else None
+            name = source.name if source else BUILTIN
+            if name in names:  # it is part of every document's id
+                raise ValueError(f"the name {name!r} is given twice; names of sources must differ")
+            names.add(name)
             if source and source.use != "train":
                 raise ValueError(
                     f"{source.name} is validation text and never trains; name it under evaluation.benchmarks"
