@@ -56,6 +56,8 @@ def carry(study: Study, folder: Path) -> dict[str, Any]:
         "limit": settings.limit,
         "batch_tokens": settings.batch_tokens,
         "max_new_tokens": settings.max_new_tokens,
+        "depths": settings.depths,
+        "observe": "tokens" if settings.introspect else None,
         "device": study.training.device,
         "harness": False,  # the plain items also where lm-eval is installed: one way, one result
     }

@@ -82,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     compare = add("compare", _compare, "Compare two studies: did anything change beyond noise?")
     for number in ("first", "second"):
         compare.add_argument(number, metavar=number.upper(), help="a preset's name, a YAML file or a results file")
+        compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
     export = add("export", _export, "Write every table and view of a study's results as files.")
     add_study(export)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
@@ -209,7 +210,12 @@ def _compare(chosen: argparse.Namespace) -> None:
     from flows.compare import print_comparison
 
     (first, first_study), (second, second_study) = (_results(name, None) for name in (chosen.first, chosen.second))
-    print_comparison(first, second, first_study=first_study, second_study=second_study)
+    print_comparison(
+        first,
+        second,
+        first_study=chosen.first_study or first_study,
+        second_study=chosen.second_study or second_study,
+    )
 
 
 def _export(chosen: argparse.Namespace) -> None:

@@ -39,14 +39,15 @@ def preflight(study: Study) -> None:
     Raises InputError.
     """
     from flows.prepare import locate_benchmarks, locate_sources
-    from flows.train import plan_models
+    from flows.train import plan_models, ranks_of_each
     from pipeline.sources import notices, resolve_source
     from sql.results import connect
 
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
             print(f"licence: {notice}", file=sys.stderr)
-    plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
+    planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
+    ranks_of_each(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
     study.folder.mkdir(parents=True, exist_ok=True)

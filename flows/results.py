@@ -21,6 +21,7 @@ from flows.train import Planned, Run
 from model.versions import code_version
 from pipeline.store import Output, canonical
 from sql.bootstrap import factor_intervals
+from sql.curves import fit_curves
 from sql.results import connect, ingest
 
 # What an evaluation leaves: the first three always, the others as far as the study asks for them.
@@ -74,7 +75,7 @@ def enter_runs(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) ->
 
 
 def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:
-    """The rows of all that evaluation finds, and the intervals computed from them."""
+    """The rows of all that evaluation finds, and the intervals and curves computed from them."""
     enter_rows(study, [], [], [folder for output in outputs.values() for folder in result_folders(output)])
 
 
@@ -83,7 +84,7 @@ def enter_rows(
 ) -> None:
     """Enter models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations.
 
-    With evaluations, the intervals of the data-efficiency factors are computed anew.
+    With evaluations, the intervals of the data-efficiency factors and the fitted curves are computed anew.
     """
     models = [
         {
@@ -115,7 +116,8 @@ def enter_rows(
     ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
     if evaluations and study.evaluation.bootstrap_replicates:
         with closing(connect(study.database)) as connection:
-            factor_intervals(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
+            for compute in (factor_intervals, fit_curves):
+                compute(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
 
 
 def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:

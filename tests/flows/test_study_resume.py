@@ -28,6 +28,11 @@ TABLES = {
     "token_accuracy": "*",
     "data_efficiency": "*",
     "factor_intervals": "*",
+    "fitted_curves": "*",
+    "fitted_replicates": "*",
+    "depth_attention": "*",
+    "expert_usage": "*",
+    "checkpoints": "* EXCLUDE (seconds)",
 }
 
 
