@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from model.balance import balance_step
 from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
-from model.kernels import Dispatch, dispatch, mixed_product, rms_norm, route, swiglu_experts, turn
+from model.kernels import GROUPS, Dispatch, dispatch, mixed_product, rms_norm, route, swiglu_experts, turn
 
 
 class Router(nn.Module):
@@ -90,6 +90,11 @@ class ExpertAttention(nn.Module):
         """Per depth what the router needs, and the weights in the dtype of the computation."""
         weights = self.inward.to(dtype), self.outward.to(dtype)
         return [(*routing, *weights) for routing in self.router.prepare(code)]
+
+    def compile(self, **options) -> None:
+        """Compile all of it, but not where the host has to read how the experts are split (kernels.GROUPS)."""
+        if len(self.inward) <= GROUPS:
+            super().compile(**options)
 
     def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
         """The update for x [T, H], and the experts that made it."""

@@ -208,7 +208,10 @@ class _MixedProduct(torch.autograd.Function):
     def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, to: Dispatch) -> Tensor:
         rows = x.index_select(0, to.tokens)
         ctx.save_for_backward(rows, scores, merged, shared, *to)
-        return _grouped(rows, merged, to).index_select(0, to.places.flatten()).mul_(scores)
+        product = _grouped(rows, merged, to).index_select(0, to.places.flatten())
+        if torch.compiler.is_compiling():  # torch 2.11 loses the gradients of a product in place
+            return product * scores
+        return product.mul_(scores)
 
     @staticmethod
     @once_differentiable
@@ -251,8 +254,7 @@ class _SwiGLUExperts(torch.autograd.Function):
         sorted_weights = weights.flatten().index_select(0, to.order).unsqueeze(-1)
         rows, gradient = x.index_select(0, to.tokens), gradient.index_select(0, to.tokens)
         gate, up = projected.chunk(2, dim=-1)
-        sigmoid = torch.sigmoid(gate)
-        silu = gate * sigmoid
+        silu = F.silu(gate)
         hidden = silu * up
 
         hidden_gradient = _grouped(gradient, outward.transpose(1, 2), to)
@@ -260,9 +262,9 @@ class _SwiGLUExperts(torch.autograd.Function):
         outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, to)
 
         hidden_gradient.mul_(sorted_weights)
-        slope = (sigmoid + silu).addcmul_(silu, sigmoid, value=-1)  # of silu at x, with s = sigmoid(x): s + x s (1 - s)
         up_gradient = silu.mul_(hidden_gradient)
-        projected_gradient = torch.cat((hidden_gradient.mul_(up).mul_(slope), up_gradient), dim=-1)
+        gate_gradient = torch.ops.aten.silu_backward(hidden_gradient.mul_(up), gate)
+        projected_gradient = torch.cat((gate_gradient, up_gradient), dim=-1)
         inward_gradient = _grouped_outer(rows, projected_gradient, to)
         x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), to), to.places)
         return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None

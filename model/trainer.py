@@ -94,6 +94,7 @@ class Trainer:
 
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
+        torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
         self.model.compile(**options)
         self._compiled = True
 
