@@ -93,7 +93,10 @@ class Ranks:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Work that all ranks do, such as starting: where it fails with bad input, all end, and the first says why."""
+        """Work that all ranks do, such as starting: where it fails with bad input, all end, and the first says why.
+
+        They do it each by itself: one that waited for another here would not learn that the other has failed.
+        """
         failure = None
         try:
             yield

@@ -58,6 +58,7 @@ def train(
             trainer = Trainer(run, ranks)
             goal = min(run.training.tokens, stop_at or run.training.tokens)
             journal = Journal(trainer, goal, line, notice) if ranks.is_first else None
+        trainer.agree()
         return _train(trainer, goal, stopped, journal)
 
 

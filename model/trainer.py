@@ -86,11 +86,14 @@ class Trainer:
         )
         if state:
             self._restore(state)
-        self.ranks.spread([tensor.data for tensor in self.model.state_dict().values()])
         self.model.train()
         if self.config.compile and self.device.type == "cuda":
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
+
+    def agree(self) -> None:
+        """Take over what the first rank's model holds. All ranks must do it before the first step."""
+        self.ranks.spread([tensor.data for tensor in self.model.state_dict().values()])
 
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""

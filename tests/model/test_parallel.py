@@ -1,5 +1,6 @@
 """Several processes training one run: the same result as one, and a clean end when one of them dies."""
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -150,6 +151,15 @@ def test_what_meets_all_ranks_is_said_once(tmp_path):
     statuses, (line,) = Group(other, 5).wait()
     assert statuses == [2] * 5
     assert "batch_tokens (64) are 4 rows, for 5 ranks" in line
+
+
+def test_what_meets_the_first_rank_only_ends_all_at_once(tmp_path):
+    folder = write_run(tmp_path)
+    with (folder / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        statuses, (line,) = Group(folder, 2).wait(60)
+    assert statuses == [2, 2]
+    assert "is being trained by another process" in line
 
 
 @pytest.mark.slow
