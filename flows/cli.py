@@ -53,13 +53,15 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=command)
         return sub
 
-    def add_study(sub: argparse.ArgumentParser, *, default: str | None = None) -> None:
+    def add_study(
+        sub: argparse.ArgumentParser, *, default: str | None = None, help: str = "a preset's name or a YAML file"
+    ) -> None:
         sub.add_argument(
             "study",
             metavar="STUDY",
             nargs="?" if default else None,
             default=default,
-            help="a preset's name or a YAML file",
+            help=help,
         )
         sub.add_argument("--root", type=Path, help="where the study writes (default runs/<name>)")
 
@@ -76,17 +78,18 @@ def parser() -> argparse.ArgumentParser:
     sql = add(
         "sql", _sql, "Run an SQL query on a study's results, for example: dreamer sql demo 'FROM data_efficiency'"
     )
-    add_study(sql)
+    with_results = "a preset's name, a YAML file or a results file"
+    add_study(sql, help=with_results)
     sql.add_argument("query", metavar="QUERY", help="one SQL statement; without rows are printed as a table")
     sql.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
     compare = add("compare", _compare, "Compare two studies: did anything change beyond noise?")
     for number in ("first", "second"):
-        compare.add_argument(number, metavar=number.upper(), help="a preset's name, a YAML file or a results file")
+        compare.add_argument(number, metavar=number.upper(), help=with_results)
         compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
     export = add("export", _export, "Write every table and view of a study's results as files.")
-    add_study(export)
+    add_study(export, help=with_results)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
-    export.add_argument("--format", choices=("parquet", "csv"), default="parquet")
+    export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
     dropped = add("dropped", _dropped, "Show documents that curation dropped, with the reason and what caused it.")
     add_study(dropped)
     for name in ("stage", "source", "reason"):

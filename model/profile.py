@@ -176,9 +176,7 @@ def table(found: StepProfile) -> str:
     return "\n".join([heading, *(line.rstrip() for line in lines)])
 
 
-def profile_run(
-    folder: Path, *, checkpointing: bool | None = None, say: Callable[[str], object] = print
-) -> StepProfile:
+def profile_run(folder: Path, *, say: Callable[[str], object] = print) -> StepProfile:
     """Profile a step of the run described by `folder/run.json`, from new parameters, in a folder of its own.
 
     Where its packed data are not there, random tokens take their place, which is said. Raises InputError for a folder

@@ -94,7 +94,7 @@ def _accuracies(
 ) -> tuple[pd.DataFrame, list[str]]:
     """A row for each model, task and checkpoint that both have, and what is left out."""
     notes = []
-    for task in versions[0].keys() & versions[1].keys():
+    for task in sorted(versions[0].keys() & versions[1].keys()):
         if versions[0][task] != versions[1][task]:  # equal names of items would not be equal items
             notes.append(f"{task}: the two studies evaluated different versions of its data")
             first, second = first[first["task"] != task], second[second["task"] != task]
