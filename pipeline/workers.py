@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from threading import Thread
@@ -30,7 +31,7 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
     One process does it here. More are started anew (not forked: threads of libraries do not survive that), with one
     thread each where a library can be told so; `work` has to be a function of a module. `cluster` is the address of a
     Dask scheduler, or "local" for one with `processes` workers that lives as long as the block. Raises InputError when
-    Dask is not installed or no scheduler answers.
+    Dask is not installed, no scheduler answers, or a process of this machine is killed.
     """
     if cluster:
         with _dask(processes, cluster) as run:
@@ -42,6 +43,11 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:
             yield lambda work, arguments: pool.map(work, *zip(*arguments, strict=True))
+        except BrokenProcessPool as error:
+            raise InputError(
+                f"one of {processes} processes of a data stage was killed, most likely for lack of memory: lower "
+                "data.memory, which limits how many there are, and run again; what is finished is kept"
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
