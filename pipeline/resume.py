@@ -7,8 +7,8 @@ is done, so that an output is the same whether it was made in one go or in many.
 
 from __future__ import annotations
 
-import errno
 import json
+import os
 import shutil
 import sys
 from collections import defaultdict
@@ -23,9 +23,8 @@ import numpy as np
 from pipeline.documents import DocumentWriter, shards
 from pipeline.errors import InputError
 from pipeline.shards import Shard
-from pipeline.store import digest, sync
+from pipeline.store import FULL, digest, sync
 
-_FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded", errno.EFBIG: "File too large"}
 _KINDS = ("documents", "dropped")
 
 
@@ -48,7 +47,7 @@ def unfinished(output: Path, settings: Any, files: Sequence[Shard]) -> Iterator[
         yield folder
     except (OSError, duckdb.Error) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        if getattr(error, "errno", None) in _FULL or any(words in str(error) for words in _FULL.values()):
+        if getattr(error, "errno", None) in FULL or any(os.strerror(number) in str(error) for number in FULL):
             raise InputError(
                 f"{output}: the disk is full ({reason}): free some space and run again, finished shards are kept"
             ) from error
