@@ -29,7 +29,6 @@ TABLES = {
     "data_efficiency": "*",
     "factor_intervals": "*",
     "fitted_curves": "*",
-    "fitted_replicates": "*",
     "depth_attention": "*",
     "expert_usage": "*",
     "checkpoints": "* EXCLUDE (seconds)",
