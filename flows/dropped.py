@@ -103,12 +103,12 @@ def _nothing(study_id: str) -> str:
 
 def _print_document(row: Mapping[str, Any]) -> None:
     header = f"\n── {row['id']} · {row['source']} · dropped by {row['stage']}: {row['reason']}"
-    console.print(header, soft_wrap=True, markup=False)
+    console.print(header, soft_wrap=True)
     if row["because"]:
-        console.print(f"because   {row['because']}", soft_wrap=True, markup=False)
+        console.print(f"because   {row['because']}", soft_wrap=True)
     for name in ("question", "response"):
         if text := _shortened(row[name] or ""):
-            console.print(f"{name:<9} {text}", soft_wrap=True, markup=False)
+            console.print(f"{name:<9} {text}", soft_wrap=True)
 
 
 def _shortened(text: str) -> str:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.cli import main
+from sql.results import connect
 
 TINY = Path(__file__).parents[1] / "studies" / "tiny.yaml"
 
@@ -100,6 +101,12 @@ def test_sql_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         pass
     said = refusal(capsys, "sql", tmp_path / "results.duckdb", "SELECT nothing_such FROM data_efficiency")
     assert "data_efficiency" in said or "nothing_such" in said
+
+
+def test_sql_shows_texts_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    connect(tmp_path / "results.duckdb").close()
+    assert main(["sql", str(tmp_path / "results.duckdb"), "select 'ends [/think], [b]so[/b]' as text"]) == 0
+    assert "ends [/think], [b]so[/b]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("preset", ["demo", "gpu-small", "paper-mini", "paper-16", "paper-32"])
