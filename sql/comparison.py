@@ -32,6 +32,8 @@ PLACE = [*MODEL, "task", "checkpoint"]
 SIGNIFICANCE = 0.05
 DRAWS = 2000
 SIGNS = 10_000
+# A version is a digest of the items asked, in the form in which they were.
+OTHER_ITEMS = "not asked from the same items (other data, another limit, or plain items in one study only)"
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def _accuracies(
     notes = []
     for task in sorted(versions[0].keys() & versions[1].keys()):
         if versions[0][task] != versions[1][task]:  # equal names of items would not be equal items
-            notes.append(f"{task}: the two studies evaluated different versions of its data")
+            notes.append(f"{task}: {OTHER_ITEMS}")
             first, second = first[first["task"] != task], second[second["task"] != task]
     groups = [dict(list(scores.groupby(PLACE, dropna=False))) for scores in (first, second)]
     rows = []

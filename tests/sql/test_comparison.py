@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from flows.compare import print_comparison
 from pipeline.errors import InputError
 from sql import results
-from sql.comparison import compare, holm, paired_p
+from sql.comparison import OTHER_ITEMS, compare, holm, paired_p
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_model_of_one_study_only_and_other_data_are_notes(paths):
         results.ingest(path, {"evaluation_versions": pa.Table.from_pylist([row])})
     found = compare(*paths)
     assert found.notes == [
-        "u: the two studies evaluated different versions of its data",
+        f"u: {OTHER_ITEMS}",
         "DR of depth 4 on t: not in the second study",
     ]
     assert set(found.accuracies["task"]) == {"t"}
