@@ -73,9 +73,9 @@ def run_module(
         for variables in rank_environments(ranks):
             children.append(_start(leashed(module, *arguments), log, {**(environment or {}), **variables}))
         failed = None
-        while any(child.poll() is None for child in children):
+        while None in (statuses := [child.poll() for child in children]):
             tick()
-            if failed is None and any(child.returncode for child in children):
+            if failed is None and any(statuses):
                 failed = time.monotonic()
             if failed is not None and time.monotonic() - failed > GRACE_SECONDS:
                 break

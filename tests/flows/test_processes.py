@@ -123,8 +123,10 @@ def test_where_one_rank_fails_the_others_are_ended(
     tmp_path: Path, what: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flows.processes, "GRACE_SECONDS", 0.5)
+    started = time.monotonic()
     with pytest.raises(error):
         run_module("helper_child", [what, str(tmp_path / "mark")], log=tmp_path / "log.txt", ranks=2)
+    assert time.monotonic() - started < 40  # the other one would sleep for a minute
     assert not alive(int((tmp_path / "mark").read_text()))
 
 
