@@ -28,6 +28,7 @@ def carry(study: Study, folder: Path) -> dict[str, Any]:
     plan_file = folder / PLAN
     if plan_file.exists() and json.loads(plan_file.read_text())["study_id"] != study.study_id:
         raise InputError(f"{folder} holds another study; name a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare_data(study, Store(study.store_folder))
     harnessed = [task["task"] for task in prepared.specifications if not task.get("plain")]
     if harnessed:

@@ -12,6 +12,7 @@ from flows.processes import Failed
 from pipeline.errors import InputError
 
 BAD_INPUT = 2
+BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 DESCRIPTION = """\
 How many training tokens does each architecture need to reach the same accuracy?
@@ -39,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        print(f"dreamer: {error}", file=sys.stderr)
+        return BAD_INPUT if isinstance(error, BAD_PATHS) else 1
 
 
 def parser() -> argparse.ArgumentParser:

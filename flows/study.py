@@ -317,11 +317,13 @@ def load_study(
                 raise InputError(
                     f"study {where!r} is neither a preset ({', '.join(presets())}) nor a YAML file that exists"
                 )
-            text = path.read_text()
+            text = path.read_bytes()
         try:
             content = yaml.safe_load(text)
         except yaml.YAMLError as error:
             raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
+        except UnicodeDecodeError as error:
+            raise InputError(f"{where}: not UTF-8 text ({error})") from None
         if not isinstance(content, dict):
             raise InputError(f"{where}: a study is a mapping with the keys {', '.join(Study.model_fields)}")
     if mirror is not None:

@@ -59,11 +59,14 @@ def load_model(folder: Path | str, device: str | torch.device = "cpu", dtype: to
     """
     folder = Path(folder)
     try:
-        config = DreamerConfig.from_dict(json.loads((folder / "config.json").read_text()))
-    except FileNotFoundError as error:
+        values = json.loads((folder / "config.json").read_text())
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(f"no model in {folder}: config.json is missing") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:  # neither JSON nor text
         raise InputError(f"{folder / 'config.json'} is damaged ({error})") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{folder / 'config.json'} is damaged (not an object)")
+    config = DreamerConfig.from_dict(values)
     model = empty_model(config, dtype=dtype)
     load_tensors(model, _load_tensors(folder / "model.safetensors"), folder)
     if dtype:
@@ -87,7 +90,8 @@ def empty_model(config: DreamerConfig, **options: Any) -> Dreamer:
 
 
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Make `tensors` the model's own. Raises InputError naming those missing, unknown or of another shape."""
+    """Make `tensors` the model's own, in its types. Raises InputError naming those missing, unknown or of another shape
+    or kind of number, and leaves the model as it was."""
     own = model.state_dict()
     problems = [
         *(f"{name} is missing" for name in own if name not in tensors),
@@ -97,11 +101,16 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
             for name in own
             if name in tensors and tensors[name].shape != own[name].shape
         ),
+        *(
+            f"{name} holds {tensors[name].dtype}, not {own[name].dtype}"
+            for name in own
+            if name in tensors and tensors[name].is_floating_point() != own[name].is_floating_point()
+        ),
     ]
     if problems:
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise InputError(f"the tensors in {source} do not fit the model: {'; '.join(problems[:3])}{more}")
-    model.load_state_dict(tensors, assign=True)
+    model.load_state_dict({name: tensors[name].to(tensor.dtype) for name, tensor in own.items()}, assign=True)
 
 
 def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
@@ -163,5 +172,5 @@ def _load_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error
-    except SafetensorError as error:
+    except (OSError, SafetensorError) as error:
         raise InputError(f"{path} is damaged ({error})") from error

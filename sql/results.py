@@ -166,6 +166,8 @@ def query(path: Path | str, sql: str) -> pd.DataFrame:
     """The rows of a query, which cannot change the file. Raises InputError for SQL that DuckDB refuses."""
     connection = connect(path, read_only=True)
     try:
+        if not connection.extract_statements(sql):
+            raise InputError("query refused: it holds no statement")
         connection.execute("begin transaction read only")
         return connection.execute(sql).df()
     except duckdb.Error as error:

@@ -44,6 +44,22 @@ def test_misspelt_key(capsys: pytest.CaptureFixture[str], study: Path) -> None:
     assert "did you mean 'learning_rate'?" in refusal(capsys, "run", study)
 
 
+def test_study_that_is_no_text(capsys: pytest.CaptureFixture[str], study: Path) -> None:
+    study.write_bytes(b"name: \xff\xfe")
+    assert "study.yaml: not " in refusal(capsys, "plan", study)
+
+
+@pytest.mark.parametrize("query", ["", ";", "-- nothing"])
+def test_query_without_a_statement(capsys: pytest.CaptureFixture[str], tmp_path: Path, query: str) -> None:
+    connect(tmp_path / "results.duckdb").close()
+    assert "no statement" in refusal(capsys, "sql", tmp_path / "results.duckdb", query)
+
+
+def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
+    connect(tmp_path / "results.duckdb").close()
+    assert str(study) in refusal(capsys, "export", tmp_path / "results.duckdb", study / "tables")
+
+
 def test_source_that_is_nowhere(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
     started = time.monotonic()
     said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run")

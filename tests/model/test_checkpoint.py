@@ -3,12 +3,13 @@
 import dataclasses
 import json
 import resource
+from pathlib import Path
 
 import pytest
 import torch
 from packed_folder import SMALL
 
-from model.checkpoint import State, load_model, newest_state, save_model, save_state, written_whole
+from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state, written_whole
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
@@ -124,3 +125,26 @@ def test_an_interrupted_folder_never_gets_its_name(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_other_numbers_are_refused_and_leave_the_model_as_it_was(model):
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    tensors = {name: torch.zeros_like(tensor) for name, tensor in before.items()}
+    with pytest.raises(InputError, match=r"embedding holds torch\.int64"):
+        load_tensors(model, {**tensors, "embedding": tensors["embedding"].long()}, Path("here"))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_narrow_numbers_become_the_models_own(model):
+    state = model.state_dict()
+    narrow = {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()}
+    load_tensors(model, narrow, Path("here"))
+    assert {name: tensor.dtype for name, tensor in model.state_dict().items()} == {n: t.dtype for n, t in state.items()}
+
+
+@pytest.mark.parametrize("content", [b"[]", b"3", b"\xff\xfe"])
+def test_a_config_that_is_none_is_bad_input(model, tmp_path, content):
+    save_model(tmp_path / "saved", model, {})
+    (tmp_path / "saved" / "config.json").write_bytes(content)
+    with pytest.raises(InputError, match="damaged"):
+        load_model(tmp_path / "saved")
