@@ -7,6 +7,7 @@ other has.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from flows.study import Study
 from flows.train import Run, Slots, devices, side_by_side
 from pipeline.store import Output, Store
 
+PROCESS_MEMORY = 2 * 10**9  # lm-eval, torch and a model; with more cores than memory for them not all are used
 VERSION = 2
 
 
@@ -30,7 +32,8 @@ def evaluate_runs(study: Study, store: Store, prepared: Prepared, runs: Sequence
     complete = [run for run in runs if run.status == "complete"]
     slots = Slots(study)
     with stopped_on_exit():
-        shares = _shares(devices(study), len(complete))
+        places = devices(study) if study.workers else min(devices(study), _memory() // PROCESS_MEMORY)
+        shares = _shares(places, len(complete))
         outputs = side_by_side(
             list(zip(complete, shares, strict=True)),
             lambda job: _evaluate(study, store, prepared, job[0], slots, processes=job[1]),
@@ -42,6 +45,11 @@ def checkpoints(run: Run) -> list[dict[str, Any]]:
     """run_id, tokens and path of a run's checkpoints, in order of tokens."""
     folders = sorted((run.folder / "checkpoints").iterdir())
     return [{"run_id": run.run_id, "tokens": int(folder.name), "path": str(folder.resolve())} for folder in folders]
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _shares(places: int, runs: int) -> list[int]:

@@ -11,6 +11,7 @@ projection, N and M query and key/value heads, K head size.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import torch
@@ -127,7 +128,7 @@ class Dispatch(NamedTuple):
     tokens: Tensor  # [P]: the token at each place
     places: Tensor  # [T, A]: the place of each pair
     ends: Tensor  # [E] int32: where each expert's run of places ends
-    middle: Tensor | None = None  # on the host: where the run of expert E // 2 begins, if there are too many experts
+    cuts: Tensor | None = None  # on the host, if there are more than GROUPS experts: where each next GROUPS begin
 
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:
@@ -137,8 +138,8 @@ def dispatch(ids: Tensor, experts: int) -> Dispatch:
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
     ends = torch.searchsorted(chosen, numbers[:experts].to(keys.dtype), right=True, out_int32=True)
-    middle = ends[experts // 2 - 1].cpu() if experts > GROUPS else None
-    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends, middle)
+    cuts = ends[GROUPS - 1 : -1 : GROUPS].cpu() if experts > GROUPS else None
+    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends, cuts)
 
 
 def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
@@ -171,12 +172,13 @@ def _grouped_outer(rows: Tensor, gradient: Tensor, to: Dispatch) -> Tensor:
 
 
 def _parts(to: Dispatch) -> list[tuple[slice, slice, Tensor]]:
-    """Rows, experts and their ends, in as many parts as a grouped product can take: one, or two halves."""
-    if to.middle is None:
+    """Rows, experts and their ends, in as few parts as grouped products take."""
+    if to.cuts is None:
         return [(slice(None), slice(None), to.ends)]
-    half, row = len(to.ends) // 2, int(to.middle)
-    first, second = to.ends[:half], to.ends[half:] - row
-    return [(slice(row), slice(half), first), (slice(row, None), slice(half, None), second)]
+    cuts = [0, *to.cuts.tolist(), None]
+    experts = [slice(first, first + GROUPS) for first in range(0, len(to.ends), GROUPS)]
+    rows = [slice(*pair) for pair in itertools.pairwise(cuts)]
+    return [(run, own, to.ends[own] - run.start) for run, own in zip(rows, experts, strict=True)]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -16,8 +16,9 @@ from torch import Tensor
 
 
 def takes(tensor_dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether the kernel is there for tensors of this kind."""
-    return device.type == "cuda" and tensor_dtype in (torch.bfloat16, torch.float16)
+    """Whether the kernel takes tensors of this kind: flash attention needs compute capability 8 (A100) or more."""
+    narrow = tensor_dtype in (torch.bfloat16, torch.float16)
+    return device.type == "cuda" and narrow and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def document_bounds(documents: Tensor) -> Tensor:
