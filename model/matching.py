@@ -2,7 +2,8 @@
 
 Coordinate descent over two sizes: the expert size, in steps of 8, until FLOPs are nearest; then the number of
 experts until parameters are nearest; and again, as the number of experts has moved the routing FLOPs, until nothing
-changes.
+changes. Smaller experts are more experts, whose routing asks for still smaller ones: where that ends at sizes that do
+not exist, every expert size is tried with its number of experts, and the nearest is taken if it is near in both.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from model.config import DreamerConfig
 from pipeline.errors import InputError
 
 SIZE_STEP = 8
+NEAR = 0.01  # what counts as near in FLOPs and in parameters, where the descent has found no sizes
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,42 @@ def find_match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int =
     sizes: list[tuple[int, int]] = []
     while (found.expert_size, found.experts) not in sizes:  # a repeated pair is the end, or one of two equally near
         sizes.append((found.expert_size, found.experts))
-        found = _nearest_experts(_nearest_size(found, target_flops, length), target_parameters)
-    flops, count = flops_per_token(found, length), parameters(found)
-    return Match(found, count, flops, count / target_parameters - 1, flops / target_flops - 1)
+        try:
+            sized = _nearest_size(found, target_flops, length)
+        except InputError:
+            near = _near_in_both(variant, target_flops, target_parameters, length)
+            if near is None:
+                raise
+            return near
+        found = _nearest_experts(sized, target_parameters)
+    return _matched(found, target_flops, target_parameters, length)
+
+
+def _matched(config: DreamerConfig, target_flops: float, target_parameters: int, length: int) -> Match:
+    flops, count = flops_per_token(config, length), parameters(config)
+    return Match(config, count, flops, count / target_parameters - 1, flops / target_flops - 1)
+
+
+def _near_in_both(variant: DreamerConfig, target_flops: float, target_parameters: int, length: int) -> Match | None:
+    """Of all expert sizes, each with the number of experts nearest in parameters, the nearest in FLOPs; None where it
+    is not near in both. In FLOPs it has to be within a step of the expert size, too."""
+    best = None
+    config = dataclasses.replace(variant, expert_size=SIZE_STEP, experts=variant.active_experts)
+    while flops_per_token(config, length) <= (1 + NEAR) * target_flops:  # the least that this size needs
+        try:
+            found = _matched(_nearest_experts(config, target_parameters), target_flops, target_parameters, length)
+        except InputError:
+            break  # larger experts have still more parameters
+        step = flops_per_token(_larger(found.config), length) - found.flops_per_token
+        flops_near = abs(found.flops_mismatch) <= min(NEAR, step / target_flops)
+        if flops_near and abs(found.parameter_mismatch) <= NEAR:
+            best = min(best or found, found, key=lambda one: abs(one.flops_mismatch))
+        config = _larger(config)
+    return best
+
+
+def _larger(config: DreamerConfig) -> DreamerConfig:
+    return dataclasses.replace(config, expert_size=config.expert_size + SIZE_STEP)
 
 
 def _nearest_size(config: DreamerConfig, target: float, length: int) -> DreamerConfig:

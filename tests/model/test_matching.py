@@ -74,7 +74,17 @@ def test_both_sizes_are_the_nearest(
     # Where two expert sizes are equally near by turns, the numbers of experts they ask for lead to each other.
     step = flops_per_token(dataclasses.replace(config, expert_size=config.expert_size + 8)) - flops_per_token(config)
     routing = 2 * config.depth * config.routing_size * config.experts
-    assert flops_distance(config) <= step / 2 + 0.1 * routing
+    if flops_distance(config) > step / 2 + 0.1 * routing:  # the descent has passed these sizes: no others are nearer
+        assert flops_distance(config) <= min(step, 0.01 * flops_per_token(baseline))
+        assert abs(found.parameter_mismatch) <= 0.01
+        for size in (config.expert_size - 8, config.expert_size + 8):
+            each, other_each = (3 * hidden_size * one + config.routing_size for one in (config.expert_size, size))
+            rest = parameters(config) - config.experts * each
+            experts = round((parameters(baseline) - rest) / other_each)
+            if size and experts >= config.active_experts:
+                other = dataclasses.replace(config, expert_size=size, experts=experts)
+                far = parameter_distance(other) > 0.01 * parameters(baseline)
+                assert far or flops_distance(config) <= flops_distance(other)
     assert found.flops_mismatch == pytest.approx(flops_per_token(config) / flops_per_token(baseline) - 1)
     assert found.parameter_mismatch == pytest.approx(parameters(config) / parameters(baseline) - 1)
     assert match(baseline, config) == config
@@ -99,6 +109,32 @@ def test_small_baselines_match_well():
             found = find_match(baseline, variant_of(baseline, depth_attention))
             assert abs(found.parameter_mismatch) < 0.01
             assert abs(found.flops_mismatch) < 0.02
+
+
+def test_sizes_that_exist_are_found_where_the_descent_passes_them():
+    """Its experts become ever smaller, as the routing of ever more of them needs FLOPs, until none is small enough."""
+    baseline = la(
+        5,
+        hidden_size=384,
+        query_heads=4,
+        key_value_heads=2,
+        head_size=128,
+        depth_head_size=32,
+        routing_size=128,
+        active_experts=3,
+        experts=16,
+        expert_size=64,
+        vocabulary_size=8000,
+    )
+    found = find_match(baseline, variant_of(baseline, True))
+    assert (found.config.expert_size, found.config.experts) == (16, 276)
+    assert found.flops_mismatch == pytest.approx(0.00815, abs=1e-5)
+    assert abs(found.parameter_mismatch) < 0.001
+    assert dr_da(5, baseline=baseline) == found.config
+    # No size is near where the baseline has still smaller experts.
+    smaller = dataclasses.replace(baseline, expert_size=56)
+    with pytest.raises(InputError, match="FLOPs per token even with experts of size 8"):
+        find_match(smaller, variant_of(smaller, True))
 
 
 def test_what_cannot_be_matched_is_refused_with_the_reason():
