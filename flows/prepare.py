@@ -41,7 +41,7 @@ from pipeline.worlds import WORLD_SOURCE, WorldSettings, world_items, world_spec
 VERSIONS = {
     "world": 1,
     "documents": 2,
-    "traces": 2,
+    "traces": 3,
     "clean": 1,
     "deduplicate": 2,
     "decontaminate": 2,

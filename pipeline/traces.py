@@ -11,7 +11,8 @@ told apart by the text alone, since sets mix them:
 
 A response is read from left to right. An opening mark starts a trace, which ends at the next closing mark of its kind.
 A closing mark without an opening one ends a trace that began where the last one ended, or at the start. So marks that a
-trace itself mentions do no harm.
+trace itself mentions do no harm. Names that are common words (`LEADING`) mark a trace only where they begin the
+response, are closed and leave something: elsewhere they may be the solution's own.
 
 Marks that are only mentioned are not marks: in code (between backticks, in fenced blocks), in quotation marks, and,
 where the question itself speaks of such marks, anything but a trace that begins the response, or one that is closed and
@@ -19,7 +20,8 @@ begins a line. A question that ends with an opening mark is a prompt that was cu
 trace.
 
 What remains is unchanged byte for byte, but for white space: none is left at its ends, and where a trace stood between
-two parts a blank line is left (one space, when the trace was within a line).
+two parts a blank line is left (one space, when the trace was within a line). Where all that follows a trace is between
+<answer> and </answer>, those two go as well.
 """
 
 from __future__ import annotations
@@ -46,13 +48,15 @@ DROP_EMPTY = "nothing after the trace"
 NO_CLOSING = "traces of this source end with a closing mark, and this response has none"
 
 # Opening and closing marks of traces, as public sets and the models they were made with write them. Matched without
-# regard to case.
+# regard to case or to blanks before the last ">".
 MARKS: tuple[tuple[str, str], ...] = (
     *((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "thoughts", "reasoning", "reflection")),
     *((f"<{name}>", f"</{name}>") for name in ("scratchpad", "chain_of_thought", "inner_thoughts", "inner_monologue")),
     *((f"<{name}>", f"</{name}>") for name in ("thinking_process", "reasoning_process", "internal_thinking")),
     *((f"<{name}>", f"</{name}>") for name in ("seed:think", "longcat_think", "antthinking")),
     *((f"<|begin_of_{name}|>", f"<|end_of_{name}|>") for name in ("thought", "thinking", "reasoning")),
+    ("<begin_of_thought>", "<end_of_thought>"),
+    *((f"<|{name}_start|>", f"<|{name}_end|>") for name in ("think", "thinking")),
     *((f"<|{name}|>", f"<|/{name}|>") for name in ("think", "thinking")),
     ("<|start_thinking|>", "<|end_thinking|>"),
     ("<|im_start|>think", "<|im_start|>answer"),
@@ -65,19 +69,32 @@ MARKS: tuple[tuple[str, str], ...] = (
 WRAPPING: tuple[str, ...] = (
     "<|begin_of_solution|>",
     "<|end_of_solution|>",
+    "<begin_of_solution>",
+    "<end_of_solution>",
     "<|start_response|>",
     "<|end_response|>",
     "<|start|>assistant",
     "<|return|>",
 )
+# Names of marks, as in <name> ... </name>, that count only as a trace that begins the response.
+LEADING: tuple[str, ...] = ("analysis", "reason", "cot", "rationale")
 
 _CLOSING = dict(MARKS)
 _OPENING = {close: opening for opening, close in MARKS}
 _ALL = sorted((*_CLOSING, *_OPENING, *WRAPPING), key=len, reverse=True)
-_ANY = "|".join(map(re.escape, _ALL))
+
+
+def _pattern(mark: str) -> str:
+    return re.escape(mark[:-1]) + "[ \\t]*>" if mark.endswith(">") else re.escape(mark)
+
+
+_LEADS = rf"\A\s*<({'|'.join(LEADING)})[ \t]*>"
+_LEADING = re.compile(_LEADS + r".*?</\1[ \t]*>(?=\s*\S)", re.IGNORECASE | re.DOTALL)
+_ANSWER = re.compile(r"<answer[ \t]*>((?:(?!</?answer\b).)*)</answer[ \t]*>", re.IGNORECASE | re.DOTALL)
+_ANY = "|".join((*map(_pattern, _ALL), _LEADS))
 # One expression for each first character: a literal start is what makes the search fast (500 MB/s against 50).
 _MARK = {
-    first: re.compile("|".join(re.escape(mark) for mark in _ALL if mark[0] == first), re.IGNORECASE)
+    first: re.compile("|".join(_pattern(mark) for mark in _ALL if mark[0] == first), re.IGNORECASE)
     for first in dict.fromkeys(mark[0] for mark in _ALL)
 }
 _FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
@@ -105,6 +122,11 @@ def strip_trace(response: str, question: str = "") -> Stripped:
     kept: list[tuple[int, int]] = []  # what stays, as ranges of the response
     traces: list[str] = []  # how each trace found so far was marked
     end = 0  # of the last trace or wrapping mark
+    leading = _LEADING.match(response)
+    if leading:
+        end = leading.end()
+        traces.append(PAIRED)
+    first_end = end  # of the first trace
     for mark in marks:
         if mark.start < end or _is_code(response, end, mark):
             continue
@@ -122,23 +144,31 @@ def strip_trace(response: str, question: str = "") -> Stripped:
                 return Stripped("", UNCLOSED)
             kept.append((end, mark.start))
             end = close.end
-            traces.append(THOUGHT if mark.name == "<|begin_of_thought|>" else PAIRED)
+            traces.append(THOUGHT if mark.name in ("<|begin_of_thought|>", "<begin_of_thought>") else PAIRED)
         elif _pair(mark.name) not in mentioned:
             end = mark.end
             traces.append(CLOSING)
+        first_end = first_end or (end if traces else 0)
     if not end:
         return Stripped(response, NONE)
     kept.append((end, len(response)))
-    return Stripped(_join(response, kept), _kind(traces))
+    text = _join(response, kept)
+    begins = next((start for start, stop in kept if response[start:stop].strip()), 0)
+    answer = _ANSWER.fullmatch(text) if first_end and begins >= first_end else None
+    return Stripped(answer[1].strip() if answer else text, _kind(traces))
 
 
 def _marks(text: str) -> list[_Mark]:
     return sorted(
-        _Mark(found.start(), found.end(), found[0].lower())
+        _Mark(found.start(), found.end(), _name(found[0]))
         for first, mark in _MARK.items()
         if first in text
         for found in mark.finditer(text)
     )
+
+
+def _name(mark: str) -> str:
+    return "".join(mark.lower().split())  # no name has a blank in it
 
 
 def _mentioned(question: str) -> set[str]:
@@ -176,7 +206,7 @@ def _is_code(response: str, start: int, mark: _Mark) -> bool:
         elif fence.start() < mark.start:
             opened = None
         else:
-            alone = mark.name in _OPENING and line.strip().lower() == mark.name
+            alone = mark.name in _OPENING and _name(line) == mark.name
             return not (alone and _OPENING[mark.name] not in response[opened : fence.start()].lower())
     return False
 

@@ -60,6 +60,22 @@ FENCE = "```"
         ("<think>say </think> early, go on</think>4", "4", "several"),
         ("<think>hm</think>\n", "", "paired"),
         ("hm</think>", "", "closing"),
+        ("<think >a</think >5", "5", "paired"),
+        ("a\n</think >\n5", "5", "closing"),
+        ("<|thinking_start|>a<|thinking_end|>5", "5", "paired"),
+        (
+            "<begin_of_thought>a<end_of_thought>\n<begin_of_solution>5<end_of_solution>",
+            "5",
+            "thought",
+        ),
+        ("<analysis>a</analysis>5", "5", "paired"),
+        ("\n<Reason >a, b < c</reason>\n\n5", "5", "paired"),
+        ("<cot>a <think>b</think> c</cot>5", "5", "paired"),
+        ("<rationale>a</rationale>\n<answer>5</answer>", "5", "paired"),
+        ("<analysis>a</analysis><think>b</think>5", "5", "several"),
+        ("<think>a</think>\n<answer>5</answer>", "5", "paired"),
+        ("a</think>\n<Answer>\n5 < 6\n</answer>\n", "5 < 6", "closing"),
+        ("<think>a</think><|begin_of_solution|><answer>5</answer><|end_of_solution|>", "5", "paired"),
     ],
 )
 def test_markings(response, text, kind):
@@ -79,6 +95,41 @@ def test_markings(response, text, kind):
 )
 def test_marks_in_code_and_quotation_marks_are_left_alone(response):
     assert strip_trace(response) == (response, "none")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "So <analysis>a</analysis> is 5.",
+        "Write:\n<rationale>a</rationale>\n5",
+        "<analysis>a</analysis>",  # nothing else: it is the solution
+        "<analysis>never closed, so not known to be a trace",
+        "<reason>a</cot>5",
+        "<reasons>a</reasons>5",
+        '<analysis type="x">a</analysis>5',
+        "a</analysis>5",
+        "If a <cot> b and c </cot> d",
+        "a < think > b",
+        f"{FENCE}xml\n<analysis>a</analysis>\n{FENCE}",
+        "<answer>5</answer>",
+    ],
+)
+def test_common_words_are_marks_only_of_a_trace_that_begins_the_response(response):
+    assert strip_trace(response) == (response, "none")
+
+
+@pytest.mark.parametrize(
+    ("response", "text"),
+    [
+        ("<think>a</think>So <answer>5</answer>", "So <answer>5</answer>"),
+        ("<think>a</think><answer>5</answer> or <answer>6</answer>", "<answer>5</answer> or <answer>6</answer>"),
+        ("<think>a</think><answer>5", "<answer>5"),
+        ("<answer>5 <think>a</think></answer>", "<answer>5 </answer>"),
+        ("<|begin_of_solution|><answer>5</answer><|end_of_solution|>", "<answer>5</answer>"),
+    ],
+)
+def test_answer_marks_stay_unless_they_are_around_all_that_follows_a_trace(response, text):
+    assert strip_trace(response).text == text
 
 
 def test_code_inside_a_trace_does_not_hide_its_end():
@@ -146,6 +197,9 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
                 ("b", "q", "<think>x"),
                 ("b", "q", "<think>x</think>"),
                 ("b", "q", ""),
+                ("c", "q", "\n<analysis >x</Analysis>4"),
+                ("c", "q", "<think >x</think >4"),
+                ("c", "q", "So <analysis>x</analysis>4"),
             )
         )
     said = []
@@ -156,6 +210,9 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
         ("a/1", " untouched ", "4"),
         ("b/2", "5", "4"),
         ("b/5", "", "4"),
+        ("c/6", "4", "4"),
+        ("c/7", "4", "4"),
+        ("c/8", "So <analysis>x</analysis>4", "4"),
     ]
     dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
     assert {(row["id"], row["response"], row["reason"]) for row in dropped} == {
@@ -169,6 +226,8 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
         ("b", "none"): 1,
         ("b", "paired"): 1,
         ("b", "unclosed"): 1,
+        ("c", "none"): 1,
+        ("c", "paired"): 2,
     }
     assert said == [1.0]
 
