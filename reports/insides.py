@@ -207,9 +207,7 @@ def _lorenz_chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     parts = []
     for _, part in rows.groupby("depth", dropna=False):
         chosen = np.unique(np.linspace(0, len(part) - 1, CURVE_POINTS).round().astype(int))
-        ranked = part.sort_values("rank")
-        start = ranked.iloc[:1].assign(expert_share=0.0, selection_share=0.0)
-        parts.append(pd.concat([start, ranked.iloc[chosen]]))
+        parts.append(part.sort_values("rank").iloc[chosen])
     drawn = pd.concat(parts)
     fields = {"depth": "depth", "expert_share": "x", "selection_share": "y"}
     axis = alt.Axis(format=".0%", values=[0, 0.25, 0.5, 0.75, 1])

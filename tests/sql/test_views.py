@@ -283,13 +283,33 @@ def test_the_configuration_tells_recurrence_and_the_experts_never_selected(sql):
     found = use(sql, "mine", {1: {0: 6}, 2: {0: 6}}, '{"recurrent": false, "experts": 3}')
     assert found == {1: (2 / 3, 3, 1), 2: (2 / 3, 3, 1), None: (2 / 3, 6, 2)}
     assert sql.execute("select rank, expert_share, selection_share from expert_lorenz where depth = 1").fetchall() == [
-        (3, 1.0, 1.0)
+        (0, 0.0, 0.0),
+        (1, pytest.approx(1 / 3), 0.0),
+        (2, pytest.approx(2 / 3), 0.0),
+        (3, 1.0, 1.0),
     ]
 
 
 def test_lorenz_curves_rise_to_one_below_the_diagonal(sql):
     use(sql, "DR", {1: {0: 1, 1: 2, 2: 7}, 2: {0: 0, 1: 0, 2: 0}}, "not json")
     curve = sql.execute("select expert_share, selection_share from expert_lorenz where depth = 1").fetchall()
-    assert curve == [(pytest.approx(1 / 3), 0.1), (pytest.approx(2 / 3), 0.3), (1.0, 1.0)]
+    assert curve == [(0.0, 0.0), (pytest.approx(1 / 3), 0.1), (pytest.approx(2 / 3), 0.3), (1.0, 1.0)]
     depths = {row[0] for row in sql.execute("select depth from expert_lorenz").fetchall()}
     assert depths == {None, 1}  # depth 2 selected nothing
+
+
+@pytest.mark.parametrize(
+    ("variant", "config"), [("DR", None), ("LA", None), ("DR", '{"experts": 7}'), ("LA", '{"experts": 7}')]
+)
+def test_the_area_under_a_lorenz_curve_gives_the_gini_coefficient(sql, variant, config):
+    """Experts that were never selected count in both, whether they have a row or not."""
+    found = use(sql, variant, {1: {0: 1, 1: 3}, 2: {2: 4}, 3: {0: 2, 1: 0, 2: 5}}, config)
+    rows = sql.execute("select depth, expert_share, selection_share from expert_lorenz").fetchall()
+    for depth, (gini, experts, _) in found.items():
+        curve = [point for of, *point in rows if of == depth]
+        area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(curve))
+        assert 1 - 2 * area == gini
+        assert [share for share, _ in curve] == [pytest.approx(rank / experts) for rank in range(experts + 1)]
+    if variant == "DR" and config is None:
+        at_first = [point for depth, *point in rows if depth == 1]
+        assert at_first == [[0, 0], [pytest.approx(1 / 3), 0], [pytest.approx(2 / 3), 0.25], [1, 1]]
