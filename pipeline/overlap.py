@@ -12,7 +12,7 @@ document in three grades (the thresholds are those of `Rules`):
 N-grams say something only where they are particular. So a share of the passage's n-grams has to be found without those
 that many documents share, whatever their numbers, and without those of figures and signs; only between questions with
 the same numbers all n-grams will do. That keeps apart texts made from templates, in which each question shares most of
-its words with thousands.
+its words with thousands. Documents that hold the whole passage are not among the many: they are leaks.
 """
 
 from __future__ import annotations
@@ -125,7 +125,11 @@ class Index:
         self.plain = letters[first + rules.short] - letters[first] >= _PLAIN_WORDS
         some = self.searched[self.passage]
         self.blind_postings = Postings(self.blind[some], self.passage[some])
+        self.places = np.full(len(self.blind), -1)
+        self.places[some] = self.blind_postings.places
         self.frequencies = np.zeros(len(self.blind_postings.grams), np.int64)
+        _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
+        self._anchor(counts[same])
 
         self.numbers = _number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
         some &= self.question[self.passage] & (self.numbers[self.passage] != 0)
@@ -133,11 +137,21 @@ class Index:
         self.numbered_postings = Postings(self.short[some] ^ self.numbers[self.passage[some]], self.passage[some])
 
     def count(self, texts: pa.Array) -> None:
-        """Add documents of a sample to the numbers of documents that hold each n-gram."""
+        """Add documents of a sample to the numbers of documents that hold each n-gram.
+
+        A document that holds a whole passage does not count for the n-grams of that passage: however often an item
+        leaked, its n-grams are as particular as if it had not, and tell its edited copies.
+        """
+        size = max(len(self.frequencies), 1)
         for _, _, words in blocks(texts, _BLOCK):
-            documents, grams, _ = self._hits(words)
-            keys, _ = _distinct(documents * max(len(self.frequencies), 1) + grams)
-            self.frequencies += np.bincount(keys % max(len(self.frequencies), 1), minlength=len(self.frequencies))
+            documents, grams, at = self._hits(words)
+            keys, _ = _distinct(documents * size + grams)
+            documents, passages = self._copies(words, documents, grams, at)
+            inside, bounds = ranges(self.short_offsets[passages], self.short_offsets[passages + 1])
+            copied = np.repeat(documents, np.diff(bounds)) * size + self.places[inside]
+            counted = np.ones(len(keys), bool)
+            counted[np.searchsorted(keys, copied)] = False  # all are there: what is copied was met
+            self.frequencies += np.bincount(keys[counted] % size, minlength=len(self.frequencies))
 
     def settle(self, common: int) -> None:
         """Settle which n-grams are particular: those with plain words that at most `common` sampled documents hold.
@@ -145,8 +159,6 @@ class Index:
         Then documents can be searched.
         """
         some = self.searched[self.passage]
-        self.places = np.full(len(self.blind), -1)
-        self.places[some] = self.blind_postings.places
         self.particular = self.frequencies <= common
         self.particular[self.places[some & ~self.plain]] = False
         counted = some.copy()
@@ -155,18 +167,23 @@ class Index:
         self.needed = np.maximum(np.ceil(self.rules.particular_coverage * totals), 1)
         counts = np.bincount(self.passage[counted], minlength=len(self.items))
         self.templated = int(((counts < self.needed) & self.searched & self.question).sum())
-        self.anchors, self.anchor_passages, self.anchor_at = self._anchors(some)
-        self.anchor_flags = np.zeros(len(self.frequencies), bool)
-        self.anchor_flags[self.anchors] = True
+        frequencies = np.zeros(len(self.short), np.int64)
+        frequencies[some] = self.frequencies[self.places[some]]
+        self._anchor(frequencies)
 
-    def _anchors(self, some: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The rarest n-gram of each searched passage: its place, the passage and its place there, by n-gram."""
-        places = self.places
-        order = np.lexsort((self.frequencies[places[some]], self.passage[some]))
-        candidates = np.flatnonzero(some)[order]
+    def _anchor(self, frequencies: np.ndarray) -> None:
+        """Settle by which n-gram each searched passage is looked for as a whole: the rarest one by `frequencies`.
+
+        `anchors` are these n-grams as they are, ascending; `anchor_passages` their passages, `anchor_at` where there.
+        """
+        candidates = np.flatnonzero(self.searched[self.passage])
+        candidates = candidates[np.lexsort((frequencies[candidates], self.passage[candidates]))]
         first = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
-        first = first[np.argsort(places[first], kind="stable")]
-        return places[first], self.passage[first], first - self.short_offsets[self.passage[first]]
+        first = first[np.argsort(self.short[first], kind="stable")]
+        self.anchors, self.anchor_passages = self.short[first], self.passage[first]
+        self.anchor_at = first - self.short_offsets[self.anchor_passages]
+        self.anchor_flags = np.zeros(len(self.frequencies), bool)
+        self.anchor_flags[self.places[first]] = True
 
     def search(self, questions: pa.Array, responses: pa.Array) -> Iterator[Match]:
         """All passages found in a batch of documents, by the document's row."""
@@ -175,7 +192,7 @@ class Index:
             ends = np.searchsorted(words.starts, question_bytes[first:last] + words.text_offsets[:-1])
             ends = np.where(ends > words.offsets[:-1], ends, words.offsets[1:])  # without a question, the whole text
             hits = self._hits(words)
-            exact = {**self._contained(words, *hits), **self._equal(words, ends)}
+            exact = {**dict.fromkeys(_pairs(*self._copies(words, *hits)), (EXACT, 1.0)), **self._equal(words, ends)}
             found = {**self._overlapping(words, *hits, exact), **self._same_numbers(words, ends, hits[0]), **exact}
             for (document, passage), (grade, coverage) in sorted(found.items()):
                 yield Match(first + document, int(self.items[passage]), grade, coverage)
@@ -195,9 +212,13 @@ class Index:
         documents, places = self.wholes.find(_sequences(words.ids, first[short], question_ends[short]))
         return dict.fromkeys(_pairs(short[documents], self.whole_passages[places]), (EXACT, 1.0))
 
-    def _contained(self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray) -> Found:
+    def _copies(
+        self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Documents and the passages that stand in them word for word."""
         anchored = self.anchor_flags[grams]
-        documents, grams, at = documents[anchored], grams[anchored], at[anchored]
+        documents, at = documents[anchored], at[anchored]
+        grams = _sequences(words.ids, at, at + self.rules.short)
         entries, bounds = ranges(np.searchsorted(self.anchors, grams), np.searchsorted(self.anchors, grams, "right"))
         documents, at = (np.repeat(values, np.diff(bounds)) for values in (documents, at))
         passages = self.anchor_passages[entries]
@@ -206,7 +227,7 @@ class Index:
         inside = (start >= words.offsets[documents]) & (stop <= words.offsets[documents + 1])
         documents, passages, start, stop = documents[inside], passages[inside], start[inside], stop[inside]
         same = _sequences(words.ids, start, stop) == self.sequences[passages]
-        return dict.fromkeys(_pairs(documents[same], passages[same]), (EXACT, 1.0))
+        return documents[same], passages[same]
 
     def _overlapping(
         self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray, exact: Found

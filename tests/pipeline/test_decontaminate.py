@@ -134,6 +134,22 @@ def test_phrases_that_many_documents_share_do_not_count(tmp_path: Path) -> None:
     assert results["templated_items"] == 50
 
 
+@pytest.mark.parametrize("copies", [0, 25, 100])
+def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, copies: int) -> None:
+    draw = random.Random(0)
+    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
+    common = f"{' '.join(draw.choices(words, k=30))} how many of them"
+    items = [CLIPS, f"{common} does Natalia have?"]
+    edited = CLIPS.replace("friends", "neighbours").replace("sell altogether", "give away")
+    rows = [(edited, "72")]
+    rows += [(f"{common} {draw.choice(words)}, {' '.join(draw.choices(words, k=20))}?", "Some.") for _ in range(50)]
+    rows += [(item, " ".join(draw.choices(words, k=60))) for item in items for _ in range(copies)]
+    dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
+    assert dropped.pop(0) == ("contaminated_overlap", "clips/0")
+    assert sorted(dropped) == list(range(51, len(rows)))  # the copies, and none of those that share a common text
+    assert results["templated_items"] == 1
+
+
 def test_nothing_to_compare(tmp_path: Path) -> None:
     nothing = item_table([])
     dropped, results = run(tmp_path, [("a", "b"), (None, None)], nothing)
