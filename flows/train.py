@@ -35,8 +35,6 @@ FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layere
     "DR": {"recurrent": True},
     "DR+DA": {"recurrent": True, "depth_attention": True},
 }
-KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**28)}
-"""Tells glibc to keep what is freed for the next step: a few per cent of the time on a CPU (docs/log.md)."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -163,9 +161,7 @@ def _train(model: Planned, folder: Path, seed: int, stop_at: int | None, slots: 
         goal = stop_at or _budget(run)
         tick = partial(_tick, label, run, goal)
         log = folder / f"seed{seed}.log"
-        run_module(
-            "model.train", arguments, log=log, tick=tick, environment={**KEEP_MEMORY, **environment}, ranks=ranks
-        )
+        run_module("model.train", arguments, log=log, tick=tick, environment=environment, ranks=ranks)
     progress.report(label, 1.0, "done")
 
 

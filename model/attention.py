@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
 from model.experts import MixedProjections, PlainProjections, Route, Router
-from model.kernels import attend_depth, rms_norm
+from model.kernels import attend_depth, rms_norm, split_heads
+from model.native_kernels import NativeAttendSequence
 from model.packed_attention import attend_documents
 
 
@@ -44,14 +45,11 @@ class _Attention(nn.Module):
 
         RoPE by `code` [T or 1, 1, K/2, 2] comes first, then RMSNorm, on queries and keys.
         """
-        N, M = self.heads, self.key_value_heads
         x = rms_norm(x, self.gain, self.epsilon)
         route = self.projections.route(x, prepared)
-        projected = self.projections.project_in(x, prepared, route).unflatten(-1, (N + 2 * M, -1))
-        query_key, value = projected.split((N + M, M), dim=1)
-        gains = torch.cat((self.query_gain.expand(N, -1), self.key_gain.expand(M, -1)))
-        query, key = rms_norm(query_key, gains, self.epsilon, code).split((N, M), dim=1)
-        return query, key, value, route
+        projected = self.projections.project_in(x, prepared, route)
+        heads = self.heads, self.key_value_heads
+        return *split_heads(projected, self.query_gain, self.key_gain, heads, self.epsilon, code), route
 
     def leave(self, attended: Tensor, prepared: Prepared, route: Route | None) -> Tensor:
         """Update [T, H] from the attended values [T, N, K]."""
@@ -74,6 +72,8 @@ class SequenceAttention(_Attention):
         query, key, value, route = self.enter(x, prepared, context.code)
         if context.bounds is not None:
             attended = attend_documents(query, key, value, context.bounds, context.length)
+        elif context.starts is not None:
+            attended = NativeAttendSequence.apply(query, key, value, context.starts)
         else:
             attended = self._attend(query, key, value, context, depth)
         return Result(self.leave(attended, prepared, route), None if route is None else route.ids)

@@ -39,6 +39,7 @@ class Context:
     routing_code: Tensor | None  # of the depths, for routing, [L, R/2, 2]; layers of their own need none
     mask: Tensor | None  # added to the scores of sequence attention; None: causal
     bounds: Tensor | None  # of the documents in the flattened batch, [D + 1], for a kernel that needs no mask
+    starts: Tensor | None  # where what each token of the flattened batch sees begins, [T], likewise
     positions: Tensor  # [B, S]
     cache: Cache | None
 
@@ -70,6 +71,11 @@ def document_positions(documents: Tensor) -> Tensor:
     starts = torch.zeros_like(index)
     starts[:, 1:] = index[:, 1:] * (documents[:, 1:] != documents[:, :-1])
     return index - starts.cummax(dim=1).values
+
+
+def document_starts(documents: Tensor) -> Tensor:
+    """Where in the flattened batch the run of equal labels [B, S] begins that a token belongs to, [T]."""
+    return torch.arange(documents.numel(), device=documents.device) - document_positions(documents).flatten()
 
 
 def document_mask(documents: Tensor, dtype: torch.dtype) -> Tensor:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from model import packed_attention
+from model import native, packed_attention
 from model.attention import DepthAttention, SequenceAttention
 from model.cache import Cache
 from model.config import DreamerConfig
@@ -33,6 +33,7 @@ from model.context import (
     depth_code,
     document_mask,
     document_positions,
+    document_starts,
     position_code,
 )
 from model.experts import ExpertAttention, Router
@@ -198,7 +199,7 @@ class Dreamer(nn.Module):
     ) -> Context:
         config, device = self.config, tokens.device
         B, S = tokens.shape
-        mask = bounds = None
+        mask = bounds = starts = None
         if cache is not None:
             if documents is not None or positions is not None:
                 raise InputError("a forward with a cache takes neither documents nor positions: a row is one document")
@@ -211,17 +212,20 @@ class Dreamer(nn.Module):
             positions = document_positions(documents) if positions is None else positions
             if packed_attention.takes(dtype, device) and not self.reference:
                 bounds = packed_attention.document_bounds(documents)
-            else:
+            elif not native.runs(device, dtype) or self.reference:
                 mask = document_mask(documents, dtype)
         elif positions is None:
             positions = torch.arange(S, device=device).expand(B, S)
+        if cache is None and native.runs(device, dtype) and not self.reference:
+            starts = document_starts(torch.zeros_like(tokens) if documents is None else documents)
         wide = torch.promote_types(dtype, torch.float32)
         code = position_code(positions, config.head_size, config.rope_base, wide).flatten(0, 1).unsqueeze(1)
         of_heads, of_routing = (
             depth_code(depth, size, config.depth_rope_base, device, wide)
             for size in (config.depth_head_size, config.routing_size)
         )
-        return Context(B, S, code, of_heads, of_routing if config.recurrent else None, mask, bounds, positions, cache)
+        of_routing = of_routing if config.recurrent else None
+        return Context(B, S, code, of_heads, of_routing, mask, bounds, starts, positions, cache)
 
     def _check_depth(self, depth: int | None) -> int:
         if depth is None or depth == self.config.depth:

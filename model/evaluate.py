@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+from model.device import use_one_core
 from model.introspect import Sample, sample_of_stream, sample_of_texts
 from model.job import Checkpoint, Job, check_settings, read_job, replace_json
 from model.pieces import Piece, Task, finished_pieces, pieces, put_together, remove_pieces
@@ -240,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Data are local, so the libraries must not look for newer ones; they read this when they are imported.
     for name, value in (("HF_HUB_OFFLINE", "1"), ("HF_DATASETS_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false")):
         os.environ.setdefault(name, value)
-    torch.set_num_threads(1)  # threads of several processes on few cores wait for each other more than they work
+    use_one_core()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     talks = options.verbose or sys.stdout.isatty()
     try:

@@ -1,8 +1,8 @@
 """The products the network is made of, each with its gradient written out.
 
-On a CPU at small sizes most of a step is spent between the matrix products, so each function makes as few passes
-over memory as it can; on any device the written gradients keep less for the backward pass than derived ones would,
-and sum in a fixed order. `reference.py` states the same mathematics plainly; tests hold the two together, outputs
+The written gradients keep less for the backward pass than derived ones would, and sum in a fixed order. On one CPU
+core at small sizes most of a step is spent around the matrix products: there each function is one loop in native.c,
+where it can be compiled. `reference.py` states the same mathematics plainly; tests hold the three together, outputs
 and all gradients.
 
 Axes: T tokens, E experts, A active experts, F expert size, P = T*A token-expert pairs, I and O inputs and outputs of a
@@ -18,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from model import native, native_kernels
 
 
 def turn(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
@@ -40,6 +42,8 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None = None
     In float32 where x is narrower.
     """
     dtype = x.dtype
+    if code is None and gain.ndim == 1 and native.takes(x):
+        return native_kernels.NativeRMSNorm.apply(x, gain, epsilon)
     if dtype in (torch.float32, torch.float64) and not x.is_cuda:
         return _TurnedNorm.apply(x, gain, epsilon, code)
     wide = torch.promote_types(x.dtype, torch.float32)  # a gain near 1 in bfloat16 would not show most of its updates
@@ -71,6 +75,21 @@ class _TurnedNorm(torch.autograd.Function):
         return gradient if code is None else turn(gradient, code, back=True), gain_gradient, None, None
 
 
+def split_heads(
+    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Fused projections [T, (N+2M)K] to queries [T, N, K], keys and values [T, M, K]; `heads` are N and M.
+
+    RoPE by `code` [T or 1, 1, K/2, 2] comes first, then RMSNorm with the gains [K], on queries and keys.
+    """
+    N, M = heads
+    if native.takes(projected):
+        return native_kernels.NativeHeads.apply(projected, query_gain, key_gain, code, epsilon, N, M)
+    query_key, value = projected.unflatten(-1, (N + 2 * M, -1)).split((N + M, M), dim=1)
+    gains = torch.cat((query_gain.expand(N, -1), key_gain.expand(M, -1)))
+    return *rms_norm(query_key, gains, epsilon, code).split((N, M), dim=1), value
+
+
 def route(
     x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
 ) -> tuple[Tensor, Tensor]:
@@ -79,7 +98,11 @@ def route(
     `query` [H, R] projects the queries, which are normalised; `keys` [E, R] hold everything else the scores need.
     Computed in the dtype of `query`.
     """
-    weights, ids = _Route.apply(x, query, keys, bias, active, normalised, epsilon)
+    if native.takes(query):
+        x, router = x.to(query.dtype), native_kernels.NativeRoute
+    else:
+        router = _Route
+    weights, ids = router.apply(x, query, keys, bias, active, normalised, epsilon)
     return ids, weights
 
 
@@ -133,13 +156,19 @@ class Dispatch(NamedTuple):
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:
     """Sort the selections `ids` [T, A] by expert; within an expert tokens keep their order."""
+    if native.takes(ids):
+        order, tokens, places, ends = native_kernels.dispatch(ids, experts)
+        return Dispatch(order, tokens, places, ends, _cuts(ends))
     keys = ids.to(torch.int16) if ids.is_cuda else ids  # CUDA sorts byte by byte
     chosen, order = keys.flatten().sort(stable=True)
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
     ends = torch.searchsorted(chosen, numbers[:experts].to(keys.dtype), right=True, out_int32=True)
-    cuts = ends[GROUPS - 1 : -1 : GROUPS].cpu() if experts > GROUPS else None
-    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends, cuts)
+    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends, _cuts(ends))
+
+
+def _cuts(ends: Tensor) -> Tensor | None:
+    return ends[GROUPS - 1 : -1 : GROUPS].cpu() if len(ends) > GROUPS else None
 
 
 def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
@@ -200,6 +229,8 @@ def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | No
 
     x [T, I], scores [T, 1], merged weights W + W_shared [E, I, O], shared weights [I, O] or None where there are none.
     """
+    if native.takes(x) and native.holds(*merged.shape[1:]):
+        return native_kernels.NativeMixedProduct.apply(x, scores, merged, shared, to.tokens, to.ends)
     return _MixedProduct.apply(x, scores, merged, shared, to)
 
 
@@ -236,6 +267,8 @@ def swiglu_experts(x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, 
     x [T, H], weights [T, A], gate and up projection side by side [E, H, 2F], down projection [E, F, H] -> [T, H].
     Weights are applied before the down projection: so its output need not be kept to know their gradient.
     """
+    if native.takes(x) and native.holds(*inward.shape[1:]):
+        return native_kernels.NativeSwiGLUExperts.apply(x, weights, inward, outward, to.order, to.tokens, to.ends)
     return _SwiGLUExperts.apply(x, weights, inward, outward, to)
 
 
@@ -279,6 +312,8 @@ def attend_depth(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> tup
     values is neither copied nor concatenated, so what is kept for the backward pass grows with the depth, not with
     its square.
     """
+    if native.takes(query):
+        return native_kernels.NativeAttendDepth.apply(query, *keys, *values)
     T, N, K = query.shape
     M = keys[0].shape[1]
     attended, scores = _AttendDepth.apply(query.reshape(T, M, N // M, K), *keys, *values)

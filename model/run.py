@@ -196,6 +196,11 @@ def code_version(module: str = "model.train") -> dict[str, str]:
             content = source.read_bytes()
             found[key] = hashlib.blake2b(content, digest_size=8).hexdigest()
             waiting += [imported for imported in _imports(content) if imported.startswith("model.")]
+            compiled = source.with_suffix(".c")
+            if compiled.is_file():
+                found[str(compiled.relative_to(root))] = hashlib.blake2b(
+                    compiled.read_bytes(), digest_size=8
+                ).hexdigest()
     return {**dict(sorted(found.items())), "torch": torch.__version__}
 
 

@@ -35,6 +35,8 @@ from model.dreamer import Dreamer
 from model.kernels import rms_norm
 from pipeline.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 # Fast against reference
 
 

@@ -17,6 +17,8 @@ from model.context import depth_code, position_code
 from model.experts import Router
 from model.kernels import attend_depth, dispatch, mixed_product, rms_norm, route, swiglu_experts, turn
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 TINY = DreamerConfig(hidden_size=8, routing_size=8, experts=5, active_experts=2, expert_size=8)
 
 

@@ -1,0 +1,114 @@
+"""native.c, compiled where it runs: the hot loops of kernels.py for one CPU core.
+
+The file is compiled once for each machine by the C compiler that is there (`cc`, or what CC says), in about a second,
+into the user's cache folder. Without a compiler, with DREAMER_NATIVE=0, with several torch threads or on another
+device, kernels.py computes the same with torch's own operations; the two differ by rounding only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import subprocess
+import tempfile
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+SOURCE = Path(__file__).with_suffix(".c")
+# Sums may be reordered to fill vector registers; NaN and infinity stay what they are.
+FLAGS = (
+    *("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fno-signed-zeros", "-fassociative-math", "-freciprocal-math"),
+)
+REALS = {torch.float32: "float", torch.float64: "double", torch.long: "float"}
+"""The type of real numbers that native.c is compiled for; functions of integers alone are in either."""
+
+
+def takes(x: Tensor) -> bool:
+    """Whether tensors like x [T, ...] are computed here."""
+    return runs(x.device, x.dtype)
+
+
+def runs(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether tensors of this kind (integers too) are computed here."""
+    return (
+        device.type == "cpu"
+        and dtype in REALS
+        and torch.get_num_threads() == 1
+        and not torch.compiler.is_compiling()
+        and library(REALS[dtype]) is not None
+    )
+
+
+def holds(inputs: int, outputs: int) -> bool:
+    """Whether matrices of these sizes are multiplied at least as fast here as by torch: those that stay in a cache."""
+    return max(inputs, outputs) <= 512 and inputs * outputs <= 2**17
+
+
+def call(name: str, *arguments: Tensor | float | None) -> None:
+    """Call a function of native.c: dense tensors as pointers (None: no pointer), integers and floats as they are."""
+    dtype = next(argument.dtype for argument in arguments if isinstance(argument, Tensor))
+    function = getattr(library(REALS[dtype]), name)
+    if function.argtypes is None:  # the first call says what all are like
+        kinds = {int: ctypes.c_int64, float: ctypes.c_double}
+        function.argtypes = [kinds.get(type(argument), ctypes.c_void_p) for argument in arguments]
+    function(*[argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments])
+
+
+def pointers(tensors: list[Tensor]) -> ctypes.Array:
+    """An array of pointers to tensors."""
+    return (ctypes.c_void_p * len(tensors))(*[tensor.data_ptr() for tensor in tensors])
+
+
+@functools.cache
+def library(real: str) -> ctypes.CDLL | None:
+    """The functions compiled for `float` or `double`; None where they cannot be had."""
+    if os.environ.get("DREAMER_NATIVE") == "0":
+        return None
+    source = SOURCE.read_bytes()
+    compiler = os.environ.get("CC", "cc")
+    # The processor is part of the name: what was compiled for one need not run on another that shares the folder.
+    version = hashlib.blake2b(repr((source, FLAGS, compiler, _processor())).encode(), digest_size=8).hexdigest()
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer"
+    path = folder / f"native-{real}-{version}.so"
+    try:
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            _compile(compiler, real, path)
+        return ctypes.CDLL(str(path))
+    except (OSError, subprocess.SubprocessError) as error:
+        warnings.warn(f"native.c cannot be used, so training on a CPU is slower: {_reason(error)}", stacklevel=2)
+        return None
+
+
+def _compile(compiler: str, real: str, path: Path) -> None:
+    """Compile beside the file and rename: several processes may do it at once."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        made = Path(folder) / path.name
+        command = [compiler, *FLAGS, f"-DREAL={real}", str(SOURCE), "-o", str(made), "-lm"]
+        for options in (["-march=native"], []):  # not every compiler knows its processor
+            done = subprocess.run([*command, *options], capture_output=True, timeout=120)
+            if done.returncode == 0:
+                break
+        done.check_returncode()
+        made.rename(path)
+
+
+def _reason(error: Exception) -> str:
+    """One line."""
+    lines = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip().splitlines()
+    return lines[0] if lines else str(error)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() + platform.machine()
+    return "".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
