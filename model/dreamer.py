@@ -46,6 +46,7 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "depth": DepthAttention,
     "experts": ExpertAttention,
 }
+LONG = 1024
 Observer = Callable[[int, str, Result], None]
 
 
@@ -216,7 +217,8 @@ class Dreamer(nn.Module):
                 mask = document_mask(documents, dtype)
         elif positions is None:
             positions = torch.arange(S, device=device).expand(B, S)
-        if cache is None and native.runs(device, dtype) and not self.reference:
+        whole = documents is None and S > LONG  # rows without documents, where torch's blocks are faster
+        if cache is None and not whole and native.runs(device, dtype) and not self.reference:
             starts = document_starts(torch.zeros_like(tokens) if documents is None else documents)
         wide = torch.promote_types(dtype, torch.float32)
         code = position_code(positions, config.head_size, config.rope_base, wide).flatten(0, 1).unsqueeze(1)

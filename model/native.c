@@ -75,22 +75,23 @@ static inline REAL exponential(REAL x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    union { int32_t bits; float power; } scale = {.bits = ((int32_t)n + 127) << 23};
+    union {
+        int32_t bits;
+        float power;
+    } scale = {.bits = ((int32_t)n + 127) << 23};
     return x < -87.0f ? 0 : p * scale.power;
 }
 
 static inline REAL sigmoid(REAL x) { return 1 / (1 + exponential(-x)); }
 
 /* One tile of a product, all of it in registers: c [rows, vectors * WIDTH] (+)= a [rows, k] b. */
-static inline __attribute__((always_inline)) void tile(
-    const int rows, const int vectors, whole k, in a, whole a_row, whole a_column, in b, whole b_row,
-    out c, whole c_row, int add) {
+static inline __attribute__((always_inline)) void tile(const int rows, const int vectors, whole k, in a, whole a_row,
+    whole a_column, in b, whole b_row, out c, whole c_row, int add) {
     vector sum[ROWS][VECTORS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
-        for (int v = 0; v < vectors; v++)
-            sum[r][v] = add ? *(const vector *)(c + r * c_row + v * WIDTH) : (vector){0};
+        for (int v = 0; v < vectors; v++) sum[r][v] = add ? *(const vector *)(c + r * c_row + v * WIDTH) : (vector){0};
     for (whole p = 0; p < k; p++) {
         vector right[VECTORS];
 #pragma GCC unroll 8
@@ -109,9 +110,8 @@ static inline __attribute__((always_inline)) void tile(
 }
 
 /* `vectors` columns of tiles, one below the other. */
-static inline __attribute__((always_inline)) void tiles(
-    const int vectors, whole m, whole k, in a, whole a_row, whole a_column, in b, whole b_row, out c,
-    whole c_row, int add) {
+static inline __attribute__((always_inline)) void tiles(const int vectors, whole m, whole k, in a, whole a_row,
+    whole a_column, in b, whole b_row, out c, whole c_row, int add) {
     for (; m >= ROWS; m -= ROWS, a += ROWS * a_row, c += ROWS * c_row)
         tile(ROWS, vectors, k, a, a_row, a_column, b, b_row, c, c_row, add);
     switch (m) {
@@ -125,8 +125,7 @@ static inline __attribute__((always_inline)) void tiles(
 
 /* c [m, n] (+)= a [m, k] b [k, n] for n < WIDTH: the columns are filled up to whole vectors in between. */
 static void narrow_product(
-    whole m, whole n, whole k, in a, whole a_row, whole a_column, in b, whole b_row, out c,
-    whole c_row, int add) {
+    whole m, whole n, whole k, in a, whole a_row, whole a_column, in b, whole b_row, out c, whole c_row, int add) {
     REAL right[BLOCK * WIDTH], sums[BLOCK * WIDTH];
     for (whole top = 0; top < m; top += BLOCK) {
         const whole rows = smaller(BLOCK, m - top);
@@ -134,7 +133,8 @@ static void narrow_product(
             const whole terms = smaller(BLOCK, k - begin);
             for (whole p = 0; p < terms; p++)
                 for (whole j = 0; j < WIDTH; j++) right[p * WIDTH + j] = j < n ? b[(begin + p) * b_row + j] : 0;
-            tiles(1, rows, terms, a + top * a_row + begin * a_column, a_row, a_column, right, WIDTH, sums, WIDTH, begin > 0);
+            tiles(1, rows, terms, a + top * a_row + begin * a_column, a_row, a_column, right, WIDTH, sums, WIDTH,
+                begin > 0);
         }
         for (whole i = 0; i < rows; i++)
             for (whole j = 0; j < n; j++) {
@@ -146,8 +146,7 @@ static void narrow_product(
 
 /* c [m, n] (+)= a [m, k] b [k, n]; a is read by its two strides, so it may be a transposed one. */
 static void product(
-    whole m, whole n, whole k, in a, whole a_row, whole a_column, in b, whole b_row, out c,
-    whole c_row, int add) {
+    whole m, whole n, whole k, in a, whole a_row, whole a_column, in b, whole b_row, out c, whole c_row, int add) {
     for (; n >= VECTORS * WIDTH; n -= VECTORS * WIDTH, b += VECTORS * WIDTH, c += VECTORS * WIDTH)
         tiles(VECTORS, m, k, a, a_row, a_column, b, b_row, c, c_row, add);
     for (; VECTORS > 2 && n >= 2 * WIDTH; n -= 2 * WIDTH, b += 2 * WIDTH, c += 2 * WIDTH)
@@ -176,9 +175,7 @@ void norm_forward(whole T, whole H, in x, in gain, double epsilon, out y, out sc
     }
 }
 
-void norm_backward(
-    whole T, whole H, in x, in gain, in scales, in y_gradient, out x_gradient,
-    out gain_gradient) {
+void norm_backward(whole T, whole H, in x, in gain, in scales, in y_gradient, out x_gradient, out gain_gradient) {
     memset(gain_gradient, 0, H * sizeof(REAL));
     for (whole t = 0; t < T; t++, x += H, y_gradient += H, x_gradient += H) {
         const REAL scale = scales[t];
@@ -195,9 +192,8 @@ void norm_backward(
 
 /* ---- heads: fused projections to turned and normalised queries and keys, and values ---- */
 
-void heads_forward(
-    whole T, whole N, whole M, whole K, in projected, in query_gain, in key_gain,
-    in code, whole code_row, double epsilon, out query, out key, out value, out scales) {
+void heads_forward(whole T, whole N, whole M, whole K, in projected, in query_gain, in key_gain, in code,
+    whole code_row, double epsilon, out query, out key, out value, out scales) {
     for (whole t = 0; t < T; t++, code += code_row) {
         for (whole head = 0; head < N + M; head++, projected += K) {
             const REAL *gain = head < N ? query_gain : key_gain;
@@ -214,10 +210,9 @@ void heads_forward(
     }
 }
 
-void heads_backward(
-    whole T, whole N, whole M, whole K, in projected, in query_gain, in key_gain,
-    in code, whole code_row, in scales, in query_gradient, in key_gradient,
-    in value_gradient, out projected_gradient, out query_gain_gradient, out key_gain_gradient) {
+void heads_backward(whole T, whole N, whole M, whole K, in projected, in query_gain, in key_gain, in code,
+    whole code_row, in scales, in query_gradient, in key_gradient, in value_gradient, out projected_gradient,
+    out query_gain_gradient, out key_gain_gradient) {
     REAL *turned = scratch(2 * K), *through = turned + K;
     memset(query_gain_gradient, 0, K * sizeof(REAL));
     memset(key_gain_gradient, 0, K * sizeof(REAL));
@@ -249,8 +244,7 @@ void heads_backward(
 
 /* ---- routing (Eq. 2) ---- */
 
-void route_forward(
-    whole T, whole H, whole R, whole E, whole A, whole normalised, double epsilon, in x, in query,
+void route_forward(whole T, whole H, whole R, whole E, whole A, whole normalised, double epsilon, in x, in query,
     in keys, in bias, out q, out scales, out chosen, out weights, whole *ids) {
     REAL *turned = scratch(R * E + BLOCK * E + E), *scores = turned + R * E, *biased = scores + BLOCK * E;
     transpose(E, R, keys, R, turned);
@@ -278,10 +272,9 @@ void route_forward(
 }
 
 /* `chosen` are the scores without bias; q the queries before their norm, `scales` what normalises them. */
-void route_backward(
-    whole T, whole H, whole R, whole E, whole A, whole normalised, in x, in query, in keys,
-    in q, in scales, in chosen, const whole *ids, in weights_gradient,
-    out x_gradient, out query_gradient, out keys_gradient) {
+void route_backward(whole T, whole H, whole R, whole E, whole A, whole normalised, in x, in query, in keys, in q,
+    in scales, in chosen, const whole *ids, in weights_gradient, out x_gradient, out query_gradient,
+    out keys_gradient) {
     REAL *turned = scratch(H * R + BLOCK * R), *q_gradient = turned + H * R;
     transpose(H, R, query, R, turned);
     memset(keys_gradient, 0, E * R * sizeof(REAL));
@@ -335,8 +328,7 @@ void dispatch(whole P, whole A, whole E, const whole *ids, whole *order, whole *
 /* ---- a linear expert for each token (Eq. 7) ---- */
 
 void mixed_forward(
-    whole T, whole E, whole I, whole O, in x, in scores, in merged, const whole *tokens,
-    const int32_t *ends, out y) {
+    whole T, whole E, whole I, whole O, in x, in scores, in merged, const whole *tokens, const int32_t *ends, out y) {
     REAL *rows_in = scratch(BLOCK * (I + O)), *rows_out = rows_in + BLOCK * I;
     for (whole e = 0, begin = 0; e < E; e++, merged += I * O)
         for (; begin < ends[e]; begin = smaller(begin + BLOCK, ends[e])) {
@@ -352,18 +344,18 @@ void mixed_forward(
     free(rows_in);
 }
 
-void mixed_backward(
-    whole T, whole E, whole I, whole O, in x, in scores, in merged, in shared,
-    const whole *tokens, const int32_t *ends, in y_gradient, out x_gradient, out scores_gradient,
-    out merged_gradient) {
+void mixed_backward(whole T, whole E, whole I, whole O, in x, in scores, in merged, in shared, const whole *tokens,
+    const int32_t *ends, in y_gradient, out x_gradient, out scores_gradient, out merged_gradient) {
     REAL *turned = scratch(2 * I * O + BLOCK * (3 * I + O)), *shared_turned = turned + I * O;
     REAL *rows_in = shared_turned + I * O, *through = rows_in + BLOCK * I, *shared_through = through + BLOCK * I;
     REAL *gradient = shared_through + BLOCK * I;
     if (shared) transpose(I, O, shared, O, shared_turned);
     for (whole e = 0, begin = 0; e < E; e++, merged += I * O, merged_gradient += I * O) {
         const whole first = begin;
-        if (first < ends[e]) transpose(I, O, merged, O, turned);
-        else memset(merged_gradient, 0, I * O * sizeof(REAL));
+        if (first < ends[e])
+            transpose(I, O, merged, O, turned);
+        else
+            memset(merged_gradient, 0, I * O * sizeof(REAL));
         for (; begin < ends[e]; begin = smaller(begin + BLOCK, ends[e])) {
             const whole rows = smaller(BLOCK, ends[e] - begin), *own = tokens + begin;
             gather(rows, I, x, own, rows_in);
@@ -388,9 +380,8 @@ void mixed_backward(
 /* ---- SwiGLU experts (section 3.5) ---- */
 
 /* `projected` [P, 2F], gate and up side by side in the experts' order, is kept for the backward pass. */
-void swiglu_forward(
-    whole T, whole A, whole E, whole H, whole F, in x, in weights, in inward,
-    in outward, const whole *order, const whole *tokens, const int32_t *ends, out projected, out y) {
+void swiglu_forward(whole T, whole A, whole E, whole H, whole F, in x, in weights, in inward, in outward,
+    const whole *order, const whole *tokens, const int32_t *ends, out projected, out y) {
     REAL *rows_in = scratch(BLOCK * (2 * H + F)), *rows_out = rows_in + BLOCK * H, *hidden = rows_out + BLOCK * H;
     memset(y, 0, T * H * sizeof(REAL));
     for (whole e = 0, begin = 0; e < E; e++, inward += 2 * F * H, outward += F * H)
@@ -412,10 +403,9 @@ void swiglu_forward(
     free(rows_in);
 }
 
-void swiglu_backward(
-    whole T, whole A, whole E, whole H, whole F, in x, in weights, in inward,
-    in outward, in projected, const whole *order, const whole *tokens, const int32_t *ends,
-    in y_gradient, out x_gradient, out weights_gradient, out inward_gradient, out outward_gradient) {
+void swiglu_backward(whole T, whole A, whole E, whole H, whole F, in x, in weights, in inward, in outward, in projected,
+    const whole *order, const whole *tokens, const int32_t *ends, in y_gradient, out x_gradient, out weights_gradient,
+    out inward_gradient, out outward_gradient) {
     REAL *inward_turned = scratch(3 * F * H + BLOCK * (3 * H + 4 * F)), *outward_turned = inward_turned + 2 * F * H;
     REAL *rows_in = outward_turned + H * F, *gradient = rows_in + BLOCK * H, *rows_out = gradient + BLOCK * H;
     REAL *hidden = rows_out + BLOCK * H, *through = hidden + BLOCK * F, *projected_gradient = through + BLOCK * F;
@@ -465,9 +455,8 @@ void swiglu_backward(
 
 /* Turn the scores of queries against keys [rows, columns] from key `low` on into probabilities: zero where nothing is
    to be seen, e^(score - sum) elsewhere, where `sum` is found if it is not known (it is in the backward pass). */
-static void probabilities(
-    whole first, whole rows, whole low, whole columns, const whole *starts, REAL scale, out scores, out sums,
-    whole sums_row, int known) {
+static void probabilities(whole first, whole rows, whole low, whole columns, const whole *starts, REAL scale,
+    out scores, out sums, whole sums_row, int known) {
     for (whole i = 0; i < rows; i++, scores += columns, sums += sums_row) {
         const whole begin = starts[first + i] - low, end = first + i + 1 - low;
         for (whole j = 0; j < begin; j++) scores[j] = -INFINITY;
@@ -498,8 +487,7 @@ static void transpose_heads(whole T, whole M, whole K, in from, out to) {
 }
 
 void attend_forward(
-    whole T, whole N, whole M, whole K, in query, in key, in value, const whole *starts,
-    out attended, out sums) {
+    whole T, whole N, whole M, whole K, in query, in key, in value, const whole *starts, out attended, out sums) {
     const REAL scale = 1 / sqrt((double)K);
     REAL *turned = scratch(K * T + WIDTH + QUERIES * widest(T, starts)), *scores = turned + K * T + WIDTH;
     for (whole head = 0; head < N; head++) {
@@ -516,9 +504,8 @@ void attend_forward(
     free(turned);
 }
 
-void attend_backward(
-    whole T, whole N, whole M, whole K, in query, in key, in value, const whole *starts,
-    out sums, in gradient, out query_gradient, out key_gradient, out value_gradient) {
+void attend_backward(whole T, whole N, whole M, whole K, in query, in key, in value, const whole *starts, out sums,
+    in gradient, out query_gradient, out key_gradient, out value_gradient) {
     const REAL scale = 1 / sqrt((double)K);
     const whole most = widest(T, starts);
     REAL *turned_keys = scratch(2 * (K * T + WIDTH + QUERIES * most)), *turned_values = turned_keys + K * T + WIDTH;
@@ -552,8 +539,7 @@ void attend_backward(
 
 /* ---- attention along the depth (section 3.4): D entries, `keys` and `values` are arrays of pointers to [T, M, K] ---- */
 
-void depth_forward(
-    whole T, whole N, whole M, whole K, whole D, in query, out const *keys, out const *values,
+void depth_forward(whole T, whole N, whole M, whole K, whole D, in query, out const *keys, out const *values,
     out attended, out scores) {
     const REAL scale = 1 / sqrt((double)K);
     for (whole row = 0; row < T * N; row++, query += K, attended += K, scores += D) {
@@ -573,8 +559,7 @@ void depth_forward(
 }
 
 /* The gradients of keys and values lie behind each other: [D, T, M, K]. */
-void depth_backward(
-    whole T, whole N, whole M, whole K, whole D, in query, out const *keys, out const *values,
+void depth_backward(whole T, whole N, whole M, whole K, whole D, in query, out const *keys, out const *values,
     in scores, in gradient, out query_gradient, out key_gradients, out value_gradients) {
     const REAL scale = 1 / sqrt((double)K);
     const whole size = T * M * K;
@@ -596,9 +581,11 @@ void depth_backward(
             REAL *key_gradient = key_gradients + d * size + at, *value_gradient = value_gradients + d * size + at;
             for (whole k = 0; k < K; k++) query_gradient[k] += slope * key[k];
             if (N == M)
-                for (whole k = 0; k < K; k++) key_gradient[k] = slope * query[k], value_gradient[k] = score * gradient[k];
+                for (whole k = 0; k < K; k++)
+                    key_gradient[k] = slope * query[k], value_gradient[k] = score * gradient[k];
             else
-                for (whole k = 0; k < K; k++) key_gradient[k] += slope * query[k], value_gradient[k] += score * gradient[k];
+                for (whole k = 0; k < K; k++)
+                    key_gradient[k] += slope * query[k], value_gradient[k] += score * gradient[k];
         }
     }
     free(through);

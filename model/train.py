@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import torch
+
 from model.journal import Journal
 from model.parallel import Elsewhere, joined
 from model.run import TrainingConfig, read_run
@@ -77,9 +79,14 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], journal: Jo
         if journal:
             journal.end(status)
         return status
-    except TrainingFailed:
+    except (TrainingFailed, torch.OutOfMemoryError) as error:
         if journal:
             journal.fail()
+        if isinstance(error, torch.OutOfMemoryError):  # not in a batch, which the trainer would halve
+            raise TrainingFailed(
+                f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the batch's passes; "
+                "training stopped; free the device of other programs, or train a smaller model"
+            ) from error
         raise
     finally:
         if journal:

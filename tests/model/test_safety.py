@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from packed_folder import write_run
 
 from model.checkpoint import newest_state
+from model.optimizer import AdamW
 from model.run import read_run
 from model.safety import TrainingFailed, has_spiked, spike_limit
 from model.train import main, train
@@ -100,6 +101,17 @@ def test_out_of_memory_a_second_time_says_what_to_change(tmp_path):
     Shortage(trainer)
     with pytest.raises(TrainingFailed, match="out of memory on cpu with 32 tokens at a time; lower micro_batch_tokens"):
         trainer.train_step()
+
+
+def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsys):
+    def fails(optimizer, *_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    folder = write_run(tmp_path)
+    monkeypatch.setattr(AdamW, "step", fails)
+    assert main([str(folder)]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "step 1: out of memory on cpu outside of the batch's passes" in said
 
 
 def test_a_halving_is_told_and_remembered(tmp_path, monkeypatch, capsys):
