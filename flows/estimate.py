@@ -22,8 +22,11 @@ def print_plan(study: Study) -> None:
     """The matched models (Table 1 and 3) and what matching leaves between them, the sources and the data stages, then
     tokens, compute, disk and time, with the assumptions they rest on.
 
-    Raises InputError when the vocabulary is unknown before the tokenizer is read, or a model cannot be matched.
+    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, or there
+    is no such mirror.
     """
+    if study.data.mirror and not study.data.mirror.is_dir():
+        raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
     size = study.data.tokenizer.vocabulary_size
     if size is None:
         raise InputError(

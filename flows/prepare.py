@@ -31,7 +31,7 @@ from pipeline.documents import KEPT
 from pipeline.download import find_split, has_splits, read_source, repository_folder, source_files
 from pipeline.funnel import EXACT_CHARACTERS, Stage, count_tokens
 from pipeline.sources import Source, resolve_source
-from pipeline.store import Missing, Output, Store, file_digest
+from pipeline.store import Missing, Output, Store
 from pipeline.tokens import pack, take_tokenizer, train_tokenizer
 from pipeline.traces import strip_traces
 from pipeline.workers import workers
@@ -212,7 +212,7 @@ def _benchmark_items(
         "builtin": BUILTIN in study.evaluation.benchmarks,
         "benchmarks": [_plain(dataclasses.asdict(benchmark)) for benchmark, _ in benchmarks],
         "data": [
-            file_digest(path)
+            store.file_digest(path)
             for benchmark, folder in benchmarks
             for configuration in benchmark.configurations
             for split in benchmark.splits
@@ -244,7 +244,8 @@ def _curate_sources(study: Study, store: Store, places: list[tuple[Source, list[
     """The chain of every source: found where it is finished, else built, several at a time where that pays."""
     rules = settings(study.data.clean, CleanSettings)
     chains = [
-        (source, files, [file_digest(path) for path in files], study.data.limit, rules) for source, files in places
+        (source, files, [store.file_digest(path) for path in files], study.data.limit, rules)
+        for source, files in places
     ]
     try:
         return [curate_source(Store(store.root, builds=False), *chain) for chain in chains]
@@ -334,7 +335,7 @@ def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
             lambda folder, say: train_tokenizer(curated.path, folder, size),
         )
     entry = {"hub": wanted.hub, "revision": wanted.revision} if wanted.hub else {"file": str(wanted.file)}
-    configuration = entry if wanted.hub else {"file": file_digest(Path(str(wanted.file)))}
+    configuration = entry if wanted.hub else {"file": store.file_digest(Path(str(wanted.file)))}
     return _build(store, "tokenizer", configuration, [], lambda folder, say: take_tokenizer(entry, folder))
 
 

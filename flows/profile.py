@@ -10,17 +10,18 @@ import tempfile
 from pathlib import Path
 
 from flows.processes import BAD_INPUT, Failed
+from flows.stages import find_output, recall
 from flows.study import Study
 from flows.train import Slots, describe_run, plan_models
 from model.profile import random_data
 from pipeline.errors import InputError
-from pipeline.store import Output, Store
+from pipeline.store import Output
 
 
 def print_profile(study: Study, model_id: str | None) -> None:
     """Profile one training step of one model of the study, or of each, in a process of its own, and print it.
 
-    The study's packed tokens are read where its store holds some, else random ones of the same shape. Nothing of the
+    The study's packed tokens are read where it has some, else random ones of the same shape. Nothing of the
     study is changed. Raises InputError for a model the study does not have, or while its vocabulary is not known.
     """
     packed = find_packed(study)
@@ -34,7 +35,7 @@ def print_profile(study: Study, model_id: str | None) -> None:
     if not chosen:
         known = ", ".join(model.model_id for model in planned)
         raise InputError(f"{study.name} has no model {model_id!r}; it has {known}")
-    print(f"tokens: {packed.path if packed else f'random, as {study.store_folder} holds no packed ones'}")
+    print(f"tokens: {packed.path if packed else f'random, as {study.folder} has no packed ones of this length yet'}")
     with Slots(study).one() as environment, tempfile.TemporaryDirectory() as place:
         root = Path(place)
         if packed is None:
@@ -49,12 +50,13 @@ def print_profile(study: Study, model_id: str | None) -> None:
 
 
 def find_packed(study: Study) -> Output | None:
-    """The newest packed tokens in the study's store with rows of its sequence length."""
-    store = Store(study.store_folder)
-    manifests = sorted(store.root.glob("tokens/*/manifest.json"), key=lambda path: path.stat().st_mtime)
-    found = [store.find("tokens", path.parent.name) for path in manifests if not path.parent.suffix]
-    length = study.training.sequence_length
-    return next((o for o in reversed(found) if o and o.manifest["configuration"]["sequence_length"] == length), None)
+    """The study's packed tokens, if they are there and of its sequence length (its settings may have changed since)."""
+    try:
+        packed = find_output(study, recall(study)[1], "tokens")
+    except InputError:
+        return None
+    length = packed.manifest["configuration"]["sequence_length"]
+    return packed if length == study.training.sequence_length else None
 
 
 def _vocabulary_size(packed: Output) -> int:

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from pipeline.errors import InputError
@@ -67,11 +68,11 @@ class DreamerConfig:
             *_divisible(self, "depth_head_size", 4, "4, as one half of the rotated pairs turns backwards"),
             *_divisible(self, "routing_size", 4, "4, as one half of the rotated pairs turns backwards"),
             ("active_experts", self.active_experts <= self.experts, f"must be at most experts ({self.experts})"),
-            ("rope_base", self.rope_base > 1, "must be above 1"),
-            ("depth_rope_base", self.depth_rope_base > 1, "must be above 1"),
-            ("expert_bias_rate", self.expert_bias_rate >= 0, "must not be negative"),
-            ("attention_bias_rate", self.attention_bias_rate >= 0, "must not be negative"),
-            ("norm_epsilon", self.norm_epsilon > 0, "must be above 0"),
+            ("rope_base", 1 < self.rope_base < inf, "must be above 1, and finite"),
+            ("depth_rope_base", 1 < self.depth_rope_base < inf, "must be above 1, and finite"),
+            ("expert_bias_rate", 0 <= self.expert_bias_rate < inf, "must be finite and not negative"),
+            ("attention_bias_rate", 0 <= self.attention_bias_rate < inf, "must be finite and not negative"),
+            ("norm_epsilon", 0 < self.norm_epsilon < inf, "must be above 0, and finite"),
         )
         for name, holds, rule in rules:
             if not holds:

@@ -230,15 +230,15 @@ class Dreamer(nn.Module):
         return Context(B, S, code, of_heads, of_routing, mask, bounds, starts, positions, cache)
 
     def _check_depth(self, depth: int | None) -> int:
-        if depth is None or depth == self.config.depth:
+        if depth is None:
             return self.config.depth
-        if not self.config.recurrent:
+        if not self.config.recurrent and depth != self.config.depth:
             raise InputError(
                 f"depth is {depth!r}, but a layered model has weights for exactly {self.config.depth} layers; "
                 "only a recurrent model runs at another depth"
             )
-        if depth < 1:
-            raise InputError(f"depth is {depth!r}, but it must be at least 1")
+        if type(depth) is not int or depth < 1:
+            raise InputError(f"depth is {depth!r}, but it must be a whole number of at least 1")
         return depth
 
     def routers(self) -> dict[str, Router]:

@@ -64,6 +64,10 @@ def _digest_of(path: str, size: int, modified: int, inode: int) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
+LARGE = 2**26
+"""Files of so many bytes are not read again in the next process either: 73 GB of sources take minutes."""
+
+
 class Missing(Exception):
     """An output that a store which only finds was asked for is not there."""
 
@@ -86,6 +90,22 @@ class Store:
         except FileNotFoundError:
             return None
         return Output(stage, key, path, manifest)
+
+    def file_digest(self, path: Path) -> str:
+        """`file_digest`, kept in `digests/` for a large file, until its size, time of change or place is another."""
+        state = path.stat()
+        if state.st_size < LARGE:
+            return file_digest(path)
+        kept = self.root / "digests" / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
+        try:
+            return kept.read_text()
+        except FileNotFoundError:
+            found = file_digest(path)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_text(found)
+        partial.rename(kept)
+        return found
 
     @staticmethod
     def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[Output]) -> str:

@@ -1,6 +1,7 @@
 import pytest
 
 from flows.profile import print_profile
+from flows.stages import remember
 from flows.study import load_study
 from model.random_stream import write_random_stream
 from pipeline.errors import InputError
@@ -15,12 +16,12 @@ def test_a_study_without_data_is_profiled_on_random_tokens(tmp_path, capfd):
     study = demo(tmp_path)
     print_profile(study, "LA-4")
     told = capfd.readouterr().out
-    assert told.startswith(f"tokens: random, as {study.store_folder} holds no packed ones\n")
+    assert told.startswith(f"tokens: random, as {study.folder} has no packed ones of this length yet\n")
     assert "LA of depth 4 on cpu in float32" in told
     assert not study.store_folder.exists()
 
 
-def test_the_packed_tokens_of_the_store_are_used(tmp_path, capfd):
+def test_the_packed_tokens_of_the_study_are_used_not_those_of_another(tmp_path, capfd):
     study = demo(tmp_path)
 
     def work(folder):
@@ -28,10 +29,17 @@ def test_the_packed_tokens_of_the_store_are_used(tmp_path, capfd):
         for path in write_random_stream(folder / "made", **sizes).iterdir():
             path.rename(folder / path.name)
 
-    output = Store(study.store_folder).build("tokens", 1, {"sequence_length": 128, "seed": 0}, [], work)
-    Store(study.store_folder).build("tokens", 1, {"sequence_length": 64, "seed": 0}, [], work)
+    store = Store(study.store_folder)
+    output, _, shorter = (
+        store.build("tokens", 1, {"sequence_length": length, "seed": seed}, [], work)
+        for length, seed in ((128, 0), (128, 1), (64, 0))
+    )
+    remember(study, [output])
     print_profile(study, "LA-4")
     assert capfd.readouterr().out.startswith(f"tokens: {output.path}\n\nLA of depth 4")
+    remember(study, [shorter])
+    print_profile(study, "LA-4")
+    assert capfd.readouterr().out.startswith("tokens: random")
 
 
 def test_an_unknown_model_is_refused_with_the_known_ones(tmp_path):

@@ -38,6 +38,8 @@ SMALL = {
         ("depth_window", 0, "at least 1"),
         ("rope_base", 1.0, "above 1"),
         ("norm_epsilon", 0.0, "above 0"),
+        ("norm_epsilon", float("inf"), "finite"),
+        ("expert_bias_rate", float("nan"), "finite"),
         ("expert_bias_rate", -0.1, "negative"),
         ("vocabulary_size", "many", "whole number"),
     ],

@@ -176,8 +176,9 @@ def test_other_depths_run_on_the_same_weights(config):
 def test_a_depth_that_makes_no_sense_is_refused():
     with pytest.raises(InputError, match="exactly 3 layers"):
         build(LA)(random_tokens(), depth=4)
-    with pytest.raises(InputError, match="at least 1"):
-        build(DR)(random_tokens(), depth=0)
+    for depth in (0, 2.0, "3", True):
+        with pytest.raises(InputError, match="whole number of at least 1"):
+            build(DR)(random_tokens(), depth=depth)
 
 
 # What must not leak

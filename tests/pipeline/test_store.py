@@ -1,6 +1,7 @@
 """The store: finished folders are found, half-written ones are not, and keys follow what decides a result."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import store
 from pipeline.store import Missing, Output, Store, digest, file_digest
 
 
@@ -115,6 +117,24 @@ def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
 def test_digest_is_stable_across_machines() -> None:
     assert digest({"b": [1, 2.5, None], "a": "ü"}) == digest({"a": "ü", "b": [1, 2.5, None]})
     assert digest("x") == "6d6f773a11561dcc"
+
+
+def test_digests_of_large_files_are_kept_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LARGE", 10)
+    large, small = tmp_path / "large", tmp_path / "small"
+    large.write_text("0123456789")
+    small.write_text("012")
+    first = Store(tmp_path / "store")
+    assert [first.file_digest(path) for path in (large, small)] == [file_digest(path) for path in (large, small)]
+    (kept,) = (tmp_path / "store" / "digests").iterdir()
+    kept.write_text("what was kept")
+    assert Store(tmp_path / "store").file_digest(large) == "what was kept"  # so it has not been read
+    os.utime(large, ns=(1, 1))
+    assert first.file_digest(large) == file_digest(large)
+    large.write_text("9876543210")
+    assert first.file_digest(large) == file_digest(large)
 
 
 def test_a_store_that_only_finds_builds_nothing(tmp_path: Path) -> None:
