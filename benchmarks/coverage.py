@@ -1,14 +1,17 @@
 """How often the 95 % intervals of the data-efficiency factors contain the true factor, on simulated studies.
 
-    python benchmarks/coverage.py [--studies 200] [--items 400] [--scenario NAME]
+    python -m benchmarks.coverage [--studies 200] [--set population|scenarios|calibration] [--scenario NAME]
 
-A scenario is a pair of true accuracy curves; its true factor is what the rules make of these. A study is one draw:
-items of different difficulty, which both models meet, answered at every checkpoint with the true probability. An
+`population` draws every study from another design; `scenarios` draws all of them from one (see simulated_studies.py).
+The true factor of a rule is what it makes of the true curves, that is, of the means over items and trainings. An
 interval contains a true limit when it is open on that side: down to 0 for 'at most', up to infinity for 'at least'.
 
-The rules: `first` and `interpolated` are those of factor_intervals, `best drawn` is the first with the baseline's best
-taken anew in each draw, as a plain bootstrap would, and so `best drawn i` the second; `fitted` is
-data_efficiency_fitted. For each rule the share of studies in percent and, in brackets, the median of high / low.
+The columns: `first` and `interpolated` are the rules of factor_intervals, `fitted` is data_efficiency_fitted; `items
+only` is the first two without noise of training, and `plain` the interpolated with the baseline's best taken anew in
+each draw instead. They hold the share of studies in percent and, in brackets, the median of high / low. `found` is the
+median over the studies of the factors that data_efficiency and data_efficiency_fitted would show. Where no curve can be
+fitted to the baseline there is no fitted factor, and the study does not count for it. `at an end` is how often the
+first rule's interval ends in the true factor itself, or is open where that is a limit.
 """
 
 from __future__ import annotations
@@ -16,108 +19,69 @@ from __future__ import annotations
 import argparse
 import math
 import zlib
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Iterable
 
 import numpy as np
-from scipy.special import ndtri
 
-from sql.bootstrap import Curve, Factors, crossing_factors, factor_interval, interval, possible_goals, resample
-from sql.curves import Fit, Points, fit_curve, fit_draws
+from benchmarks.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
+from sql.bootstrap import Factors, crossing_factors, factor_interval, interval, possible_goals, with_training_noise
+from sql.draws import Curve, resample
+from sql.fit import Fit, Points, fit_curve, fit_draws
 
-TOKENS = np.arange(1, 13) * 100_000.0
-END = TOKENS[-1]
-CHANCE = 0.1
 REPLICATES = 400
 SHARE = 0.95  # of LA's rise, as in data_efficiency_fitted.sql
-
-Law = Callable[[np.ndarray], np.ndarray]  # accuracy at token counts
-
-
-def rising(ceiling: float, half: float, exponent: float, speed: float = 1.0) -> Law:
-    """From chance to a ceiling, half of it at the share `half` of the training; `speed` times as fast in tokens."""
-    return lambda t: ceiling - (ceiling - CHANCE) / (1 + (speed * t / END / half) ** exponent)
+RULES = ("first", "interpolated", "fitted", "items only", "items only i", "plain i")
 
 
-def broken(height: float, end: float, start: float = 0.15, speed: float = 1.0) -> Law:
-    """Straight in log tokens up to the share `end` of the training, then exactly constant."""
-    return lambda t: start + (height - start) * np.minimum(1, np.log(speed * t / 5e4) / np.log(end * END / 5e4))
-
-
-def dipping(t: np.ndarray) -> np.ndarray:
-    """Best in the middle of the training."""
-    return 0.5 - 0.3 * np.log(t / 6e5) ** 2 / np.log(6) ** 2
-
-
-# Name: the curves of LA and DR, and how noisy training itself is at each checkpoint.
-SCENARIOS: dict[str, tuple[Law, Law, float]] = {
-    "factor 2, rising to the end": (rising(0.9, 0.8, 1.3), rising(0.9, 0.8, 1.3, 2), 0),
-    "factor 1, rising to the end": (rising(0.9, 0.8, 1.3), rising(0.9, 0.8, 1.3), 0),
-    "factor 4, rising to the end": (rising(0.9, 0.8, 1.3), rising(0.9, 0.8, 1.3, 4), 0),
-    "levelling off": (rising(0.6, 0.2, 2), rising(0.7, 0.2, 2, 2), 0),
-    "levelling off to one ceiling": (rising(0.6, 0.2, 2), rising(0.6, 0.2, 2, 2), 0),
-    "best in the middle": (dipping, rising(0.9, 0.6, 1.3), 0),
-    "never reached": (rising(0.9, 0.8, 1.3), rising(0.45, 0.8, 1.3), 0),
-    "reached at the first checkpoint": (rising(0.35, 0.8, 1.3), rising(0.9, 0.1, 1.3), 0),
-    "plateau for half the run": (broken(0.5, 0.5), broken(0.6, 0.5, speed=1.5), 0),
-    "plateau of both at one height": (broken(0.5, 0.5), broken(0.5, 0.5, speed=2), 0),
-    "one bend, another form": (broken(0.6, 1.0), broken(0.6, 1.0, start=0.25), 0),
-    "factor 2, training noise 0.03": (rising(0.9, 0.8, 1.3), rising(0.9, 0.8, 1.3, 2), 0.03),
-}
-RULES = ("first", "interpolated", "best drawn", "best drawn i", "fitted")
-
-
-def answers(curve: np.ndarray, ability: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """Scores [I, C] with the given mean at each checkpoint; half of what decides an answer is the item's own."""
-    luck = random.standard_normal((len(ability), len(curve)))
-    return (ability[:, None] * math.sqrt(0.5) + luck * math.sqrt(0.5) < ndtri(curve)).astype(float)
-
-
-def truth(curves: tuple[np.ndarray, np.ndarray]) -> dict[str, Factors]:
+def truth(of: Design) -> dict[str, Factors]:
     """The factor of the true curves by each rule."""
-    variant, best = Curve(TOKENS, curves[1][None]), curves[0].argmax()
-    first, interpolated = (
-        crossing_factors(TOKENS[best], curves[0][[best]], variant, interpolated=rule) for rule in (False, True)
-    )
-    fits = [fit_curve(points(curve, 10**9)) for curve in curves]
-    return {
-        "first": first,
-        "interpolated": interpolated,
-        "best drawn": first,
-        "best drawn i": interpolated,
-        "fitted": fitted_factors(*fits),
-    }
+    first, interpolated = (observed_factor(of.tokens, of.baseline, of.variant, interpolated=i) for i in (False, True))
+    fits = [fit_curve(points(of, curve, 10**9)) for curve in (of.baseline, of.variant)]
+    fitted = fitted_factors(of.tokens, *fits)
+    return dict(zip(RULES, (first, interpolated, fitted, first, interpolated, interpolated), strict=True))
 
 
-def intervals(scores: np.ndarray, random: np.random.Generator) -> dict[str, tuple[float, float]]:
-    """The intervals of one study, of the scores [I, 2 C] of both models."""
-    means = np.vstack([scores.mean(axis=0), resample(scores, REPLICATES, random)])
-    both = np.split(means, 2, axis=1)
-    baseline, variant = (Curve(TOKENS, accuracy) for accuracy in both)
-    drawn, best = Curve(TOKENS, both[1][1:]), both[0][1:].max(axis=1)
-    places, goals = TOKENS[both[0][1:].argmax(axis=1)], possible_goals(baseline)
-    fits = []
-    for accuracy in both:
-        observed = points(accuracy[0], len(scores))
-        fits.append(fit_draws(observed, fit_curve(observed), accuracy, random))
-    return {
-        "first": factor_interval(goals, variant, interpolated=False)[:2],
-        "interpolated": factor_interval(goals, variant, interpolated=True)[:2],
-        "best drawn": interval(crossing_factors(places, best, drawn, interpolated=False)),
-        "best drawn i": interval(crossing_factors(places, best, drawn, interpolated=True)),
-        "fitted": interval(fitted_factors(*fits)),
-    }
+def observed_factor(tokens: np.ndarray, baseline: np.ndarray, variant: np.ndarray, *, interpolated: bool) -> Factors:
+    """As data_efficiency and data_efficiency_interpolated, of two curves [C]."""
+    best = baseline.argmax()
+    return crossing_factors(tokens[best], baseline[[best]], Curve(tokens, variant[None]), interpolated=interpolated)
 
 
-def points(accuracy: np.ndarray, items: int) -> Points:
+def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
+    """The intervals of one study by each rule, and the factors found by the first and the fitted."""
+    answered = scores(of, random)
+    means = np.vstack([answered.mean(axis=0), resample(answered, REPLICATES, random)])
+    curves = [Curve(of.tokens, accuracy) for accuracy in np.split(means, 2, axis=1)]
+    seen = [points(of, curve.accuracy[0], of.items) for curve in curves]
+    fits = [fit_curve(one) for one in seen]
+    noisy = [with_training_noise(curve, one, random) for curve, one in zip(curves, seen, strict=True)]
+    draws = [fit_draws(*each, curve.accuracy, random) for *each, curve in zip(seen, fits, curves, strict=True)]
+    found = {"fitted": interval(fitted_factors(of.tokens, *draws), 0.95)} if fits[0].status == "fitted" else {}
+    for names, (baseline, variant) in ((RULES[:2], noisy), (RULES[3:5], curves)):
+        goals = possible_goals(baseline)
+        for name, interpolated in zip(names, (False, True), strict=True):
+            found[name] = factor_interval(goals, variant, interpolated=interpolated)[:2]
+    places = of.tokens[noisy[0].accuracy[1:].argmax(axis=1)]
+    drawn = Curve(of.tokens, noisy[1].accuracy[1:])
+    plain = crossing_factors(places, noisy[0].accuracy[1:].max(axis=1), drawn, interpolated=True)
+    found["plain i"] = interval(plain, 0.95)
+    first = observed_factor(of.tokens, *(curve.accuracy[0] for curve in curves), interpolated=False)
+    fitted = float(fitted_factors(of.tokens, *fits).value) if fits[0].status == "fitted" else math.nan
+    return found, (first.value.item(), fitted)
+
+
+def points(of: Design, accuracy: np.ndarray, items: int) -> Points:
     """Checkpoints with the standard errors that lm-eval gives them."""
-    return Points(TOKENS, accuracy, np.sqrt(accuracy * (1 - accuracy) / (items - 1)), CHANCE)
+    return Points(of.tokens, accuracy, np.sqrt(accuracy * (1 - accuracy) / (items - 1)), of.chance)
 
 
-def fitted_factors(baseline: Fit, variant: Fit) -> Factors:
+def fitted_factors(tokens: np.ndarray, baseline: Fit, variant: Fit) -> Factors:
     """As efficiency_fitted.sql, for every draw."""
-    goal = baseline.floor + SHARE * (baseline(TOKENS)[..., -1] - baseline.floor)
-    needed, spent = np.maximum(TOKENS[0], tokens_to(goal, baseline)), tokens_to(goal, variant)
-    return Factors(needed / np.clip(spent, TOKENS[0], END), at_most=spent > END, at_least=spent < TOKENS[0])
+    first, end = tokens[0], tokens[-1]
+    goal = baseline.floor + SHARE * (baseline(tokens)[..., -1] - baseline.floor)
+    needed, spent = np.maximum(first, tokens_to(goal, baseline)), tokens_to(goal, variant)
+    return Factors(needed / np.clip(spent, first, end), at_most=spent > end, at_least=spent < first)
 
 
 def tokens_to(goal: np.ndarray, fit: Fit) -> np.ndarray:
@@ -127,45 +91,94 @@ def tokens_to(goal: np.ndarray, fit: Fit) -> np.ndarray:
     return np.where(goal >= fit.ceiling, np.inf, np.where(goal <= fit.floor, 0, crossing))
 
 
+def bound(true: Factors) -> str:
+    """As in data_efficiency."""
+    return "at most" if true.at_most.all() else "at least" if true.at_least.all() else "exact"
+
+
 def contains(ends: tuple[float, float], true: Factors) -> bool:
     """Whether an interval contains the true factor, or is open where the truth is a limit."""
     low, high = ends
-    if true.at_most.all() or true.at_least.all():
-        return low == 0 if true.at_most.all() else high == math.inf
+    if bound(true) != "exact":
+        return low == 0 if bound(true) == "at most" else high == math.inf
     return bool(low * (1 - 1e-9) <= true.value <= high * (1 + 1e-9))
 
 
-def measure(name: str, studies: int, items: int) -> str:
-    """One row of the table."""
-    *laws, noise = SCENARIOS[name]
-    curves = tuple(law(TOKENS) for law in laws)
-    true, random = truth(curves), np.random.default_rng(zlib.crc32(name.encode()))
-    inside: dict[str, list[bool]] = {rule: [] for rule in RULES}
-    widths: dict[str, list[float]] = {rule: [] for rule in RULES}
+class Tally:
+    """A row of the table: by rule, whether each study's interval has the truth in it, and how wide it is."""
+
+    def __init__(self) -> None:
+        self._inside: dict[str, list[bool]] = defaultdict(list)
+        self._widths: dict[str, list[float]] = defaultdict(list)
+        self._found: list[tuple[float, float]] = []
+        self._at_an_end: list[bool] = []
+
+    def add(self, rule: str, ends: tuple[float, float], true: Factors) -> None:
+        self._inside[rule].append(contains(ends, true))
+        self._widths[rule].append(ends[1] / ends[0] if ends[0] else math.inf)
+        if rule == "first":
+            at_end = np.isclose(ends, true.value, rtol=1e-9).any() or bound(true) != "exact"
+            self._at_an_end.append(contains(ends, true) and at_end)
+
+    def add_found(self, found: tuple[float, float]) -> None:
+        self._found.append(found)
+
+    def row(self, name: str, true: str = "") -> str:
+        cells = [
+            f"{100 * np.mean(inside):.1f} ({np.median(self._widths[rule]):.2f})" if inside else ""
+            for rule, inside in ((rule, self._inside[rule]) for rule in RULES)
+        ]
+        found = " / ".join(f"{value:.2f}" for value in np.nanmedian(self._found, axis=0)) if self._found else ""
+        at_an_end = f"{100 * np.mean(self._at_an_end):.1f}" if self._at_an_end else ""
+        return " | ".join(("", name, true, *cells, at_an_end, found, "")).strip()
+
+
+def of_one_design(name: str, of: Design, studies: int) -> str:
+    """Many studies of one design: a row."""
+    true, random, tally = truth(of), np.random.default_rng(zlib.crc32(name.encode())), Tally()
     for _ in range(studies):
-        ability = random.standard_normal(items)
-        noisy = [np.clip(curve + random.normal(0, noise, len(curve)), 0.001, 0.999) for curve in curves]
-        scores = np.hstack([answers(curve, ability, random) for curve in noisy])
-        for rule, (low, high) in intervals(scores, random).items():
-            inside[rule].append(contains((low, high), true[rule]))
-            widths[rule].append(high / low if low else math.inf)
-    first, fitted = (
-        f"{'at most ' * bool(f.at_most.all())}{'at least ' * bool(f.at_least.all())}{float(np.squeeze(f.value)):.2f}"
+        found, factors = intervals(of, random)
+        tally.add_found(factors)
+        for rule, ends in found.items():
+            tally.add(rule, ends, true[rule])
+    said = (
+        f"{'' if bound(f) == 'exact' else bound(f)} {np.squeeze(f.value):.2f}".strip()
         for f in (true["first"], true["fitted"])
     )
-    found = (f"{100 * np.mean(inside[rule]):.1f} ({np.median(widths[rule]):.2f})" for rule in RULES)
-    return " | ".join(("", name, first, *found, fitted, "")).strip()
+    return tally.row(name, " / ".join(said))
+
+
+def of_the_population(studies: int) -> Iterable[str]:
+    """A study of each of many designs: a row for all, and for those whose true factor is exact, or a limit."""
+    random, tallies = np.random.default_rng(2026), defaultdict(Tally)
+    counts: dict[str, int] = defaultdict(int)
+    for _ in range(studies):
+        of = population(random)
+        true = truth(of)
+        counts[bound(true["first"])] += 1
+        for rule, ends in intervals(of, random)[0].items():
+            tallies["all"].add(rule, ends, true[rule])
+            tallies[bound(true[rule])].add(rule, ends, true[rule])
+    yield tallies["all"].row(f"all {studies}")
+    for kind in ("exact", "at most", "at least"):
+        yield tallies[kind].row(f"true factor {kind}: {counts[kind]} by the first rule")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--studies", type=int, default=200)
-    parser.add_argument("--items", type=int, default=400)
-    parser.add_argument("--scenario", choices=SCENARIOS)
+    parser.add_argument("--set", choices=("population", "scenarios", "calibration"), default="population")
+    parser.add_argument("--scenario", choices=SCENARIOS, help="one of the scenarios alone")
     asked = parser.parse_args()
-    print(f"| scenario | true factor | {' | '.join(RULES)} | true fitted factor |\n{'|---' * (3 + len(RULES))}|")
-    for name in [asked.scenario] if asked.scenario else SCENARIOS:
-        print(measure(name, asked.studies, asked.items), flush=True)
+    print(f"| studies | true: first / fitted | {' | '.join(RULES)} | at an end | found |\n{'|---' * (4 + len(RULES))}|")
+    designs = CALIBRATION if asked.set == "calibration" else SCENARIOS
+    if asked.scenario:
+        print(of_one_design(asked.scenario, SCENARIOS[asked.scenario], asked.studies))
+    elif asked.set == "population":
+        print("\n".join(of_the_population(asked.studies)))
+    else:
+        for name, of in designs.items():
+            print(of_one_design(name, of, asked.studies), flush=True)
 
 
 if __name__ == "__main__":

@@ -33,8 +33,10 @@ def print_comparison(
         sides = {side: [_factor(row, side) for row in found.factors.to_dict("records")] for side in ("first", "second")}
         print_table(found.factors[FACTORS].assign(**sides, apart=_marks(found.factors["apart"])))
     for note in found.notes:
-        console.print(f"not compared: {note}", soft_wrap=True)
-    console.print("\nNoise here is that of the items: trainings of one model with other seeds differ by more.")
+        console.print(note, soft_wrap=True, highlight=False)
+    console.print(
+        "\nNoise of accuracies here is that of the items: trainings of one model with other seeds differ by more."
+    )
 
 
 def _marks(changed: pd.Series) -> list[str]:

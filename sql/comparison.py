@@ -1,16 +1,18 @@
 """Did anything change beyond noise between two studies? Paired tests of accuracies, intervals of factors.
 
 Both studies evaluate the same benchmark items, so accuracies are compared item by item: what both get right or wrong
-says nothing, and the rest is far less noisy than two separate accuracies. The test is McNemar's, exact; where an item's
-score is a mean over seeds, its generalisation, random signs of the items' differences. Intervals of the difference are
-a paired bootstrap over items. Many tests are made at once, so a change counts as one only after Holm's correction over
-all of them, which keeps the chance of any false alarm at 5 %.
+says nothing, and the rest is far less noisy than two separate accuracies. What only one of them asked is left out, and
+tasks that are not the same altogether (comparable.py says which, and why). The test is McNemar's, exact; where an
+item's score is a mean over seeds, its generalisation, random signs of the items' differences. Intervals of the
+difference are a paired bootstrap over items. Many tests are made at once, so a change counts as one only after Holm's
+correction over all of them, which keeps the chance of any false alarm at 5 %.
 
 The 'best' checkpoint is chosen by the same items, in both studies alike; 'final' is free of choice. Both show noise of
 items only: two trainings of one model with other seeds differ by more than that.
 
 Factors are compared by their 95 % intervals: apart is beyond noise, and that is strict (two intervals can overlap
-though the difference would be significant). The fitted factor's interval also has the noise of training in it.
+though the difference would be significant). Their intervals have noise of training in them where it is seen between
+checkpoints (bootstrap.py). Each study's factor is from all of its own items.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from pipeline.errors import InputError
-from sql.bootstrap import resample
+from sql.comparable import AVERAGE, Asked, average_notes, read_asked, task_notes
+from sql.draws import resample
 from sql.results import connect
 
 MODEL = ["depth", "variant"]
@@ -32,13 +35,11 @@ PLACE = [*MODEL, "task", "checkpoint"]
 SIGNIFICANCE = 0.05
 DRAWS = 2000
 SIGNS = 10_000
-# A version is a digest of the items asked, in the form in which they were.
-OTHER_ITEMS = "not asked from the same items (other data, another limit, or plain items in one study only)"
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found: the verdict in one line, both tables, and what could not be compared, a line each."""
+    """What `compare` found: the verdict in one line, both tables, and what is compared in part or not, a line each."""
 
     verdict: str
     accuracies: pd.DataFrame
@@ -58,14 +59,18 @@ def compare(
     names = [_study(path, name) for path, name in ((first, first_study), (second, second_study))]
     if first.resolve() == second.resolve() and names[0] == names[1]:
         raise InputError(f"{first}: both sides are study {names[0]!r}; name two studies, or two results files")
-    both = [_read(path, name) for path, name in zip((first, second), names, strict=True)]
-    accuracies, notes = _accuracies(*(scores for scores, _, _ in both), *(versions for *_, versions in both), seed=seed)
+    read = [_read(path, name) for path, name in zip((first, second), names, strict=True)]
+    scores, factors, asked = zip(*read, strict=True)
+    left_out, notes = task_notes(*asked)
+    accuracies, missing = _accuracies(*(frame[~frame["task"].isin(left_out)] for frame in scores), seed=seed)
+    notes += missing
     if accuracies.empty:
         raise InputError("nothing to compare: " + "; ".join(notes or ["no model has scores of the same items in both"]))
-    keys = [*MODEL, "task", "rule"]
-    factors = both[0][1].merge(both[1][1], on=keys, suffixes=("_first", "_second"))
-    factors["apart"] = (factors["low_first"] > factors["high_second"]) | (factors["low_second"] > factors["high_first"])
-    return Comparison(_verdict(accuracies, factors), accuracies, factors, notes)
+    comparable, said = average_notes(*asked, factors)
+    pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule"], suffixes=("_first", "_second"))
+    pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not comparable else set()))].reset_index(drop=True)
+    pairs["apart"] = (pairs["low_first"] > pairs["high_second"]) | (pairs["low_second"] > pairs["high_first"])
+    return Comparison(_verdict(accuracies, pairs), accuracies, pairs, notes + said)
 
 
 def _study(path: Path, name: str | None) -> str:
@@ -79,38 +84,34 @@ def _study(path: Path, name: str | None) -> str:
     return name
 
 
-def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, list[str]]]:
-    """Scores, factors and by task the versions of the benchmarks' data of a study."""
-    versions = (
-        "select task, list_sort(list(distinct data_version)) from evaluation_versions join runs using (run_id) "
-        "where study_id = ? and data_version is not null group by task order by task"
-    )
+def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, Asked]:
+    """Scores, factors, and what was asked of a study."""
     with closing(connect(path, read_only=True)) as connection:
-        asked = ("from compared_scores(?)", "from compared_factors(?)")
-        scores, factors = (connection.execute(one, [study]).df().astype({"depth": "Int64"}) for one in asked)
-        return scores, factors, dict(connection.execute(versions, [study]).fetchall())
+        wanted = ("from compared_scores(?)", "from compared_factors(?)")
+        scores, factors = (connection.execute(one, [study]).df().astype({"depth": "Int64"}) for one in wanted)
+        return scores, factors, read_asked(connection, study)
 
 
-def _accuracies(
-    first: pd.DataFrame, second: pd.DataFrame, *versions: dict[str, list[str]], seed: int
-) -> tuple[pd.DataFrame, list[str]]:
+def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tuple[pd.DataFrame, list[str]]:
     """A row for each model, task and checkpoint that both have, and what is left out."""
-    notes = []
-    for task in sorted(versions[0].keys() & versions[1].keys()):
-        if versions[0][task] != versions[1][task]:  # equal names of items would not be equal items
-            notes.append(f"{task}: {OTHER_ITEMS}")
-            first, second = first[first["task"] != task], second[second["task"] != task]
-    groups = [dict(list(scores.groupby(PLACE, dropna=False))) for scores in (first, second)]
+    notes, scores = [], (first, second)
+    models = [dict.fromkeys(frame[MODEL].itertuples(index=False, name=None)) for frame in scores]
+    for name, here, there in (("second", *models), ("first", *reversed(models))):
+        notes += [f"left out: {_model(model)}: not in the {name} study" for model in here if model not in there]
+    common = [model for model in models[0] if model in models[1]]
+    groups = [dict(list(frame.groupby(PLACE, dropna=False))) for frame in scores]
     rows = []
     for place in groups[0] | groups[1]:
+        if place[:2] not in common:
+            continue
         missing = [name for name, known in zip(("first", "second"), groups, strict=True) if place not in known]
         if missing:
-            notes += [f"{_model(place)} on {place[2]}: not in the {missing[0]} study"] * (place[3] == "final")
+            notes += [f"left out: {_model(place)} on {place[2]}: not in the {missing[0]} study"] * (place[3] == "final")
             continue
         one, other = (known[place] for known in groups)
         pairs = one.merge(other, on=["item_id", "metric", "filter"], suffixes=("_first", "_second"))
         if pairs.empty:
-            notes += [f"{_model(place)} on {place[2]}: no item in common"] * (place[3] == "final")
+            notes += [f"left out: {_model(place)} on {place[2]}: no item in common"] * (place[3] == "final")
             continue
         tokens = {f"tokens_{name}": int(side["tokens"].iloc[0]) for name, side in (("first", one), ("second", other))}
         rows.append(dict(zip(PLACE, place, strict=True)) | tokens | _tested(pairs, np.random.default_rng(seed)))

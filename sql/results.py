@@ -61,6 +61,7 @@ VIEWS = (
     "expert_diversity",
     "scored_points",
     "paired_scores",
+    "compared_tasks",
     "compared_scores",
     "compared_factors",
     "stream_mismatches",

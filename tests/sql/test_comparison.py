@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,7 +15,7 @@ from scipy.stats import binomtest
 from flows.compare import print_comparison
 from pipeline.errors import InputError
 from sql import results
-from sql.comparison import OTHER_ITEMS, compare, holm, paired_p
+from sql.comparison import compare, holm, paired_p
 
 
 @pytest.fixture
@@ -54,6 +56,15 @@ def test_a_change_is_found_where_it_is(paths):
     assert (changed["high"] < 0.14).all()
     assert "2 of 8 accuracies changed beyond noise, most DR of depth 4 on t" in found.verdict
     assert "0.500 to 0.600" in found.verdict
+
+
+def test_models_without_a_depth_are_compared_too(paths):
+    for path in paths:
+        study(path)
+        with results.connect(path) as connection:
+            connection.execute("update models set depth = null")
+    found = compare(*paths)
+    assert (len(found.accuracies), found.notes) == (8, [])
 
 
 def test_correction_takes_all_tests_together(paths):
@@ -104,23 +115,125 @@ def test_two_studies_of_one_file(paths):
 def test_nothing_in_common_is_said(paths):
     study(paths[0])
     study(paths[1], item_ids=[f"other/{n}" for n in range(400)])
-    with pytest.raises(InputError, match="nothing to compare: DR of depth 4 on t: no item in common") as error:
+    with pytest.raises(InputError, match="nothing to compare: left out: DR of depth 4 on t: no item") as error:
         compare(*paths)
     assert "\n" not in str(error.value)
 
 
-def test_a_model_of_one_study_only_and_other_data_are_notes(paths):
+def test_a_model_of_one_study_only_is_a_note(paths):
     study(paths[0])
     enter_scores(paths[1], {"LA": {task: {10: scores(0.2), 20: scores(0.5)} for task in "tu"}})
-    for path, version in zip(paths, ("a", "b"), strict=True):
-        row = {"run_id": "s-LA-0", "tokens": 20, "task": "u", "data_version": version}
-        results.ingest(path, {"evaluation_versions": pa.Table.from_pylist([row])})
+    assert compare(*paths).notes == ["left out: DR of depth 4: not in the second study"]
+
+
+def asked(path, task, digest, *, by="plain items", config=None, **limits):
+    """Says how a task was asked, and what the study's configuration is: limit, world, benchmarks."""
+    row = {"run_id": "s-LA-0", "tokens": 20, "task": task, "data_version": digest, "harness_version": by}
+    tables = {"evaluation_versions": pa.Table.from_pylist([row])}
+    if limits:
+        evaluation = {"limit": limits["limit"], "benchmarks": limits.get("benchmarks", ["builtin"])}
+        said = {"study": {"evaluation": evaluation, "data": {"world": limits.get("world", {"seed": 0})}}}
+        tables["studies"] = pa.Table.from_pylist([{"study_id": "s", "config": json.dumps(said)}])
+    results.ingest(path, tables)
+
+
+def halved(path, *, better=0):
+    """As `study`, with the first half of the items of `u` only."""
+    curves = {10: scores(0.2), 20: scores(0.5)}
+    half = {tokens: right[:200].copy() for tokens, right in curves.items()}
+    dr = half | {20: half[20].copy()}
+    dr[20][np.flatnonzero(~dr[20])[:better]] = True
+    enter_scores(path, {"LA": {"t": curves, "u": half}, "DR": {"t": curves, "u": dr}})
+
+
+def test_another_limit_is_compared_on_what_both_asked(paths):
+    study(paths[0])
+    halved(paths[1], better=40)
+    for path, digest, limit in zip(paths, ("a", "b"), (None, 200), strict=True):
+        asked(path, "u", digest, limit=limit)
     found = compare(*paths)
     assert found.notes == [
-        f"u: {OTHER_ITEMS}",
-        "DR of depth 4 on t: not in the second study",
+        "in part: u: 400 items in the first study, 200 in the second (limits: none and 200); "
+        "compared on the items of the same name"
     ]
+    rows = found.accuracies.query("task == 'u' and variant == 'DR'")
+    assert rows["items"].tolist() == [200, 200]
+    assert rows["difference"].tolist() == pytest.approx([0.2, 0.2])
+    assert found.accuracies[found.accuracies["changed"]]["task"].unique().tolist() == ["u"]
+
+
+WHY_NOT = {
+    "other words": ({}, {"by": "lm-eval 0.4.9"}, "asked by plain items in the first study, by lm-eval in the second"),
+    "no configuration": ({}, {}, "400 items in the first study, 200 in the second, and no configuration that says"),
+    "one limit": (
+        {"limit": 9},
+        {"limit": 9},
+        "400 items in the first study, 200 in the second, which no limit explains",
+    ),
+    "another world": (
+        *({"limit": None, "world": {"seed": 0}}, {"limit": 200, "world": {"seed": 1}}),
+        "400 items in the first study, 200 in the second, and other settings of the data",
+    ),
+    "another benchmark": (
+        *(
+            {"limit": None, "benchmarks": [{"name": "u"}]},
+            {"limit": 200, "benchmarks": [{"name": "u", "dataset": "x"}]},
+        ),
+        "400 items in the first study, 200 in the second, and other settings of the data",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", WHY_NOT)
+def test_other_items_are_left_out_and_why_is_said(paths, why):
+    study(paths[0])
+    halved(paths[1], better=40)
+    *options, reason = WHY_NOT[why]
+    for path, digest, option in zip(paths, ("a", "b"), options, strict=True):
+        asked(path, "u", digest, **option)
+    found = compare(*paths)
+    assert len(found.notes) == 1
+    assert found.notes[0].startswith(f"left out: u: {reason}")
     assert set(found.accuracies["task"]) == {"t"}
+    assert "u" not in set(found.factors["task"])
+
+
+def test_as_many_other_items_are_not_the_same(paths):
+    for path, digest in zip(paths, ("a", "b"), strict=True):
+        study(path)
+        asked(path, "u", digest, limit=400)
+    (note,) = compare(*paths).notes
+    assert note == "left out: u: 400 items in both studies, but not the same ones or not in the same words"
+
+
+def test_a_newer_harness_that_asks_the_same_is_no_difference(paths):
+    for path, version in zip(paths, ("0.4.8", "0.4.9"), strict=True):
+        study(path)
+        asked(path, "u", "a", by=f"lm-eval {version}")
+    assert compare(*paths).notes == []
+
+
+def test_an_average_of_other_tasks_is_left_out_and_said(paths):
+    study(paths[0])
+    curves = {10: scores(0.2), 20: scores(0.5)}
+    enter_scores(paths[1], {variant: dict.fromkeys("tuv", curves) for variant in ("LA", "DR")})
+    found = compare(*paths)
+    assert found.notes == [
+        "left out: v: not in the first study",
+        "left out: average: it is over t, u in the first study and over t, u, v in the second study",
+    ]
+    assert set(found.factors["task"]) == {"t", "u"}
+
+
+def test_an_average_that_a_study_does_not_have_is_said(paths):
+    study(paths[0])
+    curves = {10: scores(0.2), 20: scores(0.5)}
+    enter_scores(paths[1], {"LA": {"t": curves, "u": curves}, "DR": {"t": curves}})  # DR has no checkpoint with both
+    assert compare(*paths).notes == [
+        "left out: DR of depth 4 on u: not in the second study",
+        "left out: average: no factor on it in the second study, where no checkpoint of LA and another model has all "
+        "of its tasks (t, u)",
+    ]
 
 
 def test_the_printed_page_has_the_verdict_on_top(paths, capsys):
@@ -129,7 +242,20 @@ def test_the_printed_page_has_the_verdict_on_top(paths, capsys):
     print_comparison(paths[0], paths[1])
     lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert lines[0].startswith("2 of 8 accuracies changed beyond noise, most DR of depth 4 on t")
-    assert lines[-1].startswith("Noise here is that of the items")
+    assert lines[-1].startswith("Noise of accuracies here is that of the items")
+
+
+def test_the_printed_page_says_what_is_left_out(paths, capsys):
+    study(paths[0])
+    halved(paths[1])
+    for path, digest in zip(paths, ("a", "b"), strict=True):
+        asked(path, "u", digest)
+    print_comparison(*paths)
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
+    assert said == [
+        "left out: u: 400 items in the first study, 200 in the second, and no configuration that says whether of the "
+        "same data"
+    ]
 
 
 @settings(max_examples=30, deadline=None)

@@ -1,15 +1,13 @@
-"""Fitted curves: known curves come out again, with honest intervals; what cannot be fitted says so."""
+"""The fitted curves of a study: known factors come out again, with honest intervals; what cannot be fitted says so."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 import pytest
 from by_hand import enter_scores, put
 
 from sql import results
-from sql.curves import FEWEST_POINTS, Points, fit_curve, fit_curves, fit_draws
+from sql.curves import fit_curves
 
 TOKENS = np.arange(1, 13) * 100_000.0
 
@@ -18,77 +16,9 @@ def law(floor, ceiling, scale, exponent, tokens=TOKENS):
     return ceiling - (ceiling - floor) / (1 + (tokens / scale) ** exponent)
 
 
-def points(accuracy, *, items=401, chance=0.1, tokens=TOKENS):
-    return Points(tokens, accuracy, np.sqrt(accuracy * (1 - accuracy) / (items - 1)), chance)
-
-
 @pytest.fixture
 def path(tmp_path, empty_file):
     return empty_file(tmp_path / "results.duckdb")
-
-
-# One curve ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [(0.1, 0.9, 800_000, 1.3), (0.1, 0.6, 200_000, 2.0), (0.05, 0.7, 400_000, 1.0), (0.1, 0.3, 600_000, 5.0)],
-)
-def test_a_curve_without_noise_comes_out_again(parameters):
-    fit = fit_curve(points(law(*parameters)))
-    assert fit.status == "fitted"
-    assert (fit.floor, fit.ceiling, fit.scale, fit.exponent) == pytest.approx(parameters, rel=1e-3)
-
-
-def test_percentages_give_the_same_curve():
-    share, percent = (
-        fit_curve(points(law(0.1, 0.8, 5e5, 1.5))),
-        fit_curve(Points(TOKENS, 100 * law(0.1, 0.8, 5e5, 1.5), np.full(12, 2.0), 10.0)),
-    )
-    assert percent.ceiling == pytest.approx(100 * share.ceiling, rel=1e-3)
-    assert percent.scale == pytest.approx(share.scale, rel=1e-3)
-
-
-def test_what_cannot_be_fitted_says_why():
-    few = fit_curve(points(law(0.1, 0.9, 8e5, 1.3)[: FEWEST_POINTS - 1], tokens=TOKENS[: FEWEST_POINTS - 1]))
-    assert (few.status, math.isnan(few.ceiling)) == ("too few points", True)
-    noise = np.random.default_rng(0).normal(0, 0.005, 12)
-    assert fit_curve(points(0.1 + noise)).status == "near chance"
-    plateau = fit_curve(points(0.5 + noise))
-    assert plateau.status == "flat"
-    assert plateau.floor == plateau.ceiling == pytest.approx(0.5, abs=0.01)
-    assert fit_curve(points(np.full(12, 0.5))).status == "flat"
-    assert fit_curve(points(np.linspace(0.6, 0.4, 12))).status == "flat"  # it falls: no curve of ours does
-
-
-def test_unknown_errors_and_chance_are_no_obstacle():
-    accuracy = law(0.0, 0.8, 5e5, 1.5)
-    fit = fit_curve(Points(TOKENS, accuracy, np.full(12, np.nan), math.nan))
-    assert (fit.status, fit.floor, fit.ceiling) == ("fitted", pytest.approx(0, abs=1e-6), pytest.approx(0.8, rel=1e-3))
-    late = law(0.0, 0.8, 6e5, 3)
-    late[0] = 0.0  # nothing right: an error of 0 must not weigh for ever
-    assert fit_curve(points(late, chance=0)).ceiling == pytest.approx(0.8, abs=0.02)
-
-
-def test_a_plateau_after_a_rise_is_the_ceiling():
-    fit = fit_curve(points(np.minimum(0.5, 0.1 + 0.1 * np.arange(12))))
-    assert (fit.status, fit.ceiling) == ("fitted", pytest.approx(0.5, abs=0.02))
-
-
-def test_draws_spread_as_the_items_do_and_wider_when_training_is_noisy():
-    accuracy, random = law(0.1, 0.9, 8e5, 1.3), np.random.default_rng(1)
-    drawn = np.vstack([accuracy, accuracy + random.normal(0, 0.01, (300, 1))])  # the items of all checkpoints together
-    ends = []
-    for noise in (0.0, 0.04):
-        observed = points(accuracy + np.random.default_rng(2).normal(0, noise, 12) if noise else accuracy)
-        fit = fit_curve(observed)
-        spread = fit_draws(observed, fit, drawn, np.random.default_rng(3))(TOKENS)[:, 6].std()
-        ends.append(spread)
-    assert ends[0] == pytest.approx(0.01, rel=0.2)
-    assert ends[1] > 1.3 * ends[0]
-
-
-# A study --------------------------------------------------------------------------------------------------------------
 
 
 def study(speed, items=600):
