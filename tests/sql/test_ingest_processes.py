@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
-import textwrap
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
+from processes import shell, start
 
 from sql import results
 
 pytestmark = pytest.mark.slow
-PROJECT = Path(results.__file__).parents[1]
 ITEMS = 2000
 
 # Enters one checkpoint after another, as evaluation does, and says so when each is in: arguments are the file, the run,
@@ -43,43 +38,6 @@ ENTER = """
             sys.exit(str(error))
         print(tokens, flush=True)
 """.replace("ITEMS", str(ITEMS))
-
-# A user's shell: opens the file, shows it, closes it when told. A writing one also leaves a row.
-SHELL = """
-    import sys
-    import duckdb
-
-    connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "read-only")
-    if sys.argv[2] == "read-write":
-        connection.execute("insert into studies (study_id) values ('by hand')")
-    print(connection.execute("select count(*) from evaluations").fetchall(), flush=True)
-    sys.stdin.read()
-"""
-
-
-def start(program: str, *arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=PROJECT,
-    )
-
-
-@contextmanager
-def shell(path: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
-    """The file open in a user's shell. It may take a few attempts to get it between two ingests."""
-    while True:
-        process = start(SHELL, path, mode)
-        if process.stdout.readline():
-            break
-        process.communicate()
-    try:
-        yield process
-    finally:
-        process.communicate()
 
 
 def entered(path: Path) -> dict[str, list[int]]:

@@ -1,0 +1,156 @@
+"""Four evaluating processes whose results are entered while users hold the file open and some of them are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+from processes import PROJECT, shell, start
+
+from flows.evaluate import checkpoints
+from flows.prepare import prepare_data
+from flows.results import FOUND
+from flows.study import load_study
+from flows.train import plan_models, train_models
+from pipeline.store import Store
+from sql import results
+
+pytestmark = pytest.mark.slow
+TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
+CHECKPOINTS = 40
+
+# Enters every checkpoint of an evaluation's output as it appears, until told that no more will: arguments are the
+# results file, the output, a file that says so, and how long to wait for the results file.
+ENTER = """
+    import sys
+    import time
+    from pathlib import Path
+    from flows.results import FOUND
+    from pipeline.errors import InputError
+    from sql import results
+
+    file, output, last = map(Path, sys.argv[1:4])
+    entered = set()
+    while True:
+        done = last.exists()
+        for rows in sorted(set(output.glob("*/*/rows")) - entered):
+            tables = {name: [rows / f"{name}.parquet"] for name in FOUND if (rows / f"{name}.parquet").exists()}
+            try:
+                results.ingest(file, tables, wait=float(sys.argv[4]))
+            except InputError as error:
+                sys.exit(str(error))
+            entered.add(rows)
+            print(rows, flush=True)
+        if done:
+            break
+        time.sleep(0.05)
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Writes a job, with an output of its own, for all checkpoints of a tiny study that has been trained."""
+    root = tmp_path_factory.mktemp("study")
+    content = yaml.safe_load(TINY.read_text())
+    content["models"]["variants"] = ["LA", "DR+DA"]
+    content["training"] |= {"tokens": 10_240, "checkpoints": CHECKPOINTS // 4, "screening": 0}
+    study = load_study({**content, "workers": 2}, root=root)
+    store = Store(study.store_folder)
+    prepared = prepare_data(study, store)
+    runs = train_models(study, store, prepared.packed, plan_models(study, prepared.vocabulary_size))
+    asked = {
+        "checkpoints": [checkpoint for run in runs for checkpoint in checkpoints(run)],
+        "tokenizer": str(prepared.tokenizer.path.resolve()),
+        "tasks": prepared.specifications,
+        "harness": False,
+        "observe": str(prepared.packed.path.resolve()),
+        "device": "cpu",
+    }
+    assert len(asked["checkpoints"]) == CHECKPOINTS
+
+    def write(name: str) -> Path:
+        path = root / f"{name}.json"
+        path.write_text(json.dumps(asked | {"output": str(root / name)}))
+        return path
+
+    return write
+
+
+def evaluator(job: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "model.evaluate", str(job)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+
+
+def finished(output: Path) -> dict[Path, int]:
+    """The checkpoints that are evaluated, each with what would be another number had it been written again."""
+    return {folder: folder.stat().st_ino for folder in output.glob("*/*[0-9]")}
+
+
+def killed(processes: list[subprocess.Popen[str]], moments: random.Random) -> None:
+    """Kill one of the processes, whatever it is doing."""
+    process = processes.pop(moments.randrange(len(processes)))
+    process.kill()
+    process.communicate()
+    assert process.returncode == -9
+
+
+def tables(path: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
+    return {name: results.query(path, f"from {name} order by all") for name in names}
+
+
+def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path, job, empty_file):
+    calm, disturbed = (empty_file(tmp_path / f"{name}.duckdb") for name in ("calm", "disturbed"))
+    quiet, path, last = job("quiet"), job("disturbed"), tmp_path / "last"
+    output = path.with_suffix("")
+    moments = random.Random(time.time_ns())
+    done, pause = moments.randrange(1, CHECKPOINTS // 2), moments.uniform(0, 1)
+    print(f"killed after {done} checkpoints, and {pause:.2f} s after a user came")
+
+    evaluators = [evaluator(path) for _ in range(4)]
+    enterers = [start(ENTER, disturbed, output, last, 60) for _ in range(2)]
+    while len(finished(output)) < done:
+        assert all(process.poll() is None for process in evaluators)
+        time.sleep(0.01)
+    killed(evaluators, moments)
+    there = finished(output)
+    assert 0 < len(there) < CHECKPOINTS
+    evaluators.append(evaluator(path))
+    for mode in ("read-only", "read-write"):
+        with shell(disturbed, mode) as user:
+            refused = start(ENTER, disturbed, output, tmp_path, 0.3)
+            _, said = refused.communicate()
+            assert refused.returncode == 1
+            assert said == (
+                f"{disturbed}: in use by another process ({Path(sys.executable).resolve().name}, PID {user.pid}); "
+                "close it there, or wait, and try again\n"
+            )
+            time.sleep(pause)
+            killed(enterers, moments)
+        enterers.append(start(ENTER, disturbed, output, last, 60))
+
+    assert [(process.communicate()[1], process.returncode) for process in evaluators] == [("", 0)] * 4
+    last.touch()
+    assert [(process.communicate()[1], process.returncode) for process in enterers] == [("", 0)] * 2
+    assert there.items() <= finished(output).items()  # what was done before the kill was not done again
+    assert len(finished(output)) == CHECKPOINTS
+
+    assert evaluator(quiet).communicate()[1] == ""
+    assert start(ENTER, calm, quiet.with_suffix(""), last, 60).communicate()[1] == ""
+    names = [name for name in FOUND if len(results.query(calm, f"from {name}"))]
+    assert {"evaluations", "items", "evaluation_versions"} < set(names)
+    expected, found = tables(calm, names), tables(disturbed, names)
+    for name in names:
+        pd.testing.assert_frame_equal(found[name], expected[name])
+    assert len(expected["evaluations"]) == CHECKPOINTS * 3
+    assert len(results.query(disturbed, "from rows_entered_twice")) == 0
+    assert results.query(disturbed, "select study_id from studies")["study_id"].tolist() == ["by hand"]
