@@ -64,7 +64,8 @@ def _intervals(rows: Rows) -> list[str]:
         )
         text.append(
             f"Intervals are 95% bootstrap intervals{drawn}: the items of each benchmark are drawn anew, the same for "
-            f"all models, and goal and crossing are found again. {seeds}"
+            f"all models, and goal and crossing are found again; where a curve has eight checkpoints or more, noise as "
+            f"large as its scatter around the fitted curve is drawn with them. {seeds}"
         )
     if without:
         text.append(f"{without:,} of {len(compared):,} factors have no interval.")
@@ -159,8 +160,8 @@ def _fits(rows: Rows) -> list[str]:
     if len(misfit) and misfit.max() > 2:
         text += (
             " Squared distances of the checkpoints from their curves are up to "
-            f"{misfit.max():.0f} times what the benchmark items explain: accuracy goes up and down in training. That "
-            "is in the intervals of the fitted factors, not in those of the others."
+            f"{misfit.max():.0f} times what the benchmark items explain: accuracy goes up and down in training. "
+            "Intervals of curves with fewer than eight checkpoints do not contain that, those of fitted factors do."
         )
     return [text]
 
