@@ -273,33 +273,36 @@ def item_table(questions: list[str], answers: list[str] | None = None) -> pa.Tab
     )
 
 
+def gsm8k(mirror: Path, split: str) -> list[dict[str, str]]:
+    """Rows of a split of GSM8K in a mirror."""
+    with gzip.open(mirror / f"openai/gsm8k/main/{split}.jsonl.gz", "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def reworded(draw: random.Random, words: list[str], every: int) -> Callable[[str], str]:
+    """An edit that exchanges one word in `every`, one at least."""
+
+    def edit(text: str) -> str:
+        pieces = text.split()
+        for place in draw.sample(range(len(pieces)), max(1, len(pieces) // every)):
+            pieces[place] = draw.choice(words)
+        return " ".join(pieces)
+
+    return edit
+
+
 def measure_real_leaks(folder: Path, mirror: Path) -> None:
     """GSM8K test questions, edited, inside training questions: the share found in each grade."""
-
-    def read(split: str) -> list[dict[str, str]]:
-        with gzip.open(mirror / f"openai/gsm8k/main/{split}.jsonl.gz", "rt") as file:
-            return [json.loads(line) for line in file]
-
-    train, test = read("train"), read("test")
+    train, test = gsm8k(mirror, "train"), gsm8k(mirror, "test")
     draw = random.Random(0)
     words = [word for row in train for word in row["question"].split() if word.isalpha()]
-
-    def reworded(every: int) -> Callable[[str], str]:
-        def edit(text: str) -> str:
-            pieces = text.split()
-            for place in draw.sample(range(len(pieces)), max(1, len(pieces) // every)):
-                pieces[place] = draw.choice(words)
-            return " ".join(pieces)
-
-        return edit
-
     edits: dict[str, Callable[[str], str]] = {
         "verbatim": lambda text: text,
         "spacing": lambda text: re.sub(" ", lambda _: draw.choice([" ", "  ", "\n"]), text),
         "case": lambda text: draw.choice([str.upper, str.lower, str.title])(text),
         "LaTeX": lambda text: re.sub(r"\d[\d,.]*\d|\d", lambda m: f"${m[0]}$", text),
-        "a word in twelve": reworded(12),
-        "a word in four": reworded(4),
+        "a word in twelve": reworded(draw, words, 12),
+        "a word in four": reworded(draw, words, 4),
         "numbers": lambda text: re.sub(r"\d+", lambda m: str(int(m[0]) + draw.randint(1, 9)), text),
     }
     rows = [(row["question"], row["answer"].split("####")[0], "none") for row in train]
@@ -307,16 +310,10 @@ def measure_real_leaks(folder: Path, mirror: Path) -> None:
         for row in test:
             host = draw.choice(train)
             rows.append((f"{host['question']} {edit(row['question'])}", host["answer"].split("####")[0], name))
-    with DocumentWriter(folder / "leaks") as writer:
-        documents = [
-            {"id": str(i), "source": name, "row": i, "question": question, "response": response, "answer": ""}
-            for i, (question, response, name) in enumerate(rows)
-        ]
-        writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
     items = item_table([row["question"] for row in test], [row["answer"] for row in test])
-    decontaminate(folder / "leaks", folder / "found", items, DecontaminationSettings())
+    search(folder / "leaks", rows, items)
     grades: dict[str, str] = {}
-    for row in pq.read_table(folder / "found" / "matches.parquet").to_pylist():
+    for row in pq.read_table(folder / "leaks" / "found" / "matches.parquet").to_pylist():
         grades[row["id"]] = min(grades.get(row["id"], "template"), row["grade"])  # exact < overlap < template
     report = []
     for name in ("none", *edits):
@@ -327,6 +324,39 @@ def measure_real_leaks(folder: Path, mirror: Path) -> None:
         }
         report.append({"edit": name, "documents": len(ids), **shares})
     table("GSM8K test questions inside GSM8K training questions", report)
+
+
+def search(folder: Path, rows: list[tuple[str, str, str]], items: pa.Table) -> None:
+    """Decontaminate documents of these questions, responses and sources into `folder`/found."""
+    with DocumentWriter(folder) as writer:
+        documents = [
+            {"id": str(i), "source": name, "row": i, "question": question, "response": response, "answer": ""}
+            for i, (question, response, name) in enumerate(rows)
+        ]
+        writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
+    decontaminate(folder, folder / "found", items, DecontaminationSettings())
+
+
+def measure_many_copies(folder: Path, mirror: Path) -> None:
+    """Twenty GSM8K test questions among the training questions, each in many copies that are all edited differently."""
+    train, test = gsm8k(mirror, "train"), gsm8k(mirror, "test")
+    words = [word for row in train for word in row["question"].split() if word.isalpha()]
+    items = item_table([row["question"] for row in test], [row["answer"] for row in test])
+    report = []
+    for copies, every in ((25, 12), (100, 12), (300, 12), (100, 8), (100, 6)):
+        draw = random.Random(copies * every)
+        edit = reworded(draw, words, every)
+        rows = [(row["question"], row["answer"].split("####")[0], "train") for row in train]
+        for row in draw.sample(test, 20):
+            rows += [(edit(row["question"]), "Some.", "copy") for _ in range(copies)]
+        place = folder / f"copies-{copies}-{every}"
+        search(place, rows, items)
+        dropped = [
+            row["source"] for batch in read_documents(place / "found", kind="dropped") for row in batch.to_pylist()
+        ]
+        found = {name: dropped.count(name) for name in ("copy", "train")}
+        report.append({"copies of each": copies, "one word in": every, "copies": 20 * copies, **found})
+    table("Many copies of one question, each edited elsewhere: documents removed", report)
 
 
 def main() -> None:
@@ -348,6 +378,7 @@ def main() -> None:
         measure_decontamination(folder, arguments.searched, arguments.items)
         if arguments.mirror:
             measure_real_leaks(Path(temporary), arguments.mirror)
+            measure_many_copies(Path(temporary), arguments.mirror)
 
 
 if __name__ == "__main__":

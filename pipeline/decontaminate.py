@@ -6,12 +6,15 @@ same wording with other numbers) is counted and listed, and removed on demand.
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.documents import DocumentWriter
+from pipeline.documents import KEPT, SCHEMA, DocumentWriter
 from pipeline.errors import InputError
 from pipeline.ngrams import text_column
-from pipeline.overlap import GRADES, Index, Match, Rules
+from pipeline.overlap import Index, Match
+from pipeline.passages import GRADES, Rules
 from pipeline.progress import quiet
 from pipeline.resume import part, save, total, unfinished, write_shard
 from pipeline.shards import Shard, batches, find_shards, spread
@@ -115,8 +119,9 @@ def decontaminate(
 
     Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and `matches.parquet`, every
     finding of every grade (id, source, item, benchmark, grade, coverage), under `output`. Among several items the one
-    of the better grade, then the higher coverage, then the smaller id is the cause. The result does not depend on the
-    number of processes; a stage that was killed goes on from its finished shards.
+    of the better grade, then the higher coverage, then the smaller id is the cause. A shard of which nothing is removed
+    is passed on as it is, as a hard link where there are such. The result does not depend on the number of processes; a
+    stage that was killed goes on from its finished shards.
 
     Returns "counts", "matches" (documents by benchmark and best grade), "items_found" (items by benchmark and grade),
     "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
@@ -141,8 +146,8 @@ def decontaminate(
         with pq.ParquetWriter(output / "matches.parquet", MATCHES) as matches:
             tasks = ((shard, number, files, settings, output, folder) for number, shard in enumerate(files))
             for done, shard in enumerate(run(_search, tasks)):
-                counts.append(shard["counts"])
-                for benchmark, grade, documents, found_items in shard["results"]:
+                counts += [shard["counts"], shard["results"]["passed"]]
+                for benchmark, grade, documents, found_items in shard["results"]["found"]:
                     matched[benchmark, grade] += documents
                     found[benchmark, grade].update(found_items)
                 matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
@@ -176,6 +181,7 @@ def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSett
         for shard, rows, _ in sample:
             for _, batch in batches(shard, ["question", "response"], rows=rows):
                 index.count(text_column(batch["question"], batch["response"]))
+        index.leave_out_copies()
         save(path, frequencies=index.frequencies)
 
     with np.load(part(folder / "frequencies.npz", count)) as counted:
@@ -193,16 +199,22 @@ def _search(
     output: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """Search and write one shard. Results: benchmark, grade, documents with it as their best, items found by it."""
+    """Search and write one shard, or pass it on as it is where nothing is removed.
 
-    def write(writer: DocumentWriter) -> list[tuple[str, str, int, list[int]]]:
+    Results: "found", benchmark, grade, documents with it as their best, items found by it; "passed", the counts of a
+    shard passed on.
+    """
+
+    def write(writer: DocumentWriter) -> dict[str, Any]:
         index = _index(folder, files, settings)
         items = pq.read_table(folder / "items.parquet", columns=["id", "benchmark"])
         ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
         documents: Counter[tuple[str, str]] = Counter()
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
+        passed: list[dict[str, Any]] = []  # counts of documents that are passed on with their shard as it is
+        whole = pq.read_schema(shard.path).equals(SCHEMA)
         with pq.ParquetWriter(folder / f"matches-{number}.parquet", MATCHES) as matches:
-            for _, batch in batches(shard):
+            for done, (_, batch) in enumerate(batches(shard)):
                 best: dict[int, Match] = {}
                 everything = list(index.search(batch["question"], batch["response"]))
                 for match in everything:
@@ -213,8 +225,19 @@ def _search(
                 if everything:
                     matches.write_table(_rows(batch, everything, ids, benchmarks))
                 documents.update((benchmarks[match.item], match.grade) for match in best.values())
-                _split(writer, batch, [match for match in best.values() if match.grade in settings.remove], ids)
-        return [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
+                causes = [match for match in best.values() if match.grade in settings.remove]
+                if causes and whole:  # what came before is read again, to be written
+                    whole, passed = False, []
+                    for _, clean in islice(batches(shard), done):
+                        writer.keep(clean)
+                if whole:
+                    passed = total([passed, _counts(batch)])
+                else:
+                    _split(writer, batch, causes, ids)
+        if passed:
+            _link(shard.path, writer.folder / "documents" / shard.path.name)
+        results = [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
+        return {"passed": passed, "found": results}
 
     return write_shard(output, folder, number, write)
 
@@ -224,12 +247,33 @@ def _order(match: Match, ids: list[str]) -> tuple[int, float, str]:
 
 
 def _split(writer: DocumentWriter, batch: pa.RecordBatch, causes: list[Match], ids: list[str]) -> None:
+    if not causes:
+        writer.keep(batch)
+        return
     gone = np.zeros(len(batch), bool)
     gone[[match.document for match in causes]] = True
     writer.keep(batch.filter(pa.array(~gone)))
     causes = sorted(causes, key=lambda match: match.document)
     reasons = pa.array([REASONS[match.grade] for match in causes], pa.string())
     writer.drop(batch.filter(pa.array(gone)), reasons, pa.array([ids[match.item] for match in causes], pa.string()))
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under another name; a copy where the file system has no links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def _counts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Documents that are kept, as `DocumentWriter` counts them."""
+    lengths = [pc.fill_null(pc.utf8_length(batch[side]), 0) for side in ("question", "response")]
+    groups = pa.table({"source": batch["source"], "characters": pc.add(*lengths)}).group_by("source")
+    return [
+        {"source": row["source"], "reason": KEPT, "documents": row["count_all"], "characters": row["characters_sum"]}
+        for row in groups.aggregate([("characters", "sum"), ([], "count_all")]).to_pylist()
+    ]
 
 
 def _rows(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]) -> pa.Table:

@@ -58,19 +58,16 @@ _PAD = 8  # blank bytes before and after a block, so that neighbours always exis
 _FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], np.uint64)
 _ASCII_LETTER = np.zeros(256, bool)
 _ASCII_LETTER[[*b"abcdefghijklmnopqrstuvwxyz"]] = True
-_POINT, _BRACE = SIGN + len(SIGNS), SIGN + len(SIGNS) + 1  # kinds to be settled by what stands around them
 _KINDS = bytearray(256)
 _KINDS[128:] = bytes([LETTERS]) * 128
 for _some, _kind in (
     (b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ", LETTERS),
     (b"0123456789", NUMBER),
-    (b".", _POINT),
-    (b"}", _BRACE),
     *((sign.encode(), SIGN + place) for place, sign in enumerate(SIGNS)),
 ):
     for _byte in _some:
         _KINDS[_byte] = _kind
-_WITHIN = np.isin(np.arange(_BRACE + 1), (LETTERS, NUMBER))  # kinds that a hyphen may join
+_WITHIN = np.isin(np.arange(SIGN + len(SIGNS)), (LETTERS, NUMBER))  # kinds that a hyphen may join
 
 
 # ---------------------------------------------------------------- the specification, in plain Python
@@ -203,10 +200,19 @@ def windows(ids: np.ndarray, n: int) -> np.ndarray:
     """Ids uint64 [max(W - n + 1, 0)] of all sequences of n words, be they of one document or of two."""
     if len(ids) < n:
         return np.empty(0, np.uint64)
-    sums = prefix_sums(ids)
-    grams = sums[n:] - sums[:-n]
-    grams *= _powers(_WORD_BASE, len(grams), inverse=True)
-    return grams
+    grams, size = ids, 1
+    for bit in bin(n)[3:]:  # each digit of n doubles the size, and a 1 adds a word in front
+        grams, size = _behind(grams[:-size], grams[size:], size), 2 * size
+        if bit == "1":
+            grams, size = _behind(ids[: len(grams) - 1], grams[1:], 1), size + 1
+    return grams.copy() if n == 1 else grams
+
+
+def _behind(first: np.ndarray, second: np.ndarray, words: int) -> np.ndarray:
+    """Ids of sequences, each made of one of so many words and the one that follows it."""
+    both = second * np.uint64(pow(_WORD_BASE, words, 1 << 64))
+    both += first
+    return both
 
 
 def sequence_ids(ids: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
@@ -271,13 +277,14 @@ def split(data: np.ndarray, offsets: np.ndarray) -> Words:
     kinds = np.frombuffer(bytearray(text).translate(_KINDS), np.uint8)
     _classify_signs(lower, kinds)
 
-    before, here = kinds[:-1], kinds[1:]
-    edge = before != here
-    edges = np.flatnonzero(edge) + 1
-    touching = np.flatnonzero(edge & (before != BLANK) & (here != BLANK)) + 1  # where words meet without a blank
+    edge = np.zeros(len(kinds), bool)
+    np.not_equal(kinds[:-1], kinds[1:], out=edge[1:])
+    edges = np.flatnonzero(edge)
+    edge[1:] &= np.minimum(kinds[:-1], kinds[1:]) != BLANK
+    touching = np.flatnonzero(edge)  # where words meet without a blank
     if len(touching):
         edges = np.insert(edges, np.searchsorted(edges, touching), touching)
-    starts, ends = edges[0::2], edges[1::2]
+    starts, ends = edges[0::2].copy(), edges[1::2].copy()
     kinds = np.minimum(kinds[starts], SIGN)
     ids = _word_ids(lower, starts, ends - starts)
     keep = _read_commands(text, starts, ids, kinds)
@@ -315,15 +322,13 @@ def _join_thousands(text: np.ndarray) -> None:
 
 def _classify_signs(lower: np.ndarray, kinds: np.ndarray) -> None:
     """Settle in place which points belong to numbers and which signs are words; `}{` becomes a division line."""
-    special = np.flatnonzero(kinds >= SIGN)
-    unsettled = kinds[special] >= _POINT
-    signs, others = special[~unsettled], special[unsettled]
-    points = others[(kinds[others - 1] == NUMBER) & (kinds[others + 1] == NUMBER) & (lower[others] == ord("."))]
-    lines = others[(lower[others] == ord("}")) & (lower[others + 1] == ord("{"))]
+    signs, points, braces = (np.flatnonzero(some) for some in (kinds >= SIGN, lower == ord("."), lower == ord("}")))
+    points = points[kinds[points + 1] == NUMBER]
+    points = points[kinds[points - 1] == NUMBER]
+    lines = braces[lower[braces + 1] == ord("{")]
     hyphens = signs[lower[signs] == ord("-")]
     hyphens = hyphens[_WITHIN[kinds[hyphens - 1]] & _WITHIN[kinds[hyphens + 1]]]
     long = [_ASCII_LETTER[lower[hyphens + k]] & _ASCII_LETTER[lower[hyphens + 2 * k]] for k in (-1, 1)]
-    kinds[others] = BLANK
     kinds[signs[(lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])]] = BLANK
     kinds[hyphens[long[0] | long[1]]] = BLANK
     kinds[points] = NUMBER

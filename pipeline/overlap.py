@@ -12,14 +12,15 @@ document in three grades (the thresholds are those of `Rules`):
 N-grams say something only where they are particular. So a share of the passage's n-grams has to be found without those
 that many documents share, whatever their numbers, and without those of figures and signs; only between questions with
 the same numbers all n-grams will do. That keeps apart texts made from templates, in which each question shares most of
-its words with thousands. Documents that hold the whole passage are not among the many: they are leaks.
+its words with thousands. Documents that hold the whole passage, and those that are most of it with other words here and
+there, are not among the many: they are leaks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -27,31 +28,36 @@ import pyarrow.compute as pc
 
 from pipeline.lookup import Lookup
 from pipeline.ngrams import LETTERS, NUMBER, Words, blocks, fold, ngrams, sequence_ids, text_column, windows
+from pipeline.passages import EXACT, OVERLAP, Passage, Rules, without_numbers
 from pipeline.ragged import ranges
 
-EXACT, OVERLAP, TEMPLATE = GRADES = ("exact", "overlap", "template")
-_ANY_NUMBER = np.uint64(0x6E756D6265720001)  # stands for every number where numbers are read as equal
 _PLAIN_WORDS = 2  # words of letters that an n-gram must hold to be counted
-_LEAST_GRAMS = 3  # short n-grams to find at least, whatever share of a short passage fewer may be
-_AMPLE_GRAMS = 7  # short n-grams found that need no number to go with them
-_BLOCK = 1 << 20  # bytes of text looked up at once: fewer calls for the few matches of each block
+_BLOCK = 1 << 18  # bytes of text split and looked up at once, which the processor's cache holds
+_TOGETHER = 1 << 18  # words compared at once: fewer calls for the few documents of each block that share something
+_FEW_PASSAGES = 16  # that hold an n-gram at most, for it to tell of one of them
+_ALIKE = 0.5  # of a passage's n-grams of few passages, as they are: documents that hold so much are most of it again
+_EVENLY = 0.25  # of the documents that are most of a passage, that hold each of its n-grams if they are copies of it
 
 Found = dict[tuple[int, int], tuple[str, float]]  # (document, passage) -> (grade, coverage)
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Lengths of n-grams in words, and shares of a passage's n-grams that a document must hold."""
+class Candidates:
+    """Documents of a batch that share an n-gram with the index, or have a short question; D in all.
 
-    long: int
-    long_coverage: float
-    short: int
-    short_coverage: float
-    template_coverage: float
-    particular_coverage: float
-    numbers_kept: float
-    shortest: int
-    shortest_answer: int
+    `rows` int64 [D] are their rows in the batch; `ids`, `kinds` and `offsets` are as in `Words`; `question_ends`
+    int64 [D]: the word behind each question. Of each n-gram that is in the index, int64 [H]: `owners`, the number of
+    its document among these; `grams`, its place in the index; `at`, its first word.
+    """
+
+    rows: np.ndarray
+    ids: np.ndarray
+    kinds: np.ndarray
+    offsets: np.ndarray
+    question_ends: np.ndarray
+    owners: np.ndarray
+    grams: np.ndarray
+    at: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,7 @@ class Index:
         self.wholes, self.whole_passages = Lookup(wholes), whole[first]
 
         self.short, self.short_offsets = ngrams(self.ids, self.offsets, rules.short)
-        self.blind, _ = ngrams(_blind(self.ids, self.kinds), self.offsets, rules.short)
+        self.blind, _ = ngrams(without_numbers(self.ids, self.kinds), self.offsets, rules.short)
         self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))  # of each short n-gram
         first = np.arange(len(self.short)) - self.short_offsets[self.passage] + self.offsets[self.passage]
         letters = np.concatenate([[0], np.cumsum(self.kinds == LETTERS)])
@@ -128,8 +134,11 @@ class Index:
         self.places = np.full(len(self.blind), -1)
         self.places[some] = self.blind_postings.places
         self.frequencies = np.zeros(len(self.blind_postings.grams), np.int64)
+        self.alike = np.zeros(len(self.items), np.int64)
+        self.alike_same, self.alike_counted = (np.zeros(len(self.short), np.int64) for _ in range(2))
         _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
-        self._anchor(counts[same])
+        self.repeats = counts[same]
+        self._anchor(self.repeats)
 
         self.numbers = _number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
         some &= self.question[self.passage] & (self.numbers[self.passage] != 0)
@@ -140,18 +149,70 @@ class Index:
         """Add documents of a sample to the numbers of documents that hold each n-gram.
 
         A document that holds a whole passage does not count for the n-grams of that passage: however often an item
-        leaked, its n-grams are as particular as if it had not, and tell its edited copies.
+        leaked, its n-grams are as particular as if it had not, and tell its edited copies. Documents that are most of
+        a passage are counted by themselves, for `leave_out_copies`.
         """
         size = max(len(self.frequencies), 1)
-        for _, _, words in blocks(texts, _BLOCK):
+        for _, _, words in blocks(texts, 4 * _BLOCK):
             documents, grams, at = self._hits(words)
             keys, _ = _distinct(documents * size + grams)
-            documents, passages = self._copies(words, documents, grams, at)
-            inside, bounds = ranges(self.short_offsets[passages], self.short_offsets[passages + 1])
-            copied = np.repeat(documents, np.diff(bounds)) * size + self.places[inside]
+            copiers, copied = self._copies(words, documents, grams, at)
+            inside, owners = self._grams_of(copied, copiers)
             counted = np.ones(len(keys), bool)
-            counted[np.searchsorted(keys, copied)] = False  # all are there: what is copied was met
+            counted[np.searchsorted(keys, owners * size + self.places[inside])] = False  # all are there: they were met
             self.frequencies += np.bincount(keys[counted] % size, minlength=len(self.frequencies))
+            self._count_alike(words, documents, at, keys[counted], copiers * len(self.items) + copied)
+
+    def _count_alike(
+        self, words: Words, documents: np.ndarray, at: np.ndarray, counted: np.ndarray, copies: np.ndarray
+    ) -> None:
+        """Count documents that hold most of a passage's n-grams as they are, and which of them each holds.
+
+        `counted` are the n-grams counted for a document, as document times size plus place; `copies` the whole copies,
+        as document times number of passages plus passage.
+        """
+        postings, size = self.literal, max(len(self.literal.grams), 1)
+        known, places = postings.lookup.find(_sequences(words.ids, at, at + self.rules.short))
+        held, _ = _distinct(documents[known] * size + places)
+        documents, passages, shared = postings.shared(documents[known], places)
+        alike = shared >= _ALIKE * np.bincount(postings.passages, minlength=len(self.items))[passages]
+        alike &= ~np.isin(documents * len(self.items) + passages, copies)
+        documents, passages = documents[alike], passages[alike]
+        self.alike += np.bincount(passages, minlength=len(self.items))
+        inside, owners = self._grams_of(passages, documents)
+        same = np.isin(owners * max(len(self.frequencies), 1) + self.places[inside], counted)
+        self.alike_counted += np.bincount(inside[same], minlength=len(self.short))
+        few = self.repeats[inside] <= _FEW_PASSAGES
+        inside, owners = inside[few], owners[few]
+        same = np.isin(owners * size + np.searchsorted(postings.grams, self.short[inside]), held)
+        self.alike_same += np.bincount(inside[same], minlength=len(self.short))
+
+    def leave_out_copies(self) -> None:
+        """Take documents that are copies of a passage, each edited in another place, out of what was counted.
+
+        What sets them apart from texts made from one template is that no part of the passage is missing in nearly all
+        of them: texts from a template differ from it all in the same places.
+        """
+        evenly = self.alike_same >= _EVENLY * self.alike[self.passage]
+        evenly |= self.repeats > _FEW_PASSAGES
+        copied = self.alike > 0
+        copied[self.passage[~evenly]] = False
+        some = copied[self.passage] & self.searched[self.passage]
+        copies = np.zeros(len(self.frequencies), np.int64)
+        np.maximum.at(copies, self.places[some], self.alike_counted[some])  # of passages alike, documents are the same
+        self.frequencies -= copies
+        self.__dict__.pop("literal", None)  # it is as large as the rest of the index, and was for counting only
+
+    def _grams_of(self, passages: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The short n-grams of these passages, one after the other, and the document that goes with each."""
+        inside, bounds = ranges(self.short_offsets[passages], self.short_offsets[passages + 1])
+        return inside, np.repeat(documents, np.diff(bounds))
+
+    @cached_property
+    def literal(self) -> Postings:
+        """Which searched passages hold which short n-grams as they are, but for those of many: to count with only."""
+        some = self.searched[self.passage] & (self.repeats <= _FEW_PASSAGES)
+        return Postings(self.short[some], self.passage[some])
 
     def settle(self, common: int) -> None:
         """Settle which n-grams are particular: those with plain words that at most `common` sampled documents hold.
@@ -188,32 +249,55 @@ class Index:
     def search(self, questions: pa.Array, responses: pa.Array) -> Iterator[Match]:
         """All passages found in a batch of documents, by the document's row."""
         texts, question_bytes = _with_lengths(questions, responses)
+        waiting: list[Candidates] = []
         for first, last, words in blocks(texts, _BLOCK):
-            ends = np.searchsorted(words.starts, question_bytes[first:last] + words.text_offsets[:-1])
-            ends = np.where(ends > words.offsets[:-1], ends, words.offsets[1:])  # without a question, the whole text
-            hits = self._hits(words)
-            exact = {**dict.fromkeys(_pairs(*self._copies(words, *hits)), (EXACT, 1.0)), **self._equal(words, ends)}
-            found = {**self._overlapping(words, *hits, exact), **self._same_numbers(words, ends, hits[0]), **exact}
-            for (document, passage), (grade, coverage) in sorted(found.items()):
-                yield Match(first + document, int(self.items[passage]), grade, coverage)
+            waiting.append(self._candidates(first, words, question_bytes[first:last]))
+            if sum(len(some.ids) for some in waiting) > _TOGETHER:
+                yield from self._matches(_join(waiting))
+                waiting = []
+        if waiting:
+            yield from self._matches(_join(waiting))
+
+    def _candidates(self, first: int, words: Words, question_bytes: np.ndarray) -> Candidates:
+        """The documents of a block, of which the first is in that row, that are worth comparing."""
+        documents, grams, at = self._hits(words)
+        ends = np.searchsorted(words.starts, question_bytes + words.text_offsets[:-1])
+        ends = np.where(ends > words.offsets[:-1], ends, words.offsets[1:])  # without a question, the whole text
+        worth = np.zeros(len(ends), bool)
+        worth[documents] = True
+        if len(self.whole_passages):
+            worth |= ends - words.offsets[:-1] < self.rules.shortest
+        rows = np.flatnonzero(worth)
+        inside, offsets = ranges(words.offsets[rows], words.offsets[rows + 1])
+        moved = offsets[:-1] - words.offsets[rows]
+        owners = np.searchsorted(rows, documents)
+        ids, kinds = words.ids[inside], words.kinds[inside]
+        return Candidates(first + rows, ids, kinds, offsets, ends[rows] + moved, owners, grams, at + moved[owners])
+
+    def _matches(self, some: Candidates) -> Iterator[Match]:
+        hits = some.owners, some.grams, some.at
+        exact = {**dict.fromkeys(_pairs(*self._copies(some, *hits)), (EXACT, 1.0)), **self._equal(some)}
+        found = {**self._overlapping(some, exact), **self._same_numbers(some), **exact}
+        for (document, passage), (grade, coverage) in sorted(found.items()):
+            yield Match(int(some.rows[document]), int(self.items[passage]), grade, coverage)
 
     def _hits(self, words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Where a block meets the index with all numbers equal: document, n-gram (place) and first word there."""
         n = self.rules.short
-        at, places = self.blind_postings.lookup.find(windows(_blind(words.ids, words.kinds), n))
+        at, places = self.blind_postings.lookup.find(windows(without_numbers(words.ids, words.kinds), n))
         documents = np.searchsorted(words.offsets, at, "right") - 1
         inside = at + n <= words.offsets[documents + 1]
         return documents[inside], places[inside], at[inside]
 
-    def _equal(self, words: Words, question_ends: np.ndarray) -> Found:
+    def _equal(self, some: Candidates) -> Found:
         """Short questions that are the same; longer ones are found as contained."""
-        first = words.offsets[:-1]
-        short = np.flatnonzero((question_ends > first) & (question_ends < first + self.rules.shortest))
-        documents, places = self.wholes.find(_sequences(words.ids, first[short], question_ends[short]))
+        first, ends = some.offsets[:-1], some.question_ends
+        short = np.flatnonzero((ends > first) & (ends < first + self.rules.shortest))
+        documents, places = self.wholes.find(_sequences(some.ids, first[short], ends[short]))
         return dict.fromkeys(_pairs(short[documents], self.whole_passages[places]), (EXACT, 1.0))
 
     def _copies(
-        self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray
+        self, words: Words | Candidates, documents: np.ndarray, grams: np.ndarray, at: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Documents and the passages that stand in them word for word."""
         anchored = self.anchor_flags[grams]
@@ -229,11 +313,9 @@ class Index:
         same = _sequences(words.ids, start, stop) == self.sequences[passages]
         return documents[same], passages[same]
 
-    def _overlapping(
-        self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray, exact: Found
-    ) -> Found:
-        some = self.particular[grams]
-        documents, grams, at = documents[some], grams[some], at[some]
+    def _overlapping(self, some: Candidates, exact: Found) -> Found:
+        counted = self.particular[some.grams]
+        documents, grams, at = some.owners[counted], some.grams[counted], some.at[counted]
         met, passages, counts = self.blind_postings.shared(documents, grams)
         enough = counts >= self.needed[passages]
         found: Found = {}
@@ -241,26 +323,23 @@ class Index:
             if (document, passage) in exact:
                 continue
             here = slice(*np.searchsorted(documents, (document, document + 1)))
-            text = slice(words.offsets[document], words.offsets[document + 1])
+            text = slice(some.offsets[document], some.offsets[document + 1])
             grade, coverage = self.passage_at(passage).compare(
-                words.ids[text], words.kinds[text], grams[here], at[here] - text.start
+                some.ids[text], some.kinds[text], grams[here], at[here] - text.start
             )
             if grade:
                 found[document, passage] = (grade, coverage)
         return found
 
-    def _same_numbers(self, words: Words, question_ends: np.ndarray, documents: np.ndarray) -> Found:
-        """Questions with all the numbers of a passage, no others, and enough of its n-grams, common or not.
-
-        `documents` are those that share any n-gram with a passage.
-        """
-        documents = documents[np.diff(documents, prepend=-1) > 0]
-        inside, bounds = ranges(words.offsets[documents], question_ends[documents])
-        sequences = _number_sequences(words.ids[inside], words.kinds[inside], bounds[:-1], bounds[1:])
-        some, _ = self.number_lookup.find(sequences)
-        documents, sequences = documents[some], sequences[some]
-        inside, bounds = ranges(words.offsets[documents], question_ends[documents])
-        grams, offsets = ngrams(words.ids[inside], bounds, self.rules.short)
+    def _same_numbers(self, some: Candidates) -> Found:
+        """Questions with all the numbers of a passage, no others, and enough of its n-grams, common or not."""
+        documents = some.owners[np.diff(some.owners, prepend=-1) > 0]
+        inside, bounds = ranges(some.offsets[documents], some.question_ends[documents])
+        sequences = _number_sequences(some.ids[inside], some.kinds[inside], bounds[:-1], bounds[1:])
+        known, _ = self.number_lookup.find(sequences)
+        documents, sequences = documents[known], sequences[known]
+        inside, bounds = ranges(some.offsets[documents], some.question_ends[documents])
+        grams, offsets = ngrams(some.ids[inside], bounds, self.rules.short)
         owners = np.repeat(np.arange(len(documents)), np.diff(offsets))
         at, places = self.numbered_postings.lookup.find(grams ^ sequences[owners])
         documents, passages, counts = self.numbered_postings.shared(documents[owners[at]], places)
@@ -279,86 +358,24 @@ class Index:
         )
 
 
-class Passage:
-    """One question or answer of a benchmark item, to be compared with documents that share something with it."""
-
-    def __init__(
-        self,
-        ids: np.ndarray,
-        kinds: np.ndarray,
-        short: np.ndarray,
-        blind: np.ndarray,
-        places: np.ndarray,
-        rules: Rules,
-    ) -> None:
-        """Words, kinds of words, n-grams as they are and with all numbers equal, and the index's places of these."""
-        self.rules, self.length = rules, len(ids)
-        self.numbers = np.flatnonzero(kinds == NUMBER).tolist()
-        self.short, self.blind, self.long = short.tolist(), blind.tolist(), windows(ids, rules.long).tolist()
-        self.places = frozenset(places.tolist())
-
-    def compare(
-        self, ids: np.ndarray, kinds: np.ndarray, grams: np.ndarray, at: np.ndarray
-    ) -> tuple[str | None, float]:
-        """Grade and coverage of this passage in a document of these words, for what is not exact.
-
-        `grams` are the index's particular n-grams in the document, `at` the first word of each, ascending.
-        """
-        rules = self.rules
-        hits = at[[place in self.places for place in grams.tolist()]]
-        # Only what stands together is a copy: the stretch of twice the passage's length with the most hits.
-        ends = np.searchsorted(hits, hits + 2 * self.length)
-        best = int(np.argmax(ends - np.arange(len(hits))))
-        first = max(int(hits[best]) - rules.long, 0)
-        last = int(hits[ends[best] - 1]) + rules.short + rules.long
-        around = slice(first, last + rules.short - 1)
-        blinds = windows(_blind(ids[around], kinds[around]), rules.short).tolist()
-        shorts = windows(ids[first:last], rules.short).tolist()
-        coverage = _found(self.blind, blinds) / len(self.blind)
-        found = _found(self.short, shorts)
-        found_long = _found(self.long, windows(ids[first:last], rules.long).tolist())
-        literal = found_long >= rules.long_coverage * len(self.long) or found >= max(
-            rules.short_coverage * len(self.short), _LEAST_GRAMS
-        )
-        if literal and self._numbers_agree(blinds, shorts, found):
-            return OVERLAP, coverage
-        return (TEMPLATE if literal or coverage >= rules.template_coverage else None), coverage
-
-    def _numbers_agree(self, blinds: list[int], shorts: list[int], found: int) -> bool:
-        """Whether, of the numbers whose neighbours are found, enough are the same; one at least, if little is found.
-
-        `blinds` and `shorts` are the document's n-grams at the same places, with all numbers equal and as they are.
-        """
-        ours = set(self.short)
-        theirs = {blind for blind, short in zip(blinds, shorts, strict=False) if short not in ours}
-        same, other = set(shorts), [gram in theirs for gram in self.blind]
-        kept = replaced = 0
-        for at in self.numbers:
-            around = slice(max(at - self.rules.short + 1, 0), at + 1)
-            here = not same.isdisjoint(self.short[around])
-            kept += here
-            replaced += any(other[around]) and not here
-        enough = kept >= self.rules.numbers_kept * (kept + replaced)
-        return enough and (kept > 0 or found >= _AMPLE_GRAMS or not self.numbers)
-
-
-def _found(grams: list[int], document: list[int]) -> int:
-    """How many of these n-grams the document holds, repeated ones each time."""
-    there = set(document)
-    return sum(gram in there for gram in grams)
+def _join(some: list[Candidates]) -> Candidates:
+    """Candidates of several blocks as those of one."""
+    columns, documents, words = [], 0, 0
+    for each in some:
+        places = each.offsets[:-1] + words, each.question_ends + words, each.owners + documents
+        columns.append((each.rows, each.ids, each.kinds, *places, each.grams, each.at + words))
+        documents += len(each.rows)
+        words += len(each.ids)
+    rows, ids, kinds, offsets, ends, owners, grams, at = (
+        np.concatenate(column) for column in zip(*columns, strict=True)
+    )
+    return Candidates(rows, ids, kinds, np.append(offsets, len(ids)), ends, owners, grams, at)
 
 
 def _sequences(ids: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """`sequence_ids`, for places few and far between."""
     inside, bounds = ranges(first, last)
     return sequence_ids(ids[inside], bounds[:-1], bounds[1:])
-
-
-def _blind(ids: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Word ids uint64 [W] with all numbers equal."""
-    blind = ids.copy()
-    blind[kinds == NUMBER] = _ANY_NUMBER
-    return blind
 
 
 def _number_sequences(ids: np.ndarray, kinds: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:

@@ -6,14 +6,18 @@ import random
 import re
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pipeline.decontaminate import DecontaminationSettings, decontaminate
 from pipeline.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.errors import InputError
+from pipeline.overlap import Index
 
 MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"
 CLIPS = (
@@ -25,6 +29,17 @@ PROSE = (
     "Weng earns 12 dollars in every hour that she spends with the children of her neighbours, so fifty minutes give "
     "her ten dollars, which she puts aside for the summer."
 )
+
+
+PARTS = [
+    CLIPS,
+    SHORT,
+    *CLIPS.split(". "),
+    CLIPS.replace("48", "36"),
+    CLIPS.replace("friends", "naïve friends"),
+    "Well,",
+]
+RULES = DecontaminationSettings().rules
 
 
 def item_table(items: list[tuple[str, str]], benchmark: str = "clips") -> pa.Table:
@@ -39,7 +54,7 @@ def item_table(items: list[tuple[str, str]], benchmark: str = "clips") -> pa.Tab
 
 
 def run(
-    folder: Path, rows: list[tuple[str, str]], items: pa.Table, settings: DecontaminationSettings | None = None
+    folder: Path, rows: list[tuple[str, str]], items: pa.Table, chosen: DecontaminationSettings | None = None
 ) -> tuple[dict[int, tuple[str, str]], dict]:
     """Reason and cause by row of what was dropped, and the stage's results."""
     with DocumentWriter(folder / "in") as writer:
@@ -49,7 +64,7 @@ def run(
                 for i, (question, response) in enumerate(rows[start : start + 2000], start)
             ]
             writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
-    results = decontaminate(folder / "in", folder / "out", items, settings or DecontaminationSettings())
+    results = decontaminate(folder / "in", folder / "out", items, chosen or DecontaminationSettings())
     dropped = {
         row["row"]: (row["reason"], row["because"])
         for batch in read_documents(folder / "out", kind="dropped")
@@ -99,8 +114,8 @@ def test_other_numbers_are_reported_and_removed_on_demand(tmp_path: Path) -> Non
         ("s/0", "clips/0", "template"),
         ("s/1", "clips/0", "exact"),
     ]
-    settings = DecontaminationSettings(remove=("exact", "overlap", "template"))
-    dropped, _ = run(tmp_path / "all", rows, item_table([(CLIPS, "72")]), settings)
+    every = DecontaminationSettings(remove=("exact", "overlap", "template"))
+    dropped, _ = run(tmp_path / "all", rows, item_table([(CLIPS, "72")]), every)
     assert dropped[0] == ("contaminated_template", "clips/0")
 
 
@@ -148,6 +163,70 @@ def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, c
     assert dropped.pop(0) == ("contaminated_overlap", "clips/0")
     assert sorted(dropped) == list(range(51, len(rows)))  # the copies, and none of those that share a common text
     assert results["templated_items"] == 1
+
+
+def test_a_shard_without_leaks_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    _, results = run(tmp_path, [("An innocent question?", "Yes."), ("", None)], item_table([(CLIPS, "72")]))
+    before, after = (tmp_path / folder / "documents" / "00000.parquet" for folder in ("in", "out"))
+    assert before.samefile(after)
+    assert results["counts"] == [{"source": "s", "reason": "kept", "documents": 2, "characters": 25}]
+
+
+def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
+    pattern = "{} keeps {} hens behind the old mill and sells 7 eggs a day to the baker at the corner for a dollar each"
+    items = [CLIPS, pattern.format("Natalia", 12)]
+    rows = [(f"{reworded(draw, CLIPS, words)} Thank you.", "72") for _ in range(100)]
+    rows += [(pattern.format(draw.choice(words), draw.randrange(90)), "Some.") for _ in range(100)]
+    dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
+    assert sorted(dropped) == list(range(100))  # and none of those that differ from the second item all in one place
+    assert {because for _, because in dropped.values()} == {"clips/0"}
+    assert results["templated_items"] == 1
+
+
+def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
+    opening = "Read the story below with care and then answer the question at the end of it with one number"
+    items = [f"{opening}. {' '.join(draw.choices(words, k=40))}?" for _ in range(20)]
+    rows = [(reworded(draw, items[0], words), "Some.") for _ in range(100)]
+    rows += [(f"{opening}. {' '.join(draw.choices(words, k=40))}?", "Some.") for _ in range(100)]
+    dropped, _ = run(tmp_path, rows, item_table([(item, "") for item in items]))
+    assert sorted(dropped) == list(range(100))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.booleans(), max_size=12))
+def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.shards.BATCH_ROWS", 2)
+        rows = [(CLIPS if leak else f"Question {i}, naïve?", "") for i, leak in enumerate(leaks)]
+        dropped, results = run(Path(folder), rows, item_table([(CLIPS, "72")]))
+        assert sorted(dropped) == [i for i, leak in enumerate(leaks) if leak]
+        kept = [row for batch in read_documents(Path(folder) / "out") for row in batch.to_pylist()]
+        assert [row["row"] for row in kept] == [i for i, leak in enumerate(leaks) if not leak]
+        counts = {row["reason"]: (row["documents"], row["characters"]) for row in results["counts"]}
+        sizes = {"kept": [row["question"] for row in kept], "contaminated_exact": [CLIPS] * len(dropped)}
+        assert counts == {reason: (len(texts), sum(map(len, texts))) for reason, texts in sizes.items() if texts}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
+def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.overlap._BLOCK", block)
+        patch.setattr("pipeline.overlap._TOGETHER", block)
+        items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
+        index = Index(items["question"].combine_chunks(), items["answer"].combine_chunks(), RULES)
+        index.settle(20)
+        found = list(index.search(pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
+        alone = [
+            replace(match, document=place)
+            for place, question in enumerate(questions)
+            for match in index.search(pa.array([question]), pa.array([PROSE]))
+        ]
+    assert found == alone
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:

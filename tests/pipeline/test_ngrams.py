@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pipeline.exact import exact_keys, normal_text
 from pipeline.guards import digit_sequences, number_sequences
 from pipeline.lookup import Lookup
-from pipeline.ngrams import blocks, ngram_ids, sequence_id, sequence_ids, text_column, word_id, words_of
+from pipeline.ngrams import blocks, ngram_ids, sequence_id, sequence_ids, text_column, windows, word_id, words_of
 from pipeline.ragged import distinct, jaccard
 
 PIECES = ["a", "bc", "Def", "lengthyword", "0", "12", "345", "000", ".", ",", "-", "--", "*", "**", "+", "=", "<", "/"]
@@ -101,6 +101,13 @@ def test_sliced_and_chunked_columns() -> None:
     texts = pa.chunked_array([["zero", "one é"], ["two"]])
     assert text_column(texts.slice(1)).to_pylist() == ["one é\n", "two\n"]
     assert [last - first for first, last, _ in blocks(text_column(texts).slice(1))] == [2]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 9))
+def test_windows_are_sequences_of_n_words(ids: list[int], n: int) -> None:
+    words = np.array(ids, np.uint64)
+    first = np.arange(max(len(ids) - n + 1, 0))
+    assert windows(words, n).tolist() == sequence_ids(words, first, first + n).tolist()
 
 
 def test_sequences_of_words() -> None:
