@@ -12,6 +12,7 @@ import functools
 import hashlib
 import os
 import platform
+import shlex
 import subprocess
 import tempfile
 import warnings
@@ -91,7 +92,7 @@ def _compile(compiler: str, real: str, path: Path) -> None:
     """Compile beside the file and rename: several processes may do it at once."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
-        command = [compiler, *FLAGS, f"-DREAL={real}", str(SOURCE), "-o", str(made), "-lm"]
+        command = [*shlex.split(compiler), *FLAGS, f"-DREAL={real}", str(SOURCE), "-o", str(made), "-lm"]
         for options in (["-march=native"], []):  # not every compiler knows its processor
             done = subprocess.run([*command, *options], capture_output=True, timeout=120)
             if done.returncode == 0:
