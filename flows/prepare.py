@@ -44,7 +44,7 @@ VERSIONS = {
     "traces": 3,
     "clean": 1,
     "deduplicate": 2,
-    "decontaminate": 2,
+    "decontaminate": 3,
     "items": 1,
     "tokenizer": 1,
     "tokens": 1,
