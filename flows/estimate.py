@@ -13,7 +13,7 @@ from pipeline.errors import InputError
 from pipeline.sources import notices, resolve_source
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, a share of a GPU's peak.
-CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; a third of it without a compiler
+CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
 GPU_FLOPS = 0.15 * 989e12
 BACKWARD = 3  # a forward and a backward pass cost three forward passes
 
