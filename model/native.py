@@ -76,14 +76,14 @@ def library(real: str) -> ctypes.CDLL | None:
     compiler = os.environ.get("CC", "cc")
     # The processor is part of the name: what was compiled for one need not run on another that shares the folder.
     version = hashlib.blake2b(repr((source, FLAGS, compiler, _processor())).encode(), digest_size=8).hexdigest()
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer"
-    path = folder / f"native-{real}-{version}.so"
     try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer"
+        path = folder / f"native-{real}-{version}.so"
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
             _compile(compiler, real, path)
         return ctypes.CDLL(str(path))
-    except (OSError, subprocess.SubprocessError) as error:
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: nobody's home
         warnings.warn(f"native.c cannot be used, so training on a CPU is slower: {_reason(error)}", stacklevel=2)
         return None
 
