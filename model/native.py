@@ -43,9 +43,17 @@ def runs(device: torch.device, dtype: torch.dtype) -> bool:
         and dtype in REALS
         and torch.get_num_threads() == 1
         and not torch.compiler.is_compiling()
-        and not torch._C._len_torch_dispatch_stack()  # a mode that counts or records must see torch's operations
+        and not _watched()
         and library(REALS[dtype]) is not None
     )
+
+
+def _watched() -> bool:
+    """Whether something counts or records torch's operations and so must see them (checkpointing's own modes do not)."""
+    if not torch._C._len_torch_dispatch_stack():
+        return False
+    modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
+    return any(type(mode).__module__ != "torch.utils.checkpoint" for mode in modes)
 
 
 def holds(inputs: int, outputs: int) -> bool:
