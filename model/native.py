@@ -38,18 +38,19 @@ def takes(x: Tensor) -> bool:
 
 def runs(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether tensors of this kind (integers too) are computed here."""
+    if torch.compiler.is_compiling():  # before anything that a compiler cannot follow
+        return False
     return (
         device.type == "cpu"
         and dtype in REALS
         and torch.get_num_threads() == 1
-        and not torch.compiler.is_compiling()
         and not _watched()
         and library(REALS[dtype]) is not None
     )
 
 
 def _watched() -> bool:
-    """Whether something counts or records torch's operations and so must see them (checkpointing's own modes do not)."""
+    """Whether something counts or records torch's operations, and so must see them (checkpointing's own do not)."""
     if not torch._C._len_torch_dispatch_stack():
         return False
     modes = torch.utils._python_dispatch._get_current_dispatch_mode_stack()
