@@ -147,7 +147,7 @@ def test_kill_at_any_moment_changes_nothing(root, fresh):
     folder = fresh()
     context = multiprocessing.get_context("forkserver")  # its processes have torch imported already
     context.set_forkserver_preload(["model.train", "pyarrow.csv", "pyarrow.parquet"])
-    moments, patience, reached = random.Random(0), 1.0, []
+    moments, patience, reached = random.Random(0), 0.3, []
     while True:
         process = context.Process(target=train, args=(folder,))
         process.start()
