@@ -44,3 +44,8 @@ def test_files_at_hand_are_measured(tmp_path: Path) -> None:
     assert sources.to_dict("records")[0]["to download"] == "at hand"
     assert lines["data"].startswith("100 documents, 0 B to download")
     assert list(stages["stage"]) == ["documents", "traces", "clean", "deduplicate", "decontaminate", "tokens"]
+
+
+def test_a_mirror_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "demo", "--mirror", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err == f"data.mirror: there is no folder {tmp_path / 'nowhere'}\n"
