@@ -48,4 +48,4 @@ def test_files_at_hand_are_measured(tmp_path: Path) -> None:
 
 def test_a_mirror_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "demo", "--mirror", str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err == f"data.mirror: there is no folder {tmp_path / 'nowhere'}\n"
+    assert capsys.readouterr().err == f"dreamer: data.mirror: there is no folder {tmp_path / 'nowhere'}\n"
