@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from flows.evaluate import result_folders
 from flows.prepare import prepare_data
 from flows.results import enter_rows, enter_study
 from flows.study import Study
@@ -92,5 +93,4 @@ def adopt(study: Study, folder: Path) -> None:
         )
         for run in plan["runs"]
     ]
-    evaluations = sorted((folder / "results").glob("*/*/rows"))
-    enter_rows(study, planned, runs, evaluations)
+    enter_rows(study, planned, runs, result_folders(folder / "results"))

@@ -109,6 +109,6 @@ def _tick(label: str, path: Path) -> None:
         progress.report(label, min(said["done"] / said["total"], 0.999), words)
 
 
-def result_folders(output: Output) -> list[Path]:
-    """The `rows` folders of an evaluation, one for each checkpoint."""
-    return sorted((output.path / "results").glob("*/*/rows"))
+def result_folders(results: Path) -> list[Path]:
+    """The `rows` folders in an evaluation's `results`, one for each finished checkpoint; others have a suffix."""
+    return sorted(results.glob("*/*[0-9]/rows"))

@@ -76,7 +76,9 @@ def enter_runs(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) ->
 
 def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:
     """The rows of all that evaluation finds, and the intervals and curves computed from them."""
-    enter_rows(study, [], [], [folder for output in outputs.values() for folder in result_folders(output)])
+    enter_rows(
+        study, [], [], [folder for output in outputs.values() for folder in result_folders(output.path / "results")]
+    )
 
 
 def enter_rows(

@@ -41,7 +41,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Run
     outputs = evaluate_runs(study, store, prepared, runs)
     for _ in range(2):  # entering again changes nothing
         enter_evaluations(study, outputs)
-    assert all(len(result_folders(output)) == 3 for output in outputs.values())
+    assert all(len(result_folders(output.path / "results")) == 3 for output in outputs.values())
     return study, runs, outputs[runs[0].run_id].path
 
 
@@ -112,3 +112,9 @@ def test_settings_are_checked(tmp_path: Path) -> None:
 def unobserved(study: Study) -> Study:
     """The same study without looking inside the models: another study, with other results."""
     return study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"introspect": False})})
+
+
+def test_a_checkpoint_being_written_is_no_result(tmp_path: Path) -> None:
+    for name in ("000000000001000", "000000000002000.partial", "000000000003000.pieces"):
+        (tmp_path / "run" / name / "rows").mkdir(parents=True)
+    assert result_folders(tmp_path) == [tmp_path / "run" / "000000000001000" / "rows"]

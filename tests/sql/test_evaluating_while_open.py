@@ -34,6 +34,7 @@ ENTER = """
     import sys
     import time
     from pathlib import Path
+    from flows.evaluate import result_folders
     from flows.results import FOUND
     from pipeline.errors import InputError
     from sql import results
@@ -42,7 +43,7 @@ ENTER = """
     entered = set()
     while True:
         done = last.exists()
-        for rows in sorted(set(output.glob("*/*/rows")) - entered):
+        for rows in sorted(set(result_folders(output)) - entered):
             tables = {name: [rows / f"{name}.parquet"] for name in FOUND if (rows / f"{name}.parquet").exists()}
             try:
                 results.ingest(file, tables, wait=float(sys.argv[4]))
@@ -100,8 +101,8 @@ def killed(processes: list[subprocess.Popen[str]], moments: random.Random) -> No
     """Kill one of the processes, whatever it is doing."""
     process = processes.pop(moments.randrange(len(processes)))
     process.kill()
-    process.communicate()
-    assert process.returncode == -9
+    _, said = process.communicate()
+    assert process.returncode == -9, said
 
 
 def tables(path: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
