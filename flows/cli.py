@@ -187,17 +187,15 @@ def _status(chosen: argparse.Namespace) -> None:
 
 
 def _report(chosen: argparse.Namespace) -> None:
-    from flows.study import load_study
     from reports.report import write_report
     from sql.results import query
 
-    database = _database(chosen)
+    database, wanted = _results(chosen.study, chosen.root)
     known = list(
         query(database, "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id")["study_id"]
     )
     if not known:
-        raise InputError(f"{database}: holds no study yet; `dreamer run {chosen.study}` fills it")
-    wanted = None if database == Path(chosen.study) else load_study(chosen.study, root=chosen.root).study_id
+        raise InputError(f"{database}: holds no study yet")
     # Of a results file by itself, or of a study whose file has changed since, the newest that is there.
     print(write_report(database, wanted if wanted in known else known[0], database.parent / "report"))
 
@@ -262,13 +260,14 @@ def _results(name: str, root: Path | None) -> tuple[Path, str | None]:
     """The results file that a study's name, its file or the results file's own path means, and the study's id."""
     from flows.study import load_study
 
-    path, study_id = Path(name), None
-    if path.suffix != ".duckdb":
-        study = load_study(name, root=root)
-        path, study_id = study.database, study.study_id
-    if not path.exists():
-        raise InputError(f"{path}: no results yet; `dreamer run {name}` makes them")
-    return path, study_id
+    if Path(name).suffix == ".duckdb":
+        if not Path(name).exists():
+            raise InputError(f"{name}: no such results file")
+        return Path(name), None
+    study = load_study(name, root=root)
+    if not study.database.exists():
+        raise InputError(f"{study.database}: no results yet; `dreamer run {study.words}` makes them")
+    return study.database, study.study_id
 
 
 def _sources(chosen: argparse.Namespace) -> None:

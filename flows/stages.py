@@ -34,11 +34,11 @@ def recall(study: Study) -> tuple[str, list[Output]]:
     try:
         said = json.loads((study.folder / RECORD).read_text())
     except FileNotFoundError:
-        raise InputError(f"{study.folder}: no data yet; `dreamer run {study.name}` prepares them") from None
+        raise InputError(f"{study.folder}: no data yet; `dreamer run {study.words}` prepares them") from None
     store = Store(study.store_folder)
     found = [output for name in said["outputs"] if (output := store.find(*name.split("/")))]
     if not found:
-        raise InputError(f"{study.store_folder}: the data are gone; `dreamer run {study.name}` prepares them again")
+        raise InputError(f"{study.store_folder}: the data are gone; `dreamer run {study.words}` prepares them again")
     return said["study_id"], found
 
 
@@ -46,5 +46,5 @@ def find_output(study: Study, outputs: Sequence[Output], stage: str) -> Output:
     """The output of one stage. Raises InputError when it has not finished."""
     found = next((output for output in outputs if output.stage == stage), None)
     if found is None:
-        raise InputError(f"{study.folder}: the stage {stage!r} has not finished; `dreamer run {study.name}` goes on")
+        raise InputError(f"{study.folder}: the stage {stage!r} has not finished; `dreamer run {study.words}` goes on")
     return found

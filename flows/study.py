@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import shlex
 import typing
 from collections.abc import Mapping
 from importlib import resources
@@ -16,7 +17,16 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from model.run import HOW_IT_RUNS
 from pipeline.benchmarks import resolve_benchmark
@@ -254,6 +264,12 @@ class Study(Section):
     models: Models = Field(default_factory=Models)
     training: Training
     evaluation: Evaluation
+    _words: str | None = PrivateAttr(None)
+
+    @property
+    def words(self) -> str:
+        """The study as it was named on the command line, for advice on what to run."""
+        return self._words or self.name
 
     @property
     def study_id(self) -> str:
@@ -331,9 +347,14 @@ def load_study(
     if root is not None:
         content["root"] = str(root)
     try:
-        return Study.model_validate(content)
+        found = Study.model_validate(content)
     except ValidationError as error:
         raise InputError(f"{where}: {_first_line(error)}") from None
+    if not isinstance(study, Mapping):
+        options = {"--mirror": mirror, "--root": root}
+        given = [str(word) for option in options.items() if option[1] is not None for word in option]
+        found._words = shlex.join([where, *given])
+    return found
 
 
 def _first_line(error: ValidationError) -> str:

@@ -108,8 +108,11 @@ def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], t
 
 
 def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "no results yet" in refusal(capsys, "sql", TINY, "SELECT 1", "--root", tmp_path)
-    assert "no results yet" in refusal(capsys, "report", TINY, "--root", tmp_path)
+    for command in (["sql", TINY, "SELECT 1"], ["report", TINY], ["preview", TINY]):
+        said = refusal(capsys, *command, "--root", tmp_path)
+        assert " yet; " in said
+        assert f"`dreamer run {TINY} --root {tmp_path}`" in said  # which would work as it stands
+    assert "no such results file" in refusal(capsys, "sql", tmp_path / "results.duckdb", "SELECT 1")
 
 
 def test_sql_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
