@@ -8,12 +8,13 @@ for dates.
 
 What cannot be read: a broken JSON line or a CSV record of another length is handed on as a malformed row, with its
 text. A file that ends early (a cut Parquet or gzip file, a JSON array without its end, a last line cut in half) raises
-InputError, and so does a broken element of a JSON array, after which nothing in the file can be trusted. Bytes that are
-not UTF-8 become U+FFFD, which cleaning counts.
+InputError, and so do a broken element of a JSON array, after which nothing in the file can be trusted, and a file in
+UTF-16. Single bytes that are not UTF-8 become U+FFFD, which cleaning counts.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -114,7 +115,8 @@ class RecordRows:
         self.size = max(path.stat().st_size, 1)
         self.raw: BinaryIO = path.open("rb")
         self.stream: Any = gzip.GzipFile(fileobj=self.raw) if path.suffix == ".gz" else self.raw
-        self.lines = path.name.removesuffix(".gz").endswith((".jsonl", ".json")) and self._first_byte() != b"["
+        head = self._head()
+        self.lines = path.name.removesuffix(".gz").endswith((".jsonl", ".json")) and not head.startswith(b"[")
         records = self._records()
         self.peeked = next(_batches(records, PEEK), [])
         self.records = chain(((record, 0) for record in self.peeked), records)
@@ -209,10 +211,13 @@ class RecordRows:
         except _CUT as error:
             raise InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again") from error
 
-    def _first_byte(self) -> bytes:
+    def _head(self) -> bytes:
+        """What the file begins with. Text in UTF-16 or UTF-32 has zeros there, which UTF-8 has not."""
         head = self._read(4096)
         self.stream.seek(0)
-        return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head[:4]:
+            raise InputError(f"{self.path}: not UTF-8 text; convert it first (iconv -f UTF-16 -t UTF-8)")
+        return head.removeprefix(codecs.BOM_UTF8).lstrip()
 
 
 class _Reader(io.RawIOBase):

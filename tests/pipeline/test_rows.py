@@ -134,6 +134,16 @@ def test_a_file_cut_off_anywhere_in_its_last_part_is_named(tmp_path, name):
             rows_of(path, ["q"])
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.jsonl.gz"])
+def test_another_encoding_is_named(tmp_path, name, encoding):
+    path = tmp_path / name
+    text = "q,a\n1,2\n" if name == "a.csv" else '{"q": "1"}\n{"q": "2"}\n'
+    path.write_bytes(gzip.compress(text.encode(encoding)) if name.endswith(".gz") else text.encode(encoding))
+    with pytest.raises(InputError, match=rf"{name}: not UTF-8 text; convert it"):
+        rows_of(path, ["q"])
+
+
 def test_a_broken_element_of_an_array_is_refused_with_its_number(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('[{"q": "a"}, {"q": "b"}, {"q" "c"}, ' + '{"q": "d"}, ' * 20 + '{"q": "e"}]')
