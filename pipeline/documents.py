@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
 DROPPED = SCHEMA.append(pa.field("reason", pa.string())).append(pa.field("because", pa.string()))
 SHARD_BYTES = 128 * 2**20
 BATCH_BYTES = 32 * 2**20
+BATCH_ROWS = 16_384
 ROW_GROUP_BYTES = 8 * 2**20  # one is decoded at once, so this is what long documents cost a reader
 KEPT = "kept"
 
@@ -44,7 +45,7 @@ def read_documents(
     *,
     kind: str = "documents",
     columns: Sequence[str] | None = None,
-    batch_rows: int = 16_384,
+    batch_rows: int | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """All documents of a stage output, in order, in batches of at most `batch_rows` rows and about `batch_bytes`.
@@ -59,19 +60,36 @@ def read_shard(
     path: Path,
     *,
     columns: Sequence[str] | None = None,
-    batch_rows: int = 16_384,
+    batch_rows: int | None = None,
     batch_bytes: int = BATCH_BYTES,
+    row_group: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of one shard, as `read_documents`. A document longer than `batch_bytes` is a batch of its own."""
+    """The documents of one shard, or of one row group of it, as `read_documents`.
+
+    A batch has as many rows as make `batch_bytes` where rows are largest; one longer than that is a batch of its own.
+    """
+    with open_shard(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+        rows = int(min(max(batch_bytes / max(largest, 1), 1), batch_rows or BATCH_ROWS))
+        chosen = None if row_group is None else [row_group]
+        try:
+            yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=chosen)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _damaged(path, error) from error
+
+
+def open_shard(path: Path) -> pq.ParquetFile:
+    """The file of a shard. Raises InputError for one that is cut off or damaged."""
     try:
-        with pq.ParquetFile(path) as file:
-            groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-            largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-            rows = int(min(max(batch_bytes / largest, 1), batch_rows))
-            yield from file.iter_batches(batch_size=rows, columns=columns)
+        return pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"{path}: cut off or damaged ({reason}); remove that stage's output and run again") from error
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    reason = str(error).strip().splitlines()[0]
+    return InputError(f"{path}: cut off or damaged ({reason}); remove that stage's output and run again")
 
 
 class DocumentWriter:

@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 BLANK, LETTERS, NUMBER, SIGN = range(4)  # kinds of words, and of bytes, of which each sign is a kind from SIGN on
 SIGNS = "%*+-/<=>^"
+LINE = SIGN + len(SIGNS)  # a division line, a kind of its own: it is not one word with a `/` before it
 COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: typesetting only
     **dict.fromkeys(("times", "cdot", "ast"), "*"),
     **{"div": "/", "lt": "<", "gt": ">", "leq": "le", "leqslant": "le", "geq": "ge", "geqslant": "ge", "neq": "ne"},
@@ -332,7 +333,7 @@ def _classify_signs(lower: np.ndarray, kinds: np.ndarray) -> None:
     kinds[signs[(lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])]] = BLANK
     kinds[hyphens[long[0] | long[1]]] = BLANK
     kinds[points] = NUMBER
-    kinds[lines] = _KINDS[ord("/")]
+    kinds[lines] = LINE
     lower[lines] = ord("/")
 
 

@@ -8,13 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pipeline.documents import shards
-from pipeline.errors import InputError
-
-BATCH_BYTES = 32 * 2**20
-BATCH_ROWS = 16_384
+from pipeline.documents import open_shard, read_shard, shards
 
 
 @dataclass(frozen=True)
@@ -36,7 +31,7 @@ def find_shards(sources: Sequence[Path]) -> list[Shard]:
     for number, source in enumerate(sources):
         for path in shards(source):
             first = found[-1].last if found else 0
-            with _open(path) as file:
+            with open_shard(path) as file:
                 found.append(Shard(path, number, first, first + file.metadata.num_rows))
     return found
 
@@ -46,21 +41,12 @@ def batches(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The shard's documents in batches, each with its first document's place in reading order.
 
-    A batch holds as many rows as make about `BATCH_BYTES` where rows are largest. `rows` picks one row group: its
-    number and its first document. Raises InputError for a broken file.
+    `rows` picks one row group: its number and its first document. Raises InputError for a broken file.
     """
-    with _open(shard.path) as file:
-        groups = [file.metadata.row_group(i) for i in range(file.num_row_groups)]
-        largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-        size = int(min(max(BATCH_BYTES / max(largest, 1), 16), BATCH_ROWS))
-        first = shard.first if rows is None else rows[1]
-        try:
-            chosen = None if rows is None else [rows[0]]
-            for batch in file.iter_batches(batch_size=size, columns=columns, row_groups=chosen):
-                yield first, batch
-                first += len(batch)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise _broken(shard.path, error) from error
+    group, first = (None, shard.first) if rows is None else rows
+    for batch in read_shard(shard.path, columns=columns, row_group=group):
+        yield first, batch
+        first += len(batch)
 
 
 def chosen(shard: Shard, documents: np.ndarray, columns: Sequence[str]) -> Iterator[tuple[slice, pa.RecordBatch]]:
@@ -77,7 +63,7 @@ def spread(files: Sequence[Shard], documents: int) -> Iterator[tuple[Shard, tupl
     """Row groups with about so many documents in all, evenly from all shards: shard, `rows` for `batches`, size."""
     groups = []
     for shard in files:
-        with _open(shard.path) as file:
+        with open_shard(shard.path) as file:
             first = shard.first
             for i in range(file.num_row_groups):
                 size = file.metadata.row_group(i).num_rows
@@ -85,15 +71,3 @@ def spread(files: Sequence[Shard], documents: int) -> Iterator[tuple[Shard, tupl
                 first += size
     total = sum(size for _, _, size in groups)
     yield from groups[:: max(1, total // max(documents, 1))]
-
-
-def _open(path: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise _broken(path, error) from error
-
-
-def _broken(path: Path, error: Exception) -> InputError:
-    reason = str(error).strip().splitlines()[0]
-    return InputError(f"{path}: no readable Parquet file ({reason}): remove that stage's output and run it again")

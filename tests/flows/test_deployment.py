@@ -74,8 +74,8 @@ def test_server_worker_deploy_and_run_by_bare_name(environment: dict[str, str], 
         ran = prefect(environment, "deployment", "run", "full-study", *parameters, "--watch", seconds=500)
         assert ran.returncode == 0, ran.stdout + ran.stderr + (tmp_path / "worker.log").read_text()[-3000:]
     finally:
-        worker.terminate()
-        worker.wait(60)
+        worker.kill()  # idle now; asked to end, Prefect's worker sometimes goes on waiting for an event of its own
+        worker.wait()
     assert (root / "report" / "index.html").stat().st_size > 10_000
     with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
         variants = connection.execute("SELECT DISTINCT variant FROM data_efficiency ORDER BY ALL").fetchall()

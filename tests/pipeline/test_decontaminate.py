@@ -200,7 +200,7 @@ def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
 @given(st.lists(st.booleans(), max_size=12))
 def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.shards.BATCH_ROWS", 2)
+        patch.setattr("pipeline.documents.BATCH_ROWS", 2)
         rows = [(CLIPS if leak else f"Question {i}, naïve?", "") for i, leak in enumerate(leaks)]
         dropped, results = run(Path(folder), rows, item_table([(CLIPS, "72")]))
         assert sorted(dropped) == [i for i, leak in enumerate(leaks) if leak]

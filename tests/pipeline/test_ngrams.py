@@ -83,6 +83,7 @@ def test_words_of_a_text(text: str, words: list[str]) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(TEXTS, max_size=6), st.sampled_from([1, 40, 1 << 18]))
 @example(["3.1,000", "-1,000", "12,345{,}678\\,901,", "}1,000{", "9,999999"], 1)
+@example(["/}{", "/}{/ }{ //}{"], 1)
 @example(["ends with letters", "begins too", "5", "6", ",", "000"], 1 << 18)
 def test_fast_path_equals_the_specification(texts: list[str], block_bytes: int) -> None:
     texts = [text.encode(errors="replace").decode() for text in texts]
