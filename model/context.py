@@ -79,10 +79,10 @@ def document_starts(documents: Tensor) -> Tensor:
 
 
 def document_mask(documents: Tensor, dtype: torch.dtype) -> Tensor:
-    """Additive mask [B, 1, S, S]: a position sees those up to itself that carry the same label."""
-    labels = documents.int()
-    causal = torch.ones(2 * labels.shape[1:], dtype=torch.bool, device=labels.device).tril()
-    return additive_mask((labels[:, :, None] == labels[:, None, :]).logical_and_(causal), dtype)
+    """Additive mask [B, 1, S, S]: a position sees those up to itself in its run of equal labels [B, S]."""
+    runs = document_starts(documents).view_as(documents).int()
+    causal = torch.ones(2 * runs.shape[1:], dtype=torch.bool, device=runs.device).tril()
+    return additive_mask((runs[:, :, None] == runs[:, None, :]).logical_and_(causal), dtype)
 
 
 def additive_mask(visible: Tensor, dtype: torch.dtype) -> Tensor:

@@ -46,7 +46,7 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
     "depth": DepthAttention,
     "experts": ExpertAttention,
 }
-LONG = 1024
+LONG = 1024  # rows without documents that are longer: torch's attention in blocks is faster than native.c's
 Observer = Callable[[int, str, Result], None]
 
 
@@ -133,9 +133,9 @@ class Dreamer(nn.Module):
     ) -> Tensor:
         """Logits [B, S, V] for tokens [B, S], or with `return_hidden` the normalised hidden states [B, S, H].
 
-        `documents` [B, S] labels positions; attention stays within equal labels, and -1 is padding, which does not
-        count in the experts' balance. `positions` [B, S] are those within the document; if not given, they follow
-        from the labels. With a `cache` the tokens come behind those already in it; of row b only the first
+        `documents` [B, S] labels positions; attention stays within a run of equal labels, and -1 is padding, which
+        does not count in the experts' balance. `positions` [B, S] are those within the document; if not given, they
+        follow from the labels. With a `cache` the tokens come behind those already in it; of row b only the first
         `lengths[b]` are real, the rest is padding. `depth` runs a recurrent model at another depth than it was made
         for. `observer` is called with depth index, attention and result, for every attention at every depth.
         """
@@ -200,6 +200,7 @@ class Dreamer(nn.Module):
     ) -> Context:
         config, device = self.config, tokens.device
         B, S = tokens.shape
+        natively = native.runs(device, dtype) and not self.reference
         mask = bounds = starts = None
         if cache is not None:
             if documents is not None or positions is not None:
@@ -213,12 +214,12 @@ class Dreamer(nn.Module):
             positions = document_positions(documents) if positions is None else positions
             if packed_attention.takes(dtype, device) and not self.reference:
                 bounds = packed_attention.document_bounds(documents)
-            elif not native.runs(device, dtype) or self.reference:
+            elif not natively:
                 mask = document_mask(documents, dtype)
         elif positions is None:
             positions = torch.arange(S, device=device).expand(B, S)
-        whole = documents is None and S > LONG  # rows without documents, where torch's blocks are faster
-        if cache is None and not whole and native.runs(device, dtype) and not self.reference:
+        whole = documents is None and S > LONG
+        if cache is None and natively and not whole:
             starts = document_starts(torch.zeros_like(tokens) if documents is None else documents)
         wide = torch.promote_types(dtype, torch.float32)
         code = position_code(positions, config.head_size, config.rope_base, wide).flatten(0, 1).unsqueeze(1)
@@ -296,6 +297,9 @@ class Dreamer(nn.Module):
 
 
 def _keep_selections():
-    """Choices are kept under checkpointing, not made again: a depth cannot be recomputed with other experts."""
+    """Choices by torch are kept under checkpointing, not made again: a depth cannot be recomputed with other experts.
+
+    Those by native.c are made again, with the same result to the bit.
+    """
     kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
     return create_selective_checkpoint_contexts(kept)

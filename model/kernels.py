@@ -42,7 +42,7 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None = None
     In float32 where x is narrower.
     """
     dtype = x.dtype
-    if code is None and gain.ndim == 1 and native.takes(x):
+    if code is None and gain.shape == x.shape[-1:] and native.takes(x, gain):
         return native_kernels.NativeRMSNorm.apply(x, gain, epsilon)
     if dtype in (torch.float32, torch.float64) and not x.is_cuda:
         return _TurnedNorm.apply(x, gain, epsilon, code)
@@ -83,7 +83,7 @@ def split_heads(
     RoPE by `code` [T or 1, 1, K/2, 2] comes first, then RMSNorm with the gains [K], on queries and keys.
     """
     N, M = heads
-    if native.takes(projected):
+    if native.takes(projected, query_gain, key_gain, code):
         return native_kernels.NativeHeads.apply(projected, query_gain, key_gain, code, epsilon, N, M)
     query_key, value = projected.unflatten(-1, (N + 2 * M, -1)).split((N + M, M), dim=1)
     gains = torch.cat((query_gain.expand(N, -1), key_gain.expand(M, -1)))
@@ -98,7 +98,7 @@ def route(
     `query` [H, R] projects the queries, which are normalised; `keys` [E, R] hold everything else the scores need.
     Computed in the dtype of `query`.
     """
-    if native.takes(query):
+    if native.takes(query, keys, bias):
         x, router = x.to(query.dtype), native_kernels.NativeRoute
     else:
         router = _Route
@@ -229,7 +229,7 @@ def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | No
 
     x [T, I], scores [T, 1], merged weights W + W_shared [E, I, O], shared weights [I, O] or None where there are none.
     """
-    if native.takes(x) and native.holds(*merged.shape[1:]):
+    if native.holds(*merged.shape[1:]) and native.takes(x, scores, merged, merged if shared is None else shared):
         return native_kernels.NativeMixedProduct.apply(x, scores, merged, shared, to.tokens, to.ends)
     return _MixedProduct.apply(x, scores, merged, shared, to)
 
@@ -267,7 +267,7 @@ def swiglu_experts(x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, 
     x [T, H], weights [T, A], gate and up projection side by side [E, H, 2F], down projection [E, F, H] -> [T, H].
     Weights are applied before the down projection: so its output need not be kept to know their gradient.
     """
-    if native.takes(x) and native.holds(*inward.shape[1:]):
+    if native.holds(*inward.shape[1:]) and native.takes(x, weights, inward, outward):
         return native_kernels.NativeSwiGLUExperts.apply(x, weights, inward, outward, to.order, to.tokens, to.ends)
     return _SwiGLUExperts.apply(x, weights, inward, outward, to)
 
@@ -312,7 +312,7 @@ def attend_depth(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> tup
     values is neither copied nor concatenated, so what is kept for the backward pass grows with the depth, not with
     its square.
     """
-    if native.takes(query):
+    if native.takes(query, *keys, *values):
         return native_kernels.NativeAttendDepth.apply(query, *keys, *values)
     T, N, K = query.shape
     M = keys[0].shape[1]

@@ -16,13 +16,14 @@ import shlex
 import subprocess
 import tempfile
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 SOURCE = Path(__file__).with_suffix(".c")
-# Sums may be reordered to fill vector registers; NaN and infinity stay what they are.
+# Sums may be reordered to fill vector registers; what is not a number stays that, so that training sees it.
 FLAGS = (
     *("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"),
     *("-fno-signed-zeros", "-fassociative-math", "-freciprocal-math"),
@@ -31,9 +32,9 @@ REALS = {torch.float32: "float", torch.float64: "double", torch.long: "float"}
 """The type of real numbers that native.c is compiled for; functions of integers alone are in either."""
 
 
-def takes(x: Tensor) -> bool:
-    """Whether tensors like x [T, ...] are computed here."""
-    return runs(x.device, x.dtype)
+def takes(x: Tensor, *others: Tensor) -> bool:
+    """Whether x [T, ...], together with others, is computed here: all of one dtype, nothing is promoted."""
+    return runs(x.device, x.dtype) and all(other.dtype == x.dtype for other in others)
 
 
 def runs(device: torch.device, dtype: torch.dtype) -> bool:
@@ -64,7 +65,10 @@ def holds(inputs: int, outputs: int) -> bool:
 
 def call(name: str, *arguments: Tensor | float | None) -> None:
     """Call a function of native.c: dense tensors as pointers (None: no pointer), integers and floats as they are."""
-    dtype = next(argument.dtype for argument in arguments if isinstance(argument, Tensor))
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    dtype = tensors[0].dtype
+    assert all(tensor.is_contiguous() for tensor in tensors)
+    assert all(tensor.dtype == dtype or not tensor.is_floating_point() for tensor in tensors)
     function = getattr(library(REALS[dtype]), name)
     if function.argtypes is None:  # the first call says what all are like
         kinds = {int: ctypes.c_int64, float: ctypes.c_double}
@@ -82,18 +86,19 @@ def library(real: str) -> ctypes.CDLL | None:
     """The functions compiled for `float` or `double`; None where they cannot be had."""
     if os.environ.get("DREAMER_NATIVE") == "0":
         return None
-    source = SOURCE.read_bytes()
-    compiler = os.environ.get("CC", "cc")
-    # The processor is part of the name: what was compiled for one need not run on another that shares the folder.
-    version = hashlib.blake2b(repr((source, FLAGS, compiler, _processor())).encode(), digest_size=8).hexdigest()
+    compiler = os.environ.get("CC") or "cc"
     try:
+        # The processor is part of the name: what was compiled for one need not run on another that shares the folder.
+        made_from = repr((SOURCE.read_bytes(), FLAGS, compiler, _processor()))
+        version = hashlib.blake2b(made_from.encode(), digest_size=8).hexdigest()
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer"
         path = folder / f"native-{real}-{version}.so"
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            _compile(compiler, real, path)
+        with suppress(OSError):  # not there; or damaged, or of a container with another C library: made again
+            return ctypes.CDLL(str(path))
+        folder.mkdir(parents=True, exist_ok=True)
+        _compile(compiler, real, path)
         return ctypes.CDLL(str(path))
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: nobody's home
+    except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:  # no home; no words in CC
         warnings.warn(f"native.c cannot be used, so training on a CPU is slower: {_reason(error)}", stacklevel=2)
         return None
 
@@ -108,6 +113,8 @@ def _compile(compiler: str, real: str, path: Path) -> None:
             if done.returncode == 0:
                 break
         done.check_returncode()
+        with made.open("rb") as file:
+            os.fsync(file.fileno())
         made.rename(path)
 
 

@@ -13,15 +13,19 @@ from torch.autograd.function import once_differentiable
 from model.native import call, pointers
 
 
+def _dense(*tensors: Tensor | None) -> list[Tensor | None]:
+    return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
 class NativeRMSNorm(torch.autograd.Function):
     """x [..., H] and gain [H] -> [..., H]."""
 
     @staticmethod
     def forward(ctx, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-        x, gain = x.contiguous(), gain.contiguous()
+        x, gain = _dense(x, gain)
         H = x.shape[-1]
         y, scales = torch.empty_like(x), x.new_empty(x.numel() // H)
-        call("norm_forward", len(scales), H, x, gain, epsilon, y, scales)
+        call("norm_forward", len(scales), H, x, gain, float(epsilon), y, scales)
         ctx.save_for_backward(x, gain, scales)
         return y
 
@@ -42,14 +46,14 @@ class NativeHeads(torch.autograd.Function):
     def forward(
         ctx, projected: Tensor, query_gain: Tensor, key_gain: Tensor, code: Tensor, epsilon: float, N: int, M: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        projected, code = projected.contiguous(), code.contiguous()
+        projected, query_gain, key_gain, code = _dense(projected, query_gain, key_gain, code)
         T, K = len(projected), len(query_gain)
         query, key, value = (projected.new_empty(T, heads, K) for heads in (N, M, M))
         scales = projected.new_empty(T, N + M)
         ctx.sizes = T, N, M, K
         ctx.code_row = 0 if code.numel() == K else K
         inputs = projected, query_gain, key_gain, code
-        call("heads_forward", *ctx.sizes, *inputs, ctx.code_row, epsilon, query, key, value, scales)
+        call("heads_forward", *ctx.sizes, *inputs, ctx.code_row, float(epsilon), query, key, value, scales)
         ctx.save_for_backward(*inputs, scales)
         return query, key, value
 
@@ -58,9 +62,8 @@ class NativeHeads(torch.autograd.Function):
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         projected, query_gain, key_gain, code, scales = ctx.saved_tensors
         outputs = torch.empty_like(projected), torch.empty_like(query_gain), torch.empty_like(key_gain)
-        gradients = (gradient.contiguous() for gradient in gradients)
         inputs = projected, query_gain, key_gain, code, ctx.code_row, scales
-        call("heads_backward", *ctx.sizes, *inputs, *gradients, *outputs)
+        call("heads_backward", *ctx.sizes, *inputs, *_dense(*gradients), *outputs)
         return *outputs, None, None, None, None
 
 
@@ -71,12 +74,12 @@ class NativeRoute(torch.autograd.Function):
     def forward(
         ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
     ) -> tuple[Tensor, Tensor]:
-        x, query, keys = x.contiguous(), query.contiguous(), keys.contiguous()
+        x, query, keys, bias = _dense(x, query, keys, bias)
         (T, H), (E, R) = x.shape, keys.shape
         q, scales, chosen = x.new_empty(T, R), x.new_empty(T), x.new_empty(T, active)
         weights, ids = torch.empty_like(chosen), torch.empty_like(chosen, dtype=torch.long)
         ctx.sizes = T, H, R, E, active, int(normalised)
-        call("route_forward", *ctx.sizes, epsilon, x, query, keys, bias, q, scales, chosen, weights, ids)
+        call("route_forward", *ctx.sizes, float(epsilon), x, query, keys, bias, q, scales, chosen, weights, ids)
         ctx.save_for_backward(x, query, keys, q, scales, chosen, ids)
         ctx.mark_non_differentiable(ids)
         return weights, ids
@@ -106,8 +109,8 @@ class NativeMixedProduct(torch.autograd.Function):
     def forward(
         ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, tokens: Tensor, ends: Tensor
     ) -> Tensor:
-        x, merged = x.contiguous(), merged.contiguous()
-        ctx.sizes = len(x), *merged.shape
+        x, scores, merged, shared = _dense(x, scores, merged, shared)
+        ctx.sizes = merged.shape
         y = x.new_empty(len(x), merged.shape[2])
         call("mixed_forward", *ctx.sizes, x, scores, merged, tokens, ends, y)
         ctx.save_for_backward(x, scores, merged, shared, tokens, ends)
@@ -129,9 +132,9 @@ class NativeSwiGLUExperts(torch.autograd.Function):
     def forward(
         ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, order: Tensor, tokens: Tensor, ends: Tensor
     ) -> Tensor:
-        x, weights, inward, outward = (each.contiguous() for each in (x, weights, inward, outward))
+        x, weights, inward, outward = _dense(x, weights, inward, outward)
         E, F, H = outward.shape
-        ctx.sizes = len(x), weights.shape[1], E, H, F
+        ctx.sizes = len(x), E, H, F
         y, projected = torch.empty_like(x), x.new_empty(len(order), 2 * F)
         call("swiglu_forward", *ctx.sizes, x, weights, inward, outward, order, tokens, ends, projected, y)
         ctx.save_for_backward(x, weights, inward, outward, projected, order, tokens, ends)
@@ -151,7 +154,7 @@ class NativeAttendSequence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, starts: Tensor) -> Tensor:
-        query, key, value = query.contiguous(), key.contiguous(), value.contiguous()
+        query, key, value = _dense(query, key, value)
         T, N, K = query.shape
         ctx.sizes = T, N, key.shape[1], K
         attended, sums = torch.empty_like(query), query.new_empty(T, N)
@@ -173,7 +176,7 @@ class NativeAttendDepth(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, *entries: Tensor) -> tuple[Tensor, Tensor]:
-        query, entries = query.contiguous(), [entry.contiguous() for entry in entries]
+        query, *entries = _dense(query, *entries)
         D = len(entries) // 2
         ctx.sizes = *query.shape[:2], entries[0].shape[1], query.shape[2], D
         attended, scores = torch.empty_like(query), query.new_empty(*query.shape[:2], D)

@@ -8,15 +8,18 @@ import sys
 
 import pytest
 import torch
+from compiler import COMPILER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model import native
+from model.config import dr_da
 from model.context import document_mask, document_starts, position_code
+from model.dreamer import Dreamer
 from model.kernels import attend_depth, dispatch, mixed_product, rms_norm, route, split_heads, swiglu_experts
 from model.native_kernels import NativeAttendSequence
 
-needs_compiler = pytest.mark.skipif(native.library("float") is None, reason="native.c cannot be compiled here")
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
 sizes = st.integers(1, 70)  # below, at and above whole vectors, tiles and blocks
 DTYPES = st.sampled_from([torch.float32, torch.float64])
 
@@ -41,6 +44,7 @@ def chosen(tokens, experts, active):
 
 def assert_both_ways_agree(function, *inputs):
     """Values and all gradients of `function`, natively and by torch, within rounding."""
+    assert native.takes(*inputs)
     results = []
     for runs in (native.runs, lambda device, dtype: False):
         with pytest.MonkeyPatch.context() as patch:
@@ -148,7 +152,7 @@ def test_depth_attention(tokens, keys, share, size, depths, dtype):
 )
 def test_sequence_attention_is_attention_within_documents(rows, length, keys, share, size, dtype, data):
     cuts = data.draw(st.lists(st.booleans(), min_size=rows * length, max_size=rows * length))
-    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1)
+    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1) % 2  # a label that comes back is another document
     mask = document_mask(documents, dtype)
 
     def plain(query, key, value):
@@ -162,6 +166,64 @@ def test_sequence_attention_is_attention_within_documents(rows, length, keys, sh
 
     shapes = (rows * length, keys * share, size), (rows * length, keys, size), (rows * length, keys, size)
     assert_both_ways_agree(attended, *[normal(*shape, dtype=dtype) for shape in shapes])
+
+
+def kernels(cast, lay):
+    """All kernels, with their tensors beside x as `cast` and `lay` make them."""
+    torch.manual_seed(0)
+    code = position_code(torch.arange(50), 8, 100.0, torch.float32).unsqueeze(1)
+    side = lambda *shape: lay(cast(torch.randn(*shape)))  # noqa: E731
+    x, ids = torch.randn(50, 24), torch.randint(0, 5, (50, 1))
+    one, two = dispatch(ids, 5), dispatch(chosen(50, 5, 2), 5)
+    yield "norm", rms_norm(x, side(24), 1)
+    for number, part in enumerate(split_heads(x, side(8), side(8), (1, 1), 1, code)):
+        yield f"heads {number}", part
+    yield "route", route(x, torch.randn(24, 6), torch.randn(5, 6), side(5), 2, True, 1)[1].sum(dim=-1)
+    yield "mixture", mixed_product(x, side(50, 1), torch.randn(5, 24, 7), None, one)
+    merged, shared = side(5, 24, 7).requires_grad_(), side(24, 7)
+    scores = torch.randn(50, 1).requires_grad_()
+    output = mixed_product(x, scores.to(shared.dtype), merged, shared, one)
+    yield "shared", torch.autograd.grad(output.square().sum(), scores)[0]
+    yield "experts", swiglu_experts(x, side(50, 2), torch.randn(5, 24, 14), torch.randn(5, 7, 24), two)
+    yield "depth", attend_depth(torch.randn(50, 2, 8), [side(50, 2, 8)], [side(50, 2, 8)])[0]
+
+
+def strided(x):
+    return torch.stack((x, torch.full_like(x, float("nan"))), dim=-1)[..., 0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("lay", [lambda x: x, strided])
+def test_tensors_may_lie_anyhow(lay, monkeypatch):
+    found = dict(kernels(lambda x: x, lay))
+    monkeypatch.setattr(native, "runs", lambda device, dtype: False)
+    for name, expected in kernels(lambda x: x, lay):
+        torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@needs_compiler
+def test_what_would_be_promoted_is_left_to_torch(monkeypatch):
+    x, gain = torch.randn(50, 24), torch.randn(24, dtype=torch.float64)
+    assert rms_norm(x, gain, 1e-6).dtype == torch.float64
+    with pytest.raises(RuntimeError):
+        rms_norm(x, torch.ones(23), 1e-6)
+    monkeypatch.setattr(native, "library", lambda real: pytest.fail("this is not for native.c"))
+    bias = torch.randn(5, dtype=torch.bfloat16)
+    monkeypatch.setattr(native, "runs", lambda device, dtype: dtype != torch.long)  # `dispatch` stays with torch
+    route(x, torch.randn(24, 6), torch.randn(5, 6), bias, 2, True, 1e-6)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("parameters", "products"), [("float32", "float64"), ("bfloat16", "float32")])
+def test_a_network_of_several_precisions_is_the_same(parameters, products, monkeypatch):
+    torch.manual_seed(0)
+    sizes = {"vocabulary_size": 40, "hidden_size": 32, "head_size": 8, "query_heads": 2, "key_value_heads": 1}
+    config = dr_da(2, **sizes, sequence_length=16, experts=6, active_experts=2, expert_size=16, routing_size=8)
+    model = Dreamer(config, dtype=getattr(torch, products)).to(getattr(torch, parameters))
+    tokens = torch.randint(0, 40, (2, 16))
+    found = model(tokens)
+    monkeypatch.setattr(native, "runs", lambda device, dtype: False)
+    torch.testing.assert_close(found, model(tokens), rtol=1e-3, atol=1e-4)
 
 
 @needs_compiler
@@ -225,10 +287,20 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(tmp_path):
     assert made.stat().st_mtime_ns == before  # compiled once
 
 
-def test_without_a_compiler_torch_computes_and_it_is_said_once(tmp_path):
-    said, warned = use(tmp_path, CC="no-such-compiler").communicate()
+@needs_compiler
+def test_a_damaged_library_is_made_again(tmp_path):
+    assert use(tmp_path).communicate()[0].strip() == "True"
+    made = next((tmp_path / "dreamer").iterdir())
+    made.write_bytes(b"")
+    assert use(tmp_path).communicate() == ("True\n", "")
+    assert made.stat().st_size
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", '"cc'])
+def test_without_a_compiler_torch_computes_and_it_is_said_once(tmp_path, compiler):
+    said, warned = use(tmp_path, CC=compiler).communicate()
     assert said.strip() == "False"
-    assert warned.count("no-such-compiler") == 1
+    assert warned.count("native.c cannot be used") == 1
     assert use(tmp_path, DREAMER_NATIVE="0").communicate() == ("False\n", "")
 
 

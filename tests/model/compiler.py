@@ -1,0 +1,7 @@
+"""Whether native.c can be tested here. That it does not compile is no reason: then its tests have to fail."""
+
+import os
+import shlex
+import shutil
+
+COMPILER = os.environ.get("DREAMER_NATIVE") != "0" and shutil.which(shlex.split(os.environ.get("CC") or "cc")[0])
