@@ -7,12 +7,11 @@ at what curation dropped, or at the packed tokens, this list is enough.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 
 from flows.study import Study
 from pipeline.errors import InputError
-from pipeline.store import Output, Store
+from pipeline.store import Output, Store, replace_text
 
 RECORD = "stages.json"
 
@@ -21,9 +20,7 @@ def remember(study: Study, outputs: Sequence[Output]) -> None:
     """Write down the finished outputs, in order, in place of those of an earlier run."""
     study.folder.mkdir(parents=True, exist_ok=True)
     said = {"study_id": study.study_id, "outputs": [f"{output.stage}/{output.key}" for output in outputs]}
-    partial = study.folder / f"{RECORD}.{os.getpid()}.partial"  # several processes may be at the same study
-    partial.write_text(json.dumps(said, indent=1))
-    partial.replace(study.folder / RECORD)
+    replace_text(study.folder / RECORD, json.dumps(said, indent=1))
 
 
 def recall(study: Study) -> tuple[str, list[Output]]:

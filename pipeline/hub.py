@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -21,6 +20,7 @@ import yaml
 
 from pipeline.errors import InputError
 from pipeline.rows import SUFFIXES
+from pipeline.store import replace_text
 
 CARD = "README.md"
 RECORD = ".download.json"
@@ -148,7 +148,7 @@ def _fetch(
             )
     files = data_files({name for found in wanted.values() for name in found} if parts else sizes)
     record = record or {"repository": repository, "revision": revision, "parts": [], "all": False, "bytes": {}}
-    _replace(folder / RECORD, json.dumps(record, indent=1))  # from now on nobody takes half a split for a whole one
+    replace_text(folder / RECORD, json.dumps(record, indent=1))  # from now on nobody takes half a split for a whole one
     total, done = sum(sizes[name] for name in files) or 1, 0
     with ThreadPoolExecutor(PARALLEL_FILES) as pool:
         running = {pool.submit(get, name): name for name in files}
@@ -168,8 +168,8 @@ def _fetch(
         "bytes": record["bytes"] | {name: sizes[name] for name in files},
     }
     if text or wanted:
-        _replace(folder / CARD, text if record["all"] else written_card(text, wanted, repository))
-    _replace(folder / RECORD, json.dumps(record, indent=1))
+        replace_text(folder / CARD, text if record["all"] else written_card(text, wanted, repository))
+    replace_text(folder / RECORD, json.dumps(record, indent=1))
     return record
 
 
@@ -254,9 +254,3 @@ def _glob(pattern: str) -> re.Pattern[str]:
     pieces = re.split(r"(\*\*/?|\*|\?)", pattern.removeprefix("./"))
     known = {"**": ".*", "**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
     return re.compile("".join(known.get(piece, re.escape(piece)) for piece in pieces))
-
-
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)

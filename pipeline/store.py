@@ -12,10 +12,12 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -65,6 +67,7 @@ def _digest_of(path: str, size: int, modified: int, inode: int) -> str:
 
 
 LARGE = 2**26
+_DIGEST = re.compile("[0-9a-f]{32}")
 """Files of so many bytes are not read again in the next process either: 73 GB of sources take minutes."""
 
 
@@ -97,14 +100,13 @@ class Store:
         if state.st_size < LARGE:
             return file_digest(path)
         kept = self.root / "digests" / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
-        try:
-            return kept.read_text()
-        except FileNotFoundError:
-            found = file_digest(path)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        partial = kept.with_suffix(f".{os.getpid()}")
-        partial.write_text(found)
-        partial.rename(kept)
+        with suppress(OSError):
+            if _DIGEST.fullmatch(said := kept.read_text()):
+                return said
+        found = file_digest(path)
+        with suppress(OSError):  # kept or not, it is known now
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            replace_text(kept, found)
         return found
 
     @staticmethod
@@ -177,6 +179,17 @@ def _told_when_full(folder: Path, work: Callable[[Path], Mapping[str, Any] | Non
             f"{folder}: the disk is full ({os.strerror(error.errno)}); free some space and run the same command again, "
             "finished stages are kept"
         ) from error
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a small file beside and rename it: readers see the old text or the new, after a loss of power too."""
+    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        sync(beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

@@ -68,10 +68,13 @@ def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
     return left_out, notes
 
 
-def average_notes(first: Asked, second: Asked, factors: tuple[pd.DataFrame, pd.DataFrame]) -> tuple[bool, list[str]]:
+def average_notes(
+    first: Asked, second: Asked, left_out: set[str], factors: tuple[pd.DataFrame, pd.DataFrame]
+) -> tuple[bool, list[str]]:
     """Whether factors on the average can be compared, and lines about those that cannot or are not there.
 
-    A study's average is over all of its tasks: at a checkpoint that lacks one there is none.
+    A study's average is over all of its tasks: at a checkpoint that lacks one there is none, and with one task left
+    out it is not the same average.
     """
     tasks = [asked.averaged for asked in (first, second)]
     if tasks[0] != tasks[1]:
@@ -80,6 +83,9 @@ def average_notes(first: Asked, second: Asked, factors: tuple[pd.DataFrame, pd.D
             for one, name in zip(tasks, ("first", "second"), strict=True)
         )
         return False, [f"left out: {AVERAGE}: it is {over}"]
+    unequal = [task for task in tasks[0] if task in left_out]
+    if unequal:
+        return False, [f"left out: {AVERAGE}: {', '.join(unequal)} in it cannot be compared"]
     lines = []
     for name, frame in zip(("first", "second"), factors, strict=True):
         known = frame[frame["factor"].notna()]
@@ -115,4 +121,4 @@ def _difference(first: Asked, second: Asked, task: str) -> tuple[str, bool]:
     if first.data != second.data:
         return f"{counted}, and other settings of the data", False
     limits = " and ".join("none" if asked.limit is None else f"{asked.limit}" for asked in (first, second))
-    return f"{counted} (limits: {limits}); compared on the items of the same name", True
+    return f"{counted} (limits: {limits}); accuracies on the items of the same name, factors on all of each", True

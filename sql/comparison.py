@@ -66,7 +66,7 @@ def compare(
     notes += missing
     if accuracies.empty:
         raise InputError("nothing to compare: " + "; ".join(notes or ["no model has scores of the same items in both"]))
-    comparable, said = average_notes(*asked, factors)
+    comparable, said = average_notes(*asked, left_out, factors)
     pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule"], suffixes=("_first", "_second"))
     pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not comparable else set()))].reset_index(drop=True)
     pairs["apart"] = (pairs["low_first"] > pairs["high_second"]) | (pairs["low_second"] > pairs["high_first"])

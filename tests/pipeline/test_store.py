@@ -129,8 +129,14 @@ def test_digests_of_large_files_are_kept_until_the_file_changes(
     first = Store(tmp_path / "store")
     assert [first.file_digest(path) for path in (large, small)] == [file_digest(path) for path in (large, small)]
     (kept,) = (tmp_path / "store" / "digests").iterdir()
-    kept.write_text("what was kept")
-    assert Store(tmp_path / "store").file_digest(large) == "what was kept"  # so it has not been read
+    kept.write_text("5" * 32)
+    assert Store(tmp_path / "store").file_digest(large) == "5" * 32  # so it has not been read
+    kept.write_text("")  # as after a loss of power
+    assert first.file_digest(large) == file_digest(large)
+    assert kept.read_text() == file_digest(large)
+    kept.unlink()
+    kept.mkdir()  # in the way
+    assert first.file_digest(large) == file_digest(large)
     os.utime(large, ns=(1, 1))
     assert first.file_digest(large) == file_digest(large)
     large.write_text("9876543210")

@@ -154,7 +154,7 @@ def test_another_limit_is_compared_on_what_both_asked(paths):
     found = compare(*paths)
     assert found.notes == [
         "in part: u: 400 items in the first study, 200 in the second (limits: none and 200); "
-        "compared on the items of the same name"
+        "accuracies on the items of the same name, factors on all of each"
     ]
     rows = found.accuracies.query("task == 'u' and variant == 'DR'")
     assert rows["items"].tolist() == [200, 200]
@@ -192,17 +192,18 @@ def test_other_items_are_left_out_and_why_is_said(paths, why):
     for path, digest, option in zip(paths, ("a", "b"), options, strict=True):
         asked(path, "u", digest, **option)
     found = compare(*paths)
-    assert len(found.notes) == 1
+    assert len(found.notes) == 2
     assert found.notes[0].startswith(f"left out: u: {reason}")
+    assert found.notes[1] == "left out: average: u in it cannot be compared"
     assert set(found.accuracies["task"]) == {"t"}
-    assert "u" not in set(found.factors["task"])
+    assert set(found.factors["task"]) == {"t"}
 
 
 def test_as_many_other_items_are_not_the_same(paths):
     for path, digest in zip(paths, ("a", "b"), strict=True):
         study(path)
         asked(path, "u", digest, limit=400)
-    (note,) = compare(*paths).notes
+    note, _ = compare(*paths).notes
     assert note == "left out: u: 400 items in both studies, but not the same ones or not in the same words"
 
 
@@ -254,7 +255,8 @@ def test_the_printed_page_says_what_is_left_out(paths, capsys):
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
     assert said == [
         "left out: u: 400 items in the first study, 200 in the second, and no configuration that says whether of the "
-        "same data"
+        "same data",
+        "left out: average: u in it cannot be compared",
     ]
 
 
