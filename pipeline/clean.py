@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.documents import DocumentWriter, read_shard
+from pipeline.documents import DocumentWriter, read_shard, total
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.resume import total, unfinished, write_shard
+from pipeline.resume import unfinished, write_shard
 from pipeline.shards import find_shards
 
 TEXTS = ("question", "response", "answer")

@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.documents import KEPT, SCHEMA, DocumentWriter
+from pipeline.documents import KEPT, SCHEMA, DocumentWriter, counted, total
 from pipeline.errors import InputError
 from pipeline.ngrams import text_column
 from pipeline.overlap import Index, Match
 from pipeline.passages import GRADES, Rules
 from pipeline.progress import quiet
-from pipeline.resume import part, save, total, unfinished, write_shard
+from pipeline.resume import part, save, unfinished, write_shard
 from pipeline.shards import Shard, batches, find_shards, spread
 from pipeline.workers import workers
 
@@ -231,7 +231,7 @@ def _search(
                     for _, clean in islice(batches(shard), done):
                         writer.keep(clean)
                 if whole:
-                    passed = total([passed, _counts(batch)])
+                    passed = total([passed, counted(batch, KEPT)])
                 else:
                     _split(writer, batch, causes, ids)
         if passed:
@@ -264,16 +264,6 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
-
-
-def _counts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Documents that are kept, as `DocumentWriter` counts them."""
-    lengths = [pc.fill_null(pc.utf8_length(batch[side]), 0) for side in ("question", "response")]
-    groups = pa.table({"source": batch["source"], "characters": pc.add(*lengths)}).group_by("source")
-    return [
-        {"source": row["source"], "reason": KEPT, "documents": row["count_all"], "characters": row["characters_sum"]}
-        for row in groups.aggregate([("characters", "sum"), ([], "count_all")]).to_pylist()
-    ]
 
 
 def _rows(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]) -> pa.Table:

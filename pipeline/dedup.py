@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.clusters import REASONS, Clusters, memory_bytes
-from pipeline.documents import DocumentWriter
+from pipeline.documents import DocumentWriter, total
 from pipeline.errors import InputError
 from pipeline.exact import exact_keys
 from pipeline.guards import GUARDS, digit_sequences
@@ -36,7 +36,7 @@ from pipeline.minhash import choose_bands
 from pipeline.near import find_near
 from pipeline.ngrams import text_column
 from pipeline.progress import quiet
-from pipeline.resume import part, total, unfinished, write_shard
+from pipeline.resume import part, unfinished, write_shard
 from pipeline.shards import Shard, batches, find_shards
 from pipeline.workers import Run, workers
 

@@ -6,7 +6,7 @@ All stages read and write through this file, so that the columns, the shard size
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -105,13 +105,13 @@ class DocumentWriter:
             "documents": _ShardWriter(self.folder / "documents", SCHEMA, shard_bytes, prefix),
             "dropped": _ShardWriter(self.folder / "dropped", DROPPED, shard_bytes, prefix),
         }
-        self._counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+        self._counts: list[dict[str, Any]] = []
 
     def keep(self, documents: pa.Table | pa.RecordBatch) -> None:
         """Pass documents on to the next stage."""
         table = _table(documents)
         self._writers["documents"].write(table.select(SCHEMA.names).cast(SCHEMA))
-        self._count(table, pa.array([KEPT] * len(table), pa.string()))
+        self._counts = total([self._counts, counted(table, KEPT)])
 
     def drop(
         self,
@@ -121,35 +121,15 @@ class DocumentWriter:
     ) -> None:
         """Remove documents: `reason` names the rule; `because` the document or benchmark item that caused it."""
         table = _table(documents).select(SCHEMA.names).cast(SCHEMA)
-        reasons, causes = (
-            value if isinstance(value, pa.Array | pa.ChunkedArray) else pa.array([value] * len(table), pa.string())
-            for value in (reason, because)
-        )
+        reasons, causes = (_filled(value, len(table)) for value in (reason, because))
         self._writers["dropped"].write(
             table.append_column("reason", reasons).append_column("because", causes).cast(DROPPED)
         )
-        self._count(table, reasons)
-
-    def _count(self, table: pa.Table, reasons: Any) -> None:
-        if not len(table):
-            return
-        characters = pc.add(
-            pc.fill_null(pc.utf8_length(table["question"]), 0), pc.fill_null(pc.utf8_length(table["response"]), 0)
-        )
-        groups = pa.table({"source": table["source"], "reason": reasons, "characters": characters})
-        for group in (
-            groups.group_by(["source", "reason"]).aggregate([("characters", "sum"), ([], "count_all")]).to_pylist()
-        ):
-            entry = self._counts[group["source"], group["reason"]]
-            entry[0] += group["count_all"]
-            entry[1] += group["characters_sum"]
+        self._counts = total([self._counts, counted(table, reasons)])
 
     def counts(self) -> list[dict[str, Any]]:
         """One row for each source and reason, sorted: source, reason, documents, characters."""
-        return [
-            {"source": source, "reason": reason, "documents": documents, "characters": characters}
-            for (source, reason), (documents, characters) in sorted(self._counts.items())
-        ]
+        return self._counts
 
     def __enter__(self) -> DocumentWriter:
         return self
@@ -160,6 +140,33 @@ class DocumentWriter:
         if error is None:  # after an error what is written is of no use, and closing would only hide it
             for writer in self._writers.values():
                 writer.close()
+
+
+def counted(documents: pa.Table | pa.RecordBatch, reason: str | pa.Array) -> list[dict[str, Any]]:
+    """Documents and their characters by source and reason, as rows of the table `curation`."""
+    sides = [pc.fill_null(pc.utf8_length(documents[side]), 0) for side in ("question", "response")]
+    reasons = _filled(reason, len(documents))
+    columns = pa.table({"source": documents["source"], "reason": reasons, "characters": pc.add(*sides)})
+    groups = columns.group_by(["source", "reason"]).aggregate([("characters", "sum"), ([], "count_all")])
+    names = {"source": "source", "reason": "reason", "documents": "count_all", "characters": "characters_sum"}
+    return [{name: row[column] for name, column in names.items()} for row in groups.to_pylist()]
+
+
+def total(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Several such counts as one, sorted."""
+    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for row in (row for some in counts for row in some):
+        entry = sums[row["source"], row["reason"]]
+        entry[0] += row["documents"]
+        entry[1] += row["characters"]
+    return [
+        {"source": source, "reason": reason, "documents": documents, "characters": characters}
+        for (source, reason), (documents, characters) in sorted(sums.items())
+    ]
+
+
+def _filled(value: str | pa.Array | None, rows: int) -> pa.Array:
+    return value if isinstance(value, pa.Array | pa.ChunkedArray) else pa.array([value] * rows, pa.string())
 
 
 class _ShardWriter:

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from pipeline import columns
 from pipeline.columns import Expression, MissingColumn
-from pipeline.documents import DocumentWriter
+from pipeline.documents import DocumentWriter, total
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.resume import part, total, unfinished
+from pipeline.resume import part, unfinished
 from pipeline.rows import ParquetRows, RecordRows, open_rows
 from pipeline.shards import Shard
 from pipeline.sources import Source

@@ -11,8 +11,7 @@ import json
 import os
 import shutil
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -96,16 +95,3 @@ def write_shard(output: Path, folder: Path, number: int, write: Callable[[Docume
         written = json.dumps({"counts": writer.counts(), "results": results})
         part(note, lambda path: path.write_text(written))
     return json.loads(note.read_text())
-
-
-def total(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The counts of several shards as one, in the form and order of `DocumentWriter.counts`."""
-    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for row in (row for some in counts for row in some):
-        entry = sums[row["source"], row["reason"]]
-        entry[0] += row["documents"]
-        entry[1] += row["characters"]
-    return [
-        {"source": source, "reason": reason, "documents": documents, "characters": characters}
-        for (source, reason), (documents, characters) in sorted(sums.items())
-    ]

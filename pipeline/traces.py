@@ -36,9 +36,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.documents import DocumentWriter, read_shard
+from pipeline.documents import DocumentWriter, read_shard, total
 from pipeline.progress import quiet
-from pipeline.resume import total, unfinished, write_shard
+from pipeline.resume import unfinished, write_shard
 from pipeline.shards import find_shards
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
