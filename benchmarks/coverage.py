@@ -25,7 +25,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from benchmarks.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
-from sql.bootstrap import Factors, crossing_factors, factor_interval, interval, possible_goals, with_training_noise
+from sql.bootstrap import Factors, crossing_factors, factor_interval, possible_goals, with_training_noise
 from sql.draws import Curve, resample
 from sql.fit import Fit, Points, fit_curve, fit_draws
 
@@ -57,7 +57,7 @@ def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[
     fits = [fit_curve(one) for one in seen]
     noisy = [with_training_noise(curve, one, random) for curve, one in zip(curves, seen, strict=True)]
     draws = [fit_draws(*each, curve.accuracy, random) for *each, curve in zip(seen, fits, curves, strict=True)]
-    found = {"fitted": interval(fitted_factors(of.tokens, *draws), 0.95)} if fits[0].status == "fitted" else {}
+    found = {"fitted": percentiles(fitted_factors(of.tokens, *draws))} if fits[0].status == "fitted" else {}
     for names, (baseline, variant) in ((RULES[:2], noisy), (RULES[3:5], curves)):
         goals = possible_goals(baseline)
         for name, interpolated in zip(names, (False, True), strict=True):
@@ -65,7 +65,7 @@ def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[
     places = of.tokens[noisy[0].accuracy[1:].argmax(axis=1)]
     drawn = Curve(of.tokens, noisy[1].accuracy[1:])
     plain = crossing_factors(places, noisy[0].accuracy[1:].max(axis=1), drawn, interpolated=True)
-    found["plain i"] = interval(plain, 0.95)
+    found["plain i"] = percentiles(plain)
     first = observed_factor(of.tokens, *(curve.accuracy[0] for curve in curves), interpolated=False)
     fitted = float(fitted_factors(of.tokens, *fits).value) if fits[0].status == "fitted" else math.nan
     return found, (first.value.item(), fitted)
@@ -82,6 +82,13 @@ def fitted_factors(tokens: np.ndarray, baseline: Fit, variant: Fit) -> Factors:
     goal = baseline.floor + SHARE * (baseline(tokens)[..., -1] - baseline.floor)
     needed, spent = np.maximum(first, tokens_to(goal, baseline)), tokens_to(goal, variant)
     return Factors(needed / np.clip(spent, first, end), at_most=spent > end, at_least=spent < first)
+
+
+def percentiles(factors: Factors) -> tuple[float, float]:
+    """The 95 % interval as in efficiency_fitted.sql: 0 and infinity where it is open."""
+    low = np.quantile(np.where(factors.at_most, 0.0, factors.value), 0.025, method="lower")
+    high = np.quantile(np.where(factors.at_least, np.inf, factors.value), 0.975, method="higher")
+    return float(low), float(high)
 
 
 def tokens_to(goal: np.ndarray, fit: Fit) -> np.ndarray:

@@ -32,6 +32,11 @@ What a replicate cannot say is not made up. Where the variant never reaches the 
 most baseline tokens over tokens trained: the low end counts it as 0, the high end as that limit. Where its first
 checkpoint has the target, the factor is known to be at least that ratio: the low end counts it as that, the high end as
 infinite. So a low end of 0 or a high end of infinity says that the study does not limit the factor on that side.
+
+The first rule's factor is a ratio of two checkpoints, so that many replicates have the very same one. Half of those
+equal to an end count towards its 2.5 % (mid-p): if all did, intervals would cover more than they say, if none did,
+much less; where few ratios are possible, nothing gives exactly 95 %. So do half of the replicates that are limits: an
+interval whose truth is a limit can miss on one side only, and there it may miss as often as others do on both.
 """
 
 from __future__ import annotations
@@ -55,7 +60,7 @@ RULES = ("first", "interpolated")  # as in data_efficiency and in data_efficienc
 BASELINE = "LA"
 ERROR = 0.05
 # Of the error probabilities of goals (see the module's text), by benchmarks/coverage.py --set calibration.
-MOST_DOUBT = 2
+MOST_DOUBT = 1.75
 SHARPNESS = 2
 FEWEST_FOR_NOISE = 2 * PARAMETERS  # checkpoints: the scatter of fewer around a curve says too little of its own size
 TIE = 4e-15  # as in reaches.sql: sums in another order are still ties
@@ -149,7 +154,7 @@ def factor_interval(goals: Goals, variant: Curve, *, interpolated: bool) -> tupl
     """
     drawn = Curve(variant.tokens, variant.accuracy[1:])
     ends = [
-        interval(crossing_factors(tokens, accuracy[1:], drawn, interpolated=interpolated), 1 - error)
+        interval(crossing_factors(tokens, accuracy[1:], drawn, interpolated=interpolated), error)
         for tokens, accuracy, error in zip(goals.tokens, goals.accuracy.T, goals.error, strict=True)
     ]
     lows, highs = zip(*ends, strict=True)
@@ -177,9 +182,14 @@ def reaches(value: np.ndarray, goal: np.ndarray) -> np.ndarray:
     return value >= goal - TIE * np.abs(goal)
 
 
-def interval(factors: Factors, confidence: float) -> tuple[float, float]:
-    """Low and high end of the percentile interval; 0 and infinity where it is open (see the module's text)."""
-    tail = (1 - confidence) / 2
-    low = np.quantile(np.where(factors.at_most, 0.0, factors.value), tail, method="lower")
-    high = np.quantile(np.where(factors.at_least, np.inf, factors.value), 1 - tail, method="higher")
-    return float(low), float(high)
+def interval(factors: Factors, error: float) -> tuple[float, float]:
+    """Low and high end of the interval that misses with this probability; 0 and infinity where it is open."""
+    low = _quantile(np.where(factors.at_most, 0.0, factors.value), error / 2)
+    high = -_quantile(-np.where(factors.at_least, np.inf, factors.value), error / 2)
+    return low, high
+
+
+def _quantile(values: np.ndarray, share: float) -> float:
+    """The lowest value that, with half of those equal to it, has at least this share (up to a half) at or below it."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return float(distinct[np.argmax(counts.cumsum() - counts / 2 >= share * len(values))])

@@ -90,4 +90,4 @@ def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.
 def test_a_study_without_data_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     status, _, error = said(capsys, command, TINY, "--root", str(tmp_path))
     assert status == 2
-    assert "no data yet; `dreamer run tiny` prepares them" in error
+    assert f"no data yet; `dreamer run {TINY} --root {tmp_path}` prepares them" in error

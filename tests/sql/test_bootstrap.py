@@ -64,11 +64,28 @@ def flat(count, of=100):
 def test_an_interval_is_open_where_too_many_replicates_are_limits():
     value = np.linspace(1, 2, 101)
     none, some = np.zeros(101, bool), np.arange(101) % 10 == 0
-    assert interval(Factors(value, at_most=none, at_least=none), 0.95) == (pytest.approx(1.02), pytest.approx(1.98))
-    assert interval(Factors(value, at_most=some, at_least=none), 0.95) == (0, pytest.approx(1.98))
-    assert interval(Factors(value, at_most=none, at_least=some), 0.95) == (pytest.approx(1.02), np.inf)
+    assert interval(Factors(value, at_most=none, at_least=none), ERROR) == (pytest.approx(1.03), pytest.approx(1.97))
+    assert interval(Factors(value, at_most=some, at_least=none), ERROR) == (0, pytest.approx(1.97))
+    assert interval(Factors(value, at_most=none, at_least=some), ERROR) == (pytest.approx(1.03), np.inf)
     one = np.arange(101) == 50  # one in a hundred limits does not reach the 2.5 % of either end
-    assert interval(Factors(value, at_most=one, at_least=none), 0.95) == (pytest.approx(1.01), pytest.approx(1.98))
+    assert interval(Factors(value, at_most=one, at_least=none), ERROR) == (pytest.approx(1.02), pytest.approx(1.97))
+
+
+@pytest.mark.parametrize(
+    ("equal", "low", "high"),
+    [
+        ((4, 92, 4), 2, 2),  # half of four in a hundred are less than 2.5 %
+        ((5, 90, 5), 1, 3),
+        ((2, 4, 94), 2, 3),  # two and half of four
+        ((0, 100, 0), 2, 2),
+    ],
+)
+def test_half_of_the_replicates_equal_to_an_end_count_towards_its_share(equal, low, high):
+    value, none = np.repeat([1.0, 2.0, 3.0], equal), np.zeros(100, bool)
+    assert interval(Factors(value, at_most=none, at_least=none), ERROR) == (low, high)
+    at_most, at_least = value == 1, value == 3
+    open_ends = (0 if low == 1 else low, np.inf if high == 3 else high)
+    assert interval(Factors(value, at_most=at_most, at_least=at_least), ERROR) == open_ends
 
 
 curves = st.dictionaries(st.sampled_from([1000, 2000, 5000, 7000]), st.integers(0, 5), min_size=1)
@@ -133,7 +150,7 @@ def test_the_best_observed_is_always_a_goal_and_the_interval_spans_its_own(accur
         interpolated=False,
     )
     low, high, reached = factor_interval(goals, variant, interpolated=False)
-    inner = interval(plain, 1 - goals.error.min())
+    inner = interval(plain, goals.error.min())
     assert low <= inner[0] <= inner[1] <= high
     assert 0 <= reached <= 1
 
