@@ -29,7 +29,7 @@ def evaluate_runs(study: Study, store: Store, prepared: Prepared, runs: Sequence
 
     Raises what the evaluation processes end with.
     """
-    complete = [run for run in reversed(runs) if run.status == "complete"]  # the slowest first, as in training
+    complete = [run for run in reversed(runs) if run.status == "complete"]  # the slowest first
     slots = Slots(study)
     with stopped_on_exit():
         places = devices(study) if study.workers else min(devices(study), _memory() // PROCESS_MEMORY)

@@ -103,8 +103,7 @@ def train_models(study: Study, store: Store, packed: Output, planned: Sequence[P
     """
     slots = Slots(study)
     with stopped_on_exit():
-        # The last ones planned are the deepest and the slowest; begun first, they are not left over at the end.
-        outputs = side_by_side(planned[::-1], lambda model: _train_model(study, store, packed, model, slots))[::-1]
+        outputs = side_by_side(planned, lambda model: _train_model(study, store, packed, model, slots))
     return [
         Run(
             run_id=describe_run(study, packed, model, seed)["run_id"],
@@ -234,27 +233,21 @@ def ranks_of_each(study: Study, runs: int) -> int:
 
 
 class Slots:
-    """As many processes at once as the machine has devices for, first come first served; a GPU is held by one."""
+    """As many processes at once as the machine has devices for; a GPU is held by one process at a time."""
 
     def __init__(self, study: Study) -> None:
         self.accelerators, self.places = accelerators(study), devices(study)
         self._free, self._changed = self.places, threading.Condition()
-        self._waiting: list[object] = []
 
     @contextmanager
     def some(self, wanted: int) -> Iterator[dict[str, str]]:
         """Wait for `wanted` places to run and yield the environment that shows their processes only their devices."""
-        taken, ticket = min(wanted, self.places), object()
+        taken = min(wanted, self.places)
         with self._changed:
-            self._waiting.append(ticket)
-            try:
-                while self._free < taken or self._waiting[0] is not ticket:
-                    refuse_when_stopping()
-                    self._changed.wait(0.5)
-                self._free -= taken
-            finally:
-                self._waiting.remove(ticket)
-                self._changed.notify_all()  # the next in turn may find room too
+            while self._free < taken:
+                refuse_when_stopping()
+                self._changed.wait(0.5)
+            self._free -= taken
         try:
             if not self.accelerators:
                 yield {}

@@ -1,7 +1,5 @@
 """How a study shares a machine's devices among its runs, and that this decides nothing about them."""
 
-import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -58,30 +56,6 @@ def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(flows.train, "accelerators", lambda study: 2)
     with Slots(study()).some(2) as both:
         assert both == {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
-
-
-def test_places_are_given_in_the_order_in_which_they_were_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.train, "accelerators", lambda study: 0)
-    monkeypatch.setattr(flows.train, "devices", lambda study: 2)
-    slots, came = Slots(study()), []
-
-    def work(number: int, wanted: int) -> None:
-        with slots.some(wanted):
-            came.append(number)
-            time.sleep(0.01)
-
-    wanted = [1, 2, 1, 1, 2, 1]  # what needs both places is not overtaken
-    with slots.one(), slots.one():
-        threads = [threading.Thread(target=work, args=job) for job in enumerate(wanted)]
-        for number, thread in enumerate(threads, start=1):
-            thread.start()
-            while len(slots._waiting) < number:
-                time.sleep(0.001)
-    for thread in threads:
-        thread.join()
-    assert came[:2] == [0, 1]
-    assert sorted(came[2:4]) == [2, 3]  # side by side
-    assert came[4:] == [4, 5]
 
 
 def test_how_a_run_is_computed_is_no_part_of_what_it_is() -> None:
