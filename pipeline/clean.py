@@ -20,11 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.documents import DocumentWriter, read_shard, total
+from pipeline.documents import DocumentWriter, read_shard
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.resume import unfinished, write_shard
-from pipeline.shards import find_shards
+from pipeline.resume import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
 
@@ -98,20 +97,12 @@ def clean(
     Returns `counts`, and as `mended` how many documents each mending rule changed, by source.
     """
     settings = settings or CleanSettings()
-    output, files = Path(output), find_shards([Path(source)])
-    written = []
-    with unfinished(output, asdict(settings), files) as folder:
-        for number, shard in enumerate(files):
-            written.append(write_shard(output, folder, number, partial(_clean_shard, shard.path, settings)))
-            progress((number + 1) / len(files), f"{shard.last:,} documents")
-    mended: Counter[tuple[str, str]] = Counter()
-    for one in written:
-        mended.update({(name, rule): count for name, rule, count in one["results"]})
-    rows = [{"source": name, "rule": rule, "documents": count} for (name, rule), count in sorted(mended.items())]
-    return {"counts": total(one["counts"] for one in written), "mended": rows}
+    work = partial(_clean_shard, settings)
+    counts, mended = shard_by_shard(source, output, asdict(settings), work, kind="rule", progress=progress)
+    return {"counts": counts, "mended": mended}
 
 
-def _clean_shard(path: Path, settings: CleanSettings, writer: DocumentWriter) -> list[tuple[str, str, int]]:
+def _clean_shard(settings: CleanSettings, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
     """Clean one shard; how many documents of each source each rule mended."""
     mended: Counter[tuple[str, str]] = Counter()
     for original in read_shard(path, batch_rows=BATCH_ROWS):
@@ -124,7 +115,7 @@ def _clean_shard(path: Path, settings: CleanSettings, writer: DocumentWriter) ->
             reason = pc.if_else(pc.and_(bad, pc.is_null(reason)), rule, reason)
         writer.keep(batch.filter(pc.is_null(reason)))
         writer.drop(original.filter(pc.is_valid(reason)), reason.filter(pc.is_valid(reason)))
-    return [(name, rule, count) for (name, rule), count in sorted(mended.items())]
+    return mended
 
 
 def _mend(batch: pa.RecordBatch, settings: CleanSettings) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:

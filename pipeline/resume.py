@@ -11,17 +11,19 @@ import json
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 
-from pipeline.documents import DocumentWriter, shards
+from pipeline.documents import DocumentWriter, shards, total
 from pipeline.errors import InputError
-from pipeline.shards import Shard
+from pipeline.shards import Shard, find_shards
 from pipeline.store import FULL, digest, sync
 
 _KINDS = ("documents", "dropped")
@@ -95,3 +97,33 @@ def write_shard(output: Path, folder: Path, number: int, write: Callable[[Docume
         written = json.dumps({"counts": writer.counts(), "results": results})
         part(note, lambda path: path.write_text(written))
     return json.loads(note.read_text())
+
+
+def shard_by_shard(
+    source: Path | str,
+    output: Path | str,
+    settings: Any,
+    work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
+    *,
+    kind: str,
+    progress: Callable[[float, str], None],
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A stage that sees one document at a time: `work` keeps and drops those of one shard of `source`.
+
+    Returns the counts of documents, and what `work` counted by source and something else, as rows where that is `kind`.
+    """
+    output, files = Path(output), find_shards([Path(source)])
+    written = []
+
+    def write(shard: Shard, writer: DocumentWriter) -> list[tuple[str, str, int]]:
+        return [(*key, count) for key, count in sorted(work(shard.path, writer).items())]
+
+    with unfinished(output, settings, files) as folder:
+        for number, shard in enumerate(files):
+            written.append(write_shard(output, folder, number, partial(write, shard)))
+            progress((number + 1) / len(files), f"{shard.last:,} documents")
+    found: Counter[tuple[str, str]] = Counter()
+    for one in written:
+        found.update({(name, what): count for name, what, count in one["results"]})
+    rows = [{"source": name, kind: what, "documents": count} for (name, what), count in sorted(found.items())]
+    return total(one["counts"] for one in written), rows

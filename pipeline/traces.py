@@ -36,10 +36,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.documents import DocumentWriter, read_shard, total
+from pipeline.documents import DocumentWriter, read_shard
 from pipeline.progress import quiet
-from pipeline.resume import unfinished, write_shard
-from pipeline.shards import find_shards
+from pipeline.resume import shard_by_shard
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
 BATCH_ROWS = 1024  # traces are long
@@ -254,20 +253,12 @@ def strip_traces(
     Drops documents whose trace is never closed and those of which nothing is left. Returns `counts`, and as `traces`
     how many documents of each source had each kind of marking.
     """
-    output, files = Path(output), find_shards([Path(source)])
-    written = []
-    with unfinished(output, {"marking": marking}, files) as folder:
-        for number, shard in enumerate(files):
-            written.append(write_shard(output, folder, number, partial(_strip_shard, shard.path, marking)))
-            progress((number + 1) / len(files), f"{shard.last:,} documents")
-    kinds: Counter[tuple[str, str]] = Counter()
-    for one in written:
-        kinds.update({(name, kind): count for name, kind, count in one["results"]})
-    traces = [{"source": name, "kind": kind, "documents": count} for (name, kind), count in sorted(kinds.items())]
-    return {"counts": total(one["counts"] for one in written), "traces": traces}
+    work = partial(_strip_shard, marking)
+    counts, traces = shard_by_shard(source, output, {"marking": marking}, work, kind="kind", progress=progress)
+    return {"counts": counts, "traces": traces}
 
 
-def _strip_shard(path: Path, marking: str, writer: DocumentWriter) -> list[tuple[str, str, int]]:
+def _strip_shard(marking: str, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
     """Strip one shard; how many documents of each source had each kind."""
     kinds: Counter[tuple[str, str]] = Counter()
     for batch in read_shard(path, batch_rows=BATCH_ROWS):
@@ -286,7 +277,7 @@ def _strip_shard(path: Path, marking: str, writer: DocumentWriter) -> list[tuple
         writer.drop(batch.filter(unclosed), DROP_UNCLOSED, because.filter(unclosed))
         writer.drop(batch.filter(empty), DROP_EMPTY)
         writer.keep(documents.filter(pc.invert(pc.or_(unclosed, empty))))
-    return [(name, kind, count) for (name, kind), count in sorted(kinds.items())]
+    return kinds
 
 
 def _scatter(where: pa.Array, values: list[str], into: pa.Array) -> pa.Array:
