@@ -14,8 +14,8 @@ import os
 import platform
 import shlex
 import subprocess
+import sys
 import tempfile
-import warnings
 from contextlib import suppress
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def library(real: str) -> ctypes.CDLL | None:
         _compile(compiler, real, path)
         return ctypes.CDLL(str(path))
     except (OSError, RuntimeError, ValueError, subprocess.SubprocessError) as error:  # no home; no words in CC
-        warnings.warn(f"native.c cannot be used, so training on a CPU is slower: {_reason(error)}", stacklevel=2)
+        print(f"native.c cannot be used, so training on a CPU is slower: {_reason(error)}", file=sys.stderr)
         return None
 
 

@@ -1,8 +1,13 @@
+import os
+
 import pytest
 import torch
 from compiler import COMPILER
 
 from model import native
+
+if not COMPILER:
+    os.environ["DREAMER_NATIVE"] = "0"  # else every process of the tests would say that there is none
 
 
 @pytest.fixture(scope="module", params=["native", "torch"])
