@@ -229,7 +229,7 @@ def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | No
 
     x [T, I], scores [T, 1], merged weights W + W_shared [E, I, O], shared weights [I, O] or None where there are none.
     """
-    if native.holds(*merged.shape[1:]) and native.takes(x, scores, merged, merged if shared is None else shared):
+    if native.holds(*merged.shape[1:]) and native.takes(x, scores, merged, shared):
         return native_kernels.NativeMixedProduct.apply(x, scores, merged, shared, to.tokens, to.ends)
     return _MixedProduct.apply(x, scores, merged, shared, to)
 

@@ -32,9 +32,9 @@ REALS = {torch.float32: "float", torch.float64: "double", torch.long: "float"}
 """The type of real numbers that native.c is compiled for; functions of integers alone are in either."""
 
 
-def takes(x: Tensor, *others: Tensor) -> bool:
-    """Whether x [T, ...], together with others, is computed here: all of one dtype, nothing is promoted."""
-    return runs(x.device, x.dtype) and all(other.dtype == x.dtype for other in others)
+def takes(x: Tensor, *others: Tensor | None) -> bool:
+    """Whether x [T, ...], together with what others there are, is computed here: one dtype, nothing is promoted."""
+    return runs(x.device, x.dtype) and all(other is None or other.dtype == x.dtype for other in others)
 
 
 def runs(device: torch.device, dtype: torch.dtype) -> bool:

@@ -168,11 +168,11 @@ def test_sequence_attention_is_attention_within_documents(rows, length, keys, sh
     assert_both_ways_agree(attended, *[normal(*shape, dtype=dtype) for shape in shapes])
 
 
-def kernels(cast, lay):
-    """All kernels, with their tensors beside x as `cast` and `lay` make them."""
+def kernels(lay):
+    """What all kernels give, the tensors beside x laid out by `lay`."""
     torch.manual_seed(0)
     code = position_code(torch.arange(50), 8, 100.0, torch.float32).unsqueeze(1)
-    side = lambda *shape: lay(cast(torch.randn(*shape)))  # noqa: E731
+    side = lambda *shape: lay(torch.randn(*shape))  # noqa: E731
     x, ids = torch.randn(50, 24), torch.randint(0, 5, (50, 1))
     one, two = dispatch(ids, 5), dispatch(chosen(50, 5, 2), 5)
     yield "norm", rms_norm(x, side(24), 1)
@@ -182,7 +182,7 @@ def kernels(cast, lay):
     yield "mixture", mixed_product(x, side(50, 1), torch.randn(5, 24, 7), None, one)
     merged, shared = side(5, 24, 7).requires_grad_(), side(24, 7)
     scores = torch.randn(50, 1).requires_grad_()
-    output = mixed_product(x, scores.to(shared.dtype), merged, shared, one)
+    output = mixed_product(x, scores, merged, shared, one)
     yield "shared", torch.autograd.grad(output.square().sum(), scores)[0]
     yield "experts", swiglu_experts(x, side(50, 2), torch.randn(5, 24, 14), torch.randn(5, 7, 24), two)
     yield "depth", attend_depth(torch.randn(50, 2, 8), [side(50, 2, 8)], [side(50, 2, 8)])[0]
@@ -195,9 +195,10 @@ def strided(x):
 @needs_compiler
 @pytest.mark.parametrize("lay", [lambda x: x, strided])
 def test_tensors_may_lie_anyhow(lay, monkeypatch):
-    found = dict(kernels(lambda x: x, lay))
+    assert native.takes(lay(torch.randn(3)))
+    found = dict(kernels(lay))
     monkeypatch.setattr(native, "runs", lambda device, dtype: False)
-    for name, expected in kernels(lambda x: x, lay):
+    for name, expected in kernels(lay):
         torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=1e-5, msg=name)
 
 
