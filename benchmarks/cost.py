@@ -1,4 +1,4 @@
-"""Training speed against depth, experts and context: `python benchmarks/cost.py --plot docs/images/cost.svg`.
+"""Training speed against depth, experts and context: `python -m benchmarks.cost --plot docs/images/cost.svg`.
 
 From the sizes of a preset one is varied at a time; DR and DR+DA are matched to LA at every point. Rounds of a few
 steps of all points alternate, so that whatever else the machine does meets all of them alike. A batch holds the same

@@ -1,4 +1,4 @@
-"""Throughput and recall of deduplication and decontamination, as tables: `python benchmarks/curation.py`.
+"""Throughput and recall of deduplication and decontamination, as tables: `python -m benchmarks.curation`.
 
 By default some ten thousand documents, in about a minute. `--documents 10000 100000 1000000` gives the cost against the
 number of documents (a million are 830 MB, made once with `--folder`), `--mirror <folder>` the recall on real GSM8K
@@ -15,7 +15,6 @@ import random
 import re
 import resource
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -30,9 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from datasketch import MinHash
 
-sys.path.insert(0, str(Path(__file__).parent))
-from corpus import Corpus, corpus, original_text, texts_of, vocabulary
-
+from benchmarks.corpus import Corpus, corpus, original_text, texts_of, vocabulary
 from pipeline.decontaminate import DecontaminationSettings, decontaminate
 from pipeline.dedup import DedupSettings, deduplicate
 from pipeline.documents import KEPT, SCHEMA, DocumentWriter, read_documents

@@ -1,6 +1,6 @@
 """CPU seconds of the statistics on a study of the paper's size.
 
-    python benchmarks/results.py
+    python -m benchmarks.results
 
 5 tasks x 24 checkpoints x 3 models x 1,319 items, 1,000 replicates.
 """

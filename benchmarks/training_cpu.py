@@ -1,4 +1,4 @@
-"""Training speed on one CPU thread, at the sizes of a preset: `python benchmarks/training_cpu.py`.
+"""Training speed on one CPU thread, at the sizes of a preset: `python -m benchmarks.training_cpu`.
 
 LA, DR and DR+DA, trained by the real engine, beside (a) this repository's reference of each, the equations written
 down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random weights), in the

@@ -1,4 +1,4 @@
-"""What curation finds of everything that was planted, as one table: `python benchmarks/truth.py`.
+"""What curation finds of everything that was planted, as one table: `python -m benchmarks.truth`.
 
 The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
 edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from curation import table
 
+from benchmarks.curation import table
 from pipeline.decontaminate import DecontaminationSettings, decontaminate
 from pipeline.dedup import DedupSettings, deduplicate
 from pipeline.documents import SCHEMA, DocumentWriter, read_documents
