@@ -1,8 +1,8 @@
 """How often the 95 % intervals of the data-efficiency factors contain the true factor, on simulated studies.
 
-    python -m benchmarks.coverage [--studies 200] [--set population|scenarios|calibration] [--scenario NAME]
+    python -m benchmarks.coverage [--studies 200] [--set population|scenarios|calibration] [--scenario NAME] [--seed N]
 
-`population` draws every study from another design; `scenarios` draws all of them from one (see simulated_studies.py).
+`population` draws every study from another design, N decides which; `scenarios` draws all of them from one (see simulated_studies.py).
 The true factor of a rule is what it makes of the true curves, that is, of the means over items and trainings. An
 interval contains a true limit when it is open on that side: down to 0 for 'at most', up to infinity for 'at least'.
 
@@ -155,9 +155,9 @@ def of_one_design(name: str, of: Design, studies: int) -> str:
     return tally.row(name, " / ".join(said))
 
 
-def of_the_population(studies: int) -> Iterable[str]:
+def of_the_population(studies: int, seed: int) -> Iterable[str]:
     """A study of each of many designs: a row for all, and for those whose true factor is exact, or a limit."""
-    random, tallies = np.random.default_rng(2026), defaultdict(Tally)
+    random, tallies = np.random.default_rng(seed), defaultdict(Tally)
     counts: dict[str, int] = defaultdict(int)
     for _ in range(studies):
         of = population(random)
@@ -176,13 +176,14 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=200)
     parser.add_argument("--set", choices=("population", "scenarios", "calibration"), default="population")
     parser.add_argument("--scenario", choices=SCENARIOS, help="one of the scenarios alone")
+    parser.add_argument("--seed", type=int, default=2026, help="which studies of the population")
     asked = parser.parse_args()
     print(f"| studies | true: first / fitted | {' | '.join(RULES)} | at an end | found |\n{'|---' * (4 + len(RULES))}|")
     designs = CALIBRATION if asked.set == "calibration" else SCENARIOS
     if asked.scenario:
         print(of_one_design(asked.scenario, SCENARIOS[asked.scenario], asked.studies))
     elif asked.set == "population":
-        print("\n".join(of_the_population(asked.studies)))
+        print("\n".join(of_the_population(asked.studies, asked.seed)))
     else:
         for name, of in designs.items():
             print(of_one_design(name, of, asked.studies), flush=True)
