@@ -2,7 +2,8 @@
 
     python -m benchmarks.coverage [--studies 200] [--set population|scenarios|calibration] [--scenario NAME] [--seed N]
 
-`population` draws every study from another design, N decides which; `scenarios` draws all of them from one (see simulated_studies.py).
+`population` draws every study from another design, N decides which; `scenarios` draws all of them from one (see
+simulated_studies.py).
 The true factor of a rule is what it makes of the true curves, that is, of the means over items and trainings. An
 interval contains a true limit when it is open on that side: down to 0 for 'at most', up to infinity for 'at least'.
 

@@ -9,6 +9,7 @@ FLOPs, as they are merged before inference (Eq. 8).
 from __future__ import annotations
 
 from model.config import DreamerConfig
+from pipeline.errors import InputError
 
 
 def parameters(config: DreamerConfig) -> int:
@@ -49,6 +50,8 @@ def flops_per_token(config: DreamerConfig, length: int = 1024, *, causal: bool =
 
 def flops_by_component(config: DreamerConfig, length: int = 1024, *, causal: bool = True) -> dict[str, float]:
     """Forward FLOPs per token of each part of the model, summed over its depths."""
+    if not length >= 1:
+        raise InputError(f"length is {length!r}, but FLOPs are those of at least 1 token")
     H, R, L = config.hidden_size, config.routing_size, config.depth
     products: dict[str, float] = {"head": config.vocabulary_size * H}
     visible = {"sequence": (length + 1) / 2 if causal else length, "depth": _mean_visible_depths(config)}
@@ -119,5 +122,5 @@ def _expert_size(config: DreamerConfig) -> int:
 
 
 def _mean_visible_depths(config: DreamerConfig) -> float:
-    window = config.depth_window or config.depth
-    return sum(min(depth, window) for depth in range(1, config.depth + 1)) / config.depth
+    window = min(config.depth_window or config.depth, config.depth)
+    return window - window * (window - 1) / (2 * config.depth)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -45,8 +45,9 @@ def save_model(folder: Path | str, model: Dreamer, extra: Mapping[str, Any] | No
             f"{folder} exists already: a checkpoint is never overwritten; remove it or name another folder"
         )
     with written_whole(folder) as partial:
-        _save_tensors(partial / "model.safetensors", model.state_dict())
-        (partial / "config.json").write_text(json.dumps(model.config.to_dict(), indent=1))
+        values = model.config.to_dict()
+        _save_tensors(partial / "model.safetensors", model.state_dict(), {"config": json.dumps(values)})
+        (partial / "config.json").write_text(json.dumps(values, indent=1))
         if extra is not None:
             (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
 
@@ -55,20 +56,18 @@ def load_model(folder: Path | str, device: str | torch.device = "cpu", dtype: to
     """The model of a folder that `save_model` wrote, in evaluation mode.
 
     With `dtype`, matrices are kept and multiplied in it; gains and routers stay as they were saved.
-    Raises InputError if the folder is not one, or its tensors do not fit its configuration (naming them).
+    Raises InputError if the folder is not one, or its tensors do not fit its configuration (naming them), or were
+    saved with another one.
     """
     folder = Path(folder)
     try:
-        values = json.loads((folder / "config.json").read_text())
+        values = _load_values(folder / "config.json")
     except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError(f"no model in {folder}: config.json is missing") from error
-    except ValueError as error:  # neither JSON nor text
-        raise InputError(f"{folder / 'config.json'} is damaged ({error})") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{folder / 'config.json'} is damaged (not an object)")
     config = DreamerConfig.from_dict(values)
     model = empty_model(config, dtype=dtype)
     load_tensors(model, _load_tensors(folder / "model.safetensors"), folder)
+    _check_same(config, folder)
     if dtype:
         for name, parameter in model.named_parameters():
             if parameter.ndim >= 2 and ".router." not in name:
@@ -128,11 +127,15 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
 
 def newest_state(folder: Path) -> State | None:
     """The newest complete state in `folder`, or None. Raises InputError if it cannot be read."""
-    paths = [path for path in folder.glob("*") if path.suffix != PARTIAL]
+    paths = [path for path in folder.glob("*") if path.name.isdecimal()]
     if not paths:
         return None
     path = max(paths, key=lambda path: int(path.name))
-    return State(_load_tensors(path / "tensors.safetensors"), json.loads((path / "values.json").read_text()))
+    try:
+        values = _load_values(path / "values.json")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError(f"{path / 'values.json'} is missing") from error
+    return State(_load_tensors(path / "tensors.safetensors"), values)
 
 
 @contextmanager
@@ -160,11 +163,38 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _save_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str] | None = None) -> None:
     try:
-        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path)
+        save_file({name: tensor.detach().contiguous() for name, tensor in tensors.items()}, path, notes)
     except SafetensorError as error:  # how the library reports a full disk
         raise OSError(f"cannot write {path}: {error}") from error
+
+
+def _load_values(path: Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise
+    except (OSError, ValueError) as error:  # not to be read; neither JSON nor text
+        raise InputError(f"{path} is damaged ({error})") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} is damaged (not an object)")
+    return values
+
+
+def _check_same(config: DreamerConfig, folder: Path) -> None:
+    """Raise InputError if the weights say that they were saved with another configuration of the same shapes.
+
+    The length of sequences is no part of what a model computes.
+    """
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        note = (file.metadata() or {}).get("config")
+    now, then = config.to_dict(), {**config.to_dict(), **(json.loads(note) if note else {})}
+    for name in now:
+        if name != "sequence_length" and now[name] != then[name]:
+            raise InputError(
+                f"{folder / 'config.json'}: {name} is {now[name]!r}, but the weights were saved with {then[name]!r}"
+            )
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:

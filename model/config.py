@@ -11,11 +11,11 @@ import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import Any
 
 from pipeline.errors import InputError
 
+LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every kind of number
 # Which attentions read the same input and are added together, in order: Eq. 4, Eq. 5 and Eq. 6.
 MIXTURES: dict[str, tuple[tuple[str, ...], ...]] = {
     "sequential": (("depth",), ("sequence",), ("experts",)),
@@ -68,11 +68,11 @@ class DreamerConfig:
             *_divisible(self, "depth_head_size", 4, "4, as one half of the rotated pairs turns backwards"),
             *_divisible(self, "routing_size", 4, "4, as one half of the rotated pairs turns backwards"),
             ("active_experts", self.active_experts <= self.experts, f"must be at most experts ({self.experts})"),
-            ("rope_base", 1 < self.rope_base < inf, "must be above 1, and finite"),
-            ("depth_rope_base", 1 < self.depth_rope_base < inf, "must be above 1, and finite"),
-            ("expert_bias_rate", 0 <= self.expert_bias_rate < inf, "must be finite and not negative"),
-            ("attention_bias_rate", 0 <= self.attention_bias_rate < inf, "must be finite and not negative"),
-            ("norm_epsilon", 0 < self.norm_epsilon < inf, "must be above 0, and finite"),
+            ("rope_base", 1 < self.rope_base <= LARGEST, f"must be above 1, and at most {LARGEST:g}"),
+            ("depth_rope_base", 1 < self.depth_rope_base <= LARGEST, f"must be above 1, and at most {LARGEST:g}"),
+            ("expert_bias_rate", 0 <= self.expert_bias_rate <= 1, "must be from 0 to 1"),
+            ("attention_bias_rate", 0 <= self.attention_bias_rate <= 1, "must be from 0 to 1"),
+            ("norm_epsilon", 1e-30 <= self.norm_epsilon <= 1, "must be from 1e-30 to 1"),
         )
         for name, holds, rule in rules:
             if not holds:
@@ -114,28 +114,38 @@ class DreamerConfig:
 
 def la(depth: int = 16, **overrides: Any) -> DreamerConfig:
     """The classically layered baseline: `depth` layers with 32 experts of size 512 each (Table 3)."""
-    _refuse_unknown(overrides)
-    return DreamerConfig(**{"depth": depth, **overrides})
+    return DreamerConfig(**{"depth": depth, **_named("la", overrides, recurrent=False)})
 
 
-def dr(depth: int = 16, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
+def dr(depth: int | None = None, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
     """The depth-recurrent model, matched to `baseline` (section 3.8).
 
-    The baseline is `la(depth)` with the same overrides unless given. With both `experts` and `expert_size` among the
-    overrides nothing is matched.
+    The baseline is `la(depth)` with the same overrides unless given; the depth is the baseline's unless given. With
+    both `experts` and `expert_size` among the overrides nothing is matched.
     """
-    return _variant(depth, baseline, {"recurrent": True, **overrides})
+    return _variant(depth, baseline, _named("dr", overrides, recurrent=True))
 
 
-def dr_da(depth: int = 16, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
+def dr_da(depth: int | None = None, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
     """The depth-recurrent model with depth attention, matched as `dr` is."""
-    return _variant(depth, baseline, {"recurrent": True, "depth_attention": True, **overrides})
+    return _variant(depth, baseline, _named("dr_da", overrides, recurrent=True, depth_attention=True))
 
 
-def _variant(depth: int, baseline: DreamerConfig | None, overrides: dict[str, Any]) -> DreamerConfig:
+def _named(name: str, overrides: dict[str, Any], **switches: bool) -> dict[str, Any]:
+    """The overrides with the switches that make a variant what its name says; others for them are refused."""
+    _refuse_unknown(overrides)
+    for switch, value in switches.items():
+        if overrides.get(switch, value) != value:
+            raise InputError(
+                f"model configuration: {switch} is {overrides[switch]!r}, but in {name}() it must be {value}"
+            )
+    return {**overrides, **switches}
+
+
+def _variant(depth: int | None, baseline: DreamerConfig | None, overrides: dict[str, Any]) -> DreamerConfig:
     from model.matching import match  # matching computes with configurations, so it imports this module
 
-    _refuse_unknown(overrides)
+    depth = depth or (baseline or DreamerConfig()).depth
     sized = {"experts", "expert_size"} & overrides.keys()
     if len(sized) == 2:
         return DreamerConfig(**{"depth": depth, **overrides})
@@ -153,10 +163,10 @@ def _variant(depth: int, baseline: DreamerConfig | None, overrides: dict[str, An
 
 _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bool": (lambda value: isinstance(value, bool), "must be true or false"),
-    "int": (lambda value: _is_integer(value) and value >= 1, "must be a whole number of at least 1"),
+    "int": (lambda value: _is_size(value), f"must be a whole number of at least 1 and at most {LARGEST}"),
     "int | None": (
-        lambda value: value is None or (_is_integer(value) and value >= 1),
-        "must be a whole number of at least 1, or left out",
+        lambda value: value is None or _is_size(value),
+        f"must be a whole number of at least 1 and at most {LARGEST}, or left out",
     ),
     "float": (lambda value: _is_integer(value) or isinstance(value, float), "must be a number"),
     "str": (lambda value: isinstance(value, str), "must be text"),
@@ -165,6 +175,10 @@ _CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_size(value: Any) -> bool:
+    return _is_integer(value) and 1 <= value <= LARGEST
 
 
 def _check_field(config: DreamerConfig, name: str, kind: str) -> None:

@@ -138,9 +138,11 @@ class Dreamer(nn.Module):
         follow from the labels. With a `cache` the tokens come behind those already in it; of row b only the first
         `lengths[b]` are real, the rest is padding. `depth` runs a recurrent model at another depth than it was made
         for. `observer` is called with depth index, attention and result, for every attention at every depth.
+        Raises InputError where these do not fit each other.
         """
+        _check_shapes(tokens, positions, documents, lengths)
         B, S = tokens.shape
-        L = self._check_depth(depth)
+        L = self.checked_depth(depth)
         dtype = self.dtype or self.embedding.dtype
         context = self._context(tokens, positions, documents, cache, L, dtype)
         prepared = self._prepare(context, L, dtype)
@@ -154,7 +156,7 @@ class Dreamer(nn.Module):
             x, results = self._run(block, x, prepared[index], context, index, histories)
             histories = {name: result.history for name, result in results.items()}
             for name, result in results.items():
-                if self.training and result.ids is not None:
+                if self.training and cache is None and result.ids is not None:
                     block.attentions[name].router.count(result.ids, valid)
                 if observer is not None:
                     observer(index, name, result)
@@ -230,7 +232,8 @@ class Dreamer(nn.Module):
         of_routing = of_routing if config.recurrent else None
         return Context(B, S, code, of_heads, of_routing, mask, bounds, starts, positions, cache)
 
-    def _check_depth(self, depth: int | None) -> int:
+    def checked_depth(self, depth: int | None) -> int:
+        """The depth to run at, by default the model's own. Raises InputError for one that it cannot run at."""
         if depth is None:
             return self.config.depth
         if not self.config.recurrent and depth != self.config.depth:
@@ -294,6 +297,16 @@ class Dreamer(nn.Module):
         for block in self.blocks:
             for attention in block.attentions.values():
                 attention.compile(**options)
+
+
+def _check_shapes(tokens: Tensor, positions: Tensor | None, documents: Tensor | None, lengths: Tensor | None) -> None:
+    """What computes in C trusts these shapes."""
+    if tokens.ndim != 2 or not tokens.numel():
+        raise InputError(f"tokens are {list(tokens.shape)}, but they must be [batch, sequence] and at least one")
+    expected = (("positions", positions, tokens.shape), ("documents", documents, tokens.shape))
+    for name, given, shape in (*expected, ("lengths", lengths, tokens.shape[:1])):
+        if given is not None and given.shape != shape:
+            raise InputError(f"{name} are {list(given.shape)}, but for these tokens they must be {list(shape)}")
 
 
 def _keep_selections():

@@ -9,6 +9,7 @@ Axes: B batch, S sequence, H hidden, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -47,11 +48,16 @@ def generate(
     No sequence gets longer than the model's sequence length. Room for the answer is made by cutting prompts on the
     left, but never to less than half of that length: past it, answers end early instead. `batch_tokens` bounds the
     positions in the cache; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more prompts
-    are done. Raises InputError for an empty prompt.
+    are done. Raises InputError for an empty prompt, or a number that cannot be meant.
     """
     S = model.config.sequence_length
-    if max_new_tokens < 1:
-        raise InputError(f"max_new_tokens is {max_new_tokens}, but it must be at least 1")
+    if type(max_new_tokens) is not int or max_new_tokens < 1:
+        raise InputError(f"max_new_tokens is {max_new_tokens!r}, but it must be a whole number of at least 1")
+    if not 0 <= temperature < math.inf:
+        raise InputError(f"temperature is {temperature}, but it must be finite and not negative")
+    if type(seed) is not int or seed < 0:
+        raise InputError(f"seed is {seed!r}, but it must be a whole number and not negative")
+    depth = model.checked_depth(depth)
     room = S - min(max_new_tokens, S // 2)
     cut = [list(prompt)[-room:] for prompt in prompts]
     if not all(cut):

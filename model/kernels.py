@@ -159,7 +159,7 @@ def dispatch(ids: Tensor, experts: int) -> Dispatch:
     if native.takes(ids):
         order, tokens, places, ends = native_kernels.dispatch(ids, experts)
         return Dispatch(order, tokens, places, ends, _cuts(ends))
-    keys = ids.to(torch.int16) if ids.is_cuda else ids  # CUDA sorts byte by byte
+    keys = ids.to(torch.int16) if ids.is_cuda and experts <= 2**15 else ids  # CUDA sorts byte by byte
     chosen, order = keys.flatten().sort(stable=True)
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
@@ -215,8 +215,9 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 
 def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:
-    """torch's grouped product takes these types, and rows of whole 16 bytes."""
-    return rows.dtype in (torch.float32, torch.bfloat16) and all(size * rows.element_size() % 16 == 0 for size in sizes)
+    """torch's grouped product takes these types (its compiler bfloat16 only), and rows of whole 16 bytes."""
+    taken = (torch.bfloat16,) if torch.compiler.is_compiling() else (torch.float32, torch.bfloat16)
+    return rows.dtype in taken and all(size * rows.element_size() % 16 == 0 for size in sizes)
 
 
 def _runs(ends: Tensor) -> list[slice]:

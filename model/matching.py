@@ -66,7 +66,7 @@ def _matched(config: DreamerConfig, target_flops: float, target_parameters: int,
 
 def _near_in_both(variant: DreamerConfig, target_flops: float, target_parameters: int, length: int) -> Match | None:
     """Of all expert sizes, each with the number of experts nearest in parameters, the nearest in FLOPs; None where it
-    is not near in both. In FLOPs it has to be within a step of the expert size, too."""
+    is not near in both."""
     best = None
     config = dataclasses.replace(variant, expert_size=SIZE_STEP, experts=variant.active_experts)
     while flops_per_token(config, length) <= (1 + NEAR) * target_flops:  # the least that this size needs
@@ -74,16 +74,10 @@ def _near_in_both(variant: DreamerConfig, target_flops: float, target_parameters
             found = _matched(_nearest_experts(config, target_parameters), target_flops, target_parameters, length)
         except InputError:
             break  # larger experts have still more parameters
-        step = flops_per_token(_larger(found.config), length) - found.flops_per_token
-        flops_near = abs(found.flops_mismatch) <= min(NEAR, step / target_flops)
-        if flops_near and abs(found.parameter_mismatch) <= NEAR:
+        if abs(found.flops_mismatch) <= NEAR and abs(found.parameter_mismatch) <= NEAR:
             best = min(best or found, found, key=lambda one: abs(one.flops_mismatch))
-        config = _larger(config)
+        config = dataclasses.replace(config, expert_size=config.expert_size + SIZE_STEP)
     return best
-
-
-def _larger(config: DreamerConfig) -> DreamerConfig:
-    return dataclasses.replace(config, expert_size=config.expert_size + SIZE_STEP)
 
 
 def _nearest_size(config: DreamerConfig, target: float, length: int) -> DreamerConfig:

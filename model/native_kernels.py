@@ -52,6 +52,7 @@ class NativeHeads(torch.autograd.Function):
         scales = projected.new_empty(T, N + M)
         ctx.sizes = T, N, M, K
         ctx.code_row = 0 if code.numel() == K else K
+        assert code.numel() in (K, T * K)
         inputs = projected, query_gain, key_gain, code
         call("heads_forward", *ctx.sizes, *inputs, ctx.code_row, float(epsilon), query, key, value, scales)
         ctx.save_for_backward(*inputs, scales)
@@ -156,6 +157,7 @@ class NativeAttendSequence(torch.autograd.Function):
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, starts: Tensor) -> Tensor:
         query, key, value = _dense(query, key, value)
         T, N, K = query.shape
+        assert len(key) == len(value) == len(starts) == T
         ctx.sizes = T, N, key.shape[1], K
         attended, sums = torch.empty_like(query), query.new_empty(T, N)
         call("attend_forward", *ctx.sizes, query, key, value, starts, attended, sums)

@@ -73,6 +73,17 @@ def test_what_does_not_fit_is_named(model, tmp_path):
         load_model(tmp_path / "plain")
 
 
+def test_weights_saved_with_another_configuration_of_the_same_shapes_are_refused(model, tmp_path):
+    save_model(tmp_path / "saved", model)
+    path = tmp_path / "saved" / "config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps({**values, "sequence_length": 2 * values["sequence_length"]}))
+    assert load_model(tmp_path / "saved").config.sequence_length == 2 * values["sequence_length"]
+    path.write_text(json.dumps({**values, "rope_base": 20_000.0}))
+    with pytest.raises(InputError, match=r"rope_base is 20000.0, but the weights were saved with 10000.0"):
+        load_model(tmp_path / "saved")
+
+
 def test_damaged_folders_are_bad_input(model, tmp_path):
     with pytest.raises(InputError, match=r"config\.json is missing"):
         load_model(tmp_path)
@@ -101,6 +112,19 @@ def test_the_newest_complete_state_is_found_and_older_ones_go(tmp_path):
     assert state.values == {"loss": 0.1 * 100}
     save_state(folder, 101, State({}, {}))
     assert [path.name for path in folder.iterdir()] == ["000000101"]
+
+
+def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
+    save_state(tmp_path, 3, State({"x": torch.zeros(2)}, {"step": 3}))
+    (tmp_path / "notes").mkdir()
+    assert newest_state(tmp_path).values == {"step": 3}
+    values = tmp_path / "000000003" / "values.json"
+    values.write_text("{")
+    with pytest.raises(InputError, match=r"values\.json is damaged"):
+        newest_state(tmp_path)
+    values.unlink()
+    with pytest.raises(InputError, match=r"values\.json is missing"):
+        newest_state(tmp_path)
 
 
 def test_a_full_disk_leaves_the_older_state(tmp_path):

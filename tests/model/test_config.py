@@ -37,10 +37,12 @@ SMALL = {
         ("recurrent", 1, "true or false"),
         ("depth_window", 0, "at least 1"),
         ("rope_base", 1.0, "above 1"),
-        ("norm_epsilon", 0.0, "above 0"),
-        ("norm_epsilon", float("inf"), "finite"),
-        ("expert_bias_rate", float("nan"), "finite"),
-        ("expert_bias_rate", -0.1, "negative"),
+        ("rope_base", 10**400, "at most"),
+        ("norm_epsilon", 0.0, "from 1e-30 to 1"),
+        ("norm_epsilon", float("inf"), "from 1e-30 to 1"),
+        ("expert_bias_rate", float("nan"), "from 0 to 1"),
+        ("expert_bias_rate", -0.1, "from 0 to 1"),
+        ("hidden_size", 2**31, "at most 2147483647"),
         ("vocabulary_size", "many", "whole number"),
     ],
 )
@@ -51,6 +53,22 @@ def test_what_cannot_be_built_is_refused_by_name(field, value, rule):
     assert field in message
     assert rule in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("make", "switch", "value"),
+    [(la, "recurrent", True), (dr, "recurrent", False), (dr_da, "depth_attention", False)],
+)
+def test_a_variant_is_what_its_name_says(make, switch, value):
+    with pytest.raises(InputError, match=rf"{switch} is {value}, but in {make.__name__}\(\) it"):
+        make(4, **{switch: value}, **SMALL)
+
+
+def test_a_variant_has_the_depth_of_its_baseline():
+    baseline = la(4, **SMALL)
+    assert dr(baseline=baseline) == dr(4, baseline=baseline)
+    assert dr_da(baseline=baseline).depth == 4
+    assert dr(baseline=baseline, depth=8).depth == 8
 
 
 def test_unknown_field_names_the_nearest():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import itertools
+import re
 
 import pytest
 import torch
@@ -182,6 +183,24 @@ def test_a_depth_that_makes_no_sense_is_refused():
 
 
 # What must not leak
+
+
+@pytest.mark.parametrize(
+    ("given", "shape", "expected"),
+    [
+        ("positions", (1, 6), [2, 6]),
+        ("documents", (1, 6), [2, 6]),
+        ("documents", (2, 3), [2, 6]),
+        ("lengths", (3,), [2]),
+    ],
+)
+def test_what_does_not_fit_the_tokens_is_refused(given, shape, expected):
+    model = build(DR_DA)
+    said = re.escape(f"{given} are {list(shape)}, but for these tokens they must be {expected}")
+    with pytest.raises(InputError, match=said):
+        model(torch.zeros(2, 6, dtype=torch.long), **{given: torch.zeros(shape, dtype=torch.long)})
+    with pytest.raises(InputError, match=r"tokens are \[1, 0\]"):
+        model(torch.zeros(1, 0, dtype=torch.long))
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)

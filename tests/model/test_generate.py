@@ -196,8 +196,28 @@ def test_another_depth() -> None:
 
 @pytest.mark.parametrize(
     ("prompts", "count", "message"),
-    [([[1], []], 4, "prompt 1 holds no token"), ([[1]], 0, "max_new_tokens is 0")],
+    [([[1], []], 4, "prompt 1 holds no token"), ([[1]], 0, "max_new_tokens is 0"), ([[1]], 2.5, "is 2.5, but")],
 )
 def test_bad_input(prompts: list[list[int]], count: int, message: str) -> None:
     with pytest.raises(InputError, match=message):
         generate(small_model(), prompts, max_new_tokens=count, end_token=END)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"temperature": float("nan")}, "temperature is nan, but"),
+        ({"temperature": -1.0}, "temperature is -1.0, but"),
+        ({"seed": -1}, "seed is -1, but"),
+        ({"depth": 2.0}, "depth is 2.0, but"),
+    ],
+)
+def test_bad_options(options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        generate(small_model(), [[1]], max_new_tokens=2, end_token=END, **options)
+
+
+def test_writing_does_not_count_as_training() -> None:
+    model = small_model().train()
+    generate(model, prompts_of(4, 3), max_new_tokens=3, end_token=-1)
+    assert not any(counts.any() for counts in model.expert_counts().values())
