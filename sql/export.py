@@ -1,29 +1,36 @@
 """The results as files for other programs: every table and view of a results file as Parquet or CSV.
 
-The files are written beside the folder's place under another name, which is renamed when all are there: a folder under
-its final name is complete. Table macros take arguments and are left out, as is the file's own version.
+All files are written before the first gets its place, and `export.json` lists them: what it lists a later export
+replaces, and nothing else. Table macros take arguments and are left out, as is the file's own version.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
+
 from pipeline.errors import InputError
-from sql.results import connect
+from sql.results import connect, said
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 OWN = "schema_version"  # says nothing about a study
+LIST = "export.json"
+UNFINISHED = ".dreamer-export-"  # begins the name of the folder that an export writes into
 
 
 def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Path]:
     """Write every table and view of the results file to `folder`, `<name>.<format>` each; returns the files by name.
 
-    A folder that an earlier export wrote is replaced as a whole. Raises InputError for an unknown format, a missing
-    results file, and a folder that holds anything else.
+    A new folder is complete as soon as it is there; an interrupted export into one that exists can be repeated. Raises
+    InputError for an unknown format, a missing results file, a folder that holds anything but an earlier export, and a
+    table or view that cannot be written.
     """
-    database, folder = Path(database), Path(folder)
+    database, folder = Path(database), Path(folder).resolve()
     if format not in FORMATS:
         raise InputError(f"no export format {format!r}; there are {' and '.join(FORMATS)}")
     with closing(connect(database, read_only=True)) as connection:
@@ -32,25 +39,60 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
             "where table_schema = 'main' and table_name <> ? order by table_name"
         )
         names = [row[0] for row in connection.execute(asked, [OWN]).fetchall()]
-        _check_replaceable(folder, names)
-        partial = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)  # what a killed export left
-        partial.mkdir(parents=True)
-        for name in names:
-            place = str(partial / f"{name}.{format}").replace("'", "''")
-            connection.execute(f"copy (from \"{name}\") to '{place}' {FORMATS[format]}")
-    if folder.exists():
-        shutil.rmtree(folder)
-    partial.rename(folder)
-    return [folder / f"{name}.{format}" for name in names]
+        _check_replaceable(folder)
+        beside = folder if folder.exists() else folder.parent
+        beside.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=beside) as unfinished:
+            made = Path(unfinished) / "export"
+            made.mkdir()
+            files = [f"{name}.{format}" for name in names]
+            for name, file in zip(names, files, strict=True):
+                _write(connection, database, name, made / file, FORMATS[format])
+            (made / LIST).write_text(json.dumps({"files": files}, indent=1))
+            _put(made, folder)
+    return [folder / file for file in files]
 
 
-def _check_replaceable(folder: Path, names: list[str]) -> None:
-    """Nothing is deleted but what an export could have written."""
+def _write(connection: duckdb.DuckDBPyConnection, database: Path, name: str, file: Path, options: str) -> None:
+    place, quoted = str(file).replace("'", "''"), name.replace('"', '""')
+    try:
+        connection.execute(f"copy (from \"{quoted}\") to '{place}' {options}")
+    except duckdb.Error as error:  # a full disk; a view of the user's own over what is gone
+        raise InputError(f"{database}: {name} cannot be exported: {said(error)}") from error
+
+
+def _put(made: Path, folder: Path) -> None:
+    """Move all files to their place; those of an earlier export go first."""
+    if not folder.exists():
+        made.rename(folder)
+        return
+    for name in _listed(folder):
+        (folder / name).unlink(missing_ok=True)
+    (made / LIST).replace(folder / LIST)  # before what it lists: if this is interrupted, it may be replaced
+    for file in made.iterdir():
+        file.replace(folder / file.name)
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raise InputError if the folder holds anything but an earlier export; remove what a killed one has left in it."""
     if not folder.exists():
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder to export to")
-    others = [path.name for path in folder.iterdir() if path.stem not in names or path.suffix[1:] not in FORMATS]
+    own = {LIST, *_listed(folder)}
+    left = [path for path in folder.iterdir() if path.name.startswith(UNFINISHED)]
+    others = {path.name for path in folder.iterdir() if path.name not in own or not path.is_file()}
+    others -= {path.name for path in left}
     if others:
-        raise InputError(f"{folder} holds other files ({sorted(others)[0]}); name an empty or a new folder")
+        raise InputError(f"{folder} holds other files ({min(others)}); name an empty or a new folder")
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _listed(folder: Path) -> list[str]:
+    """The files of an earlier export into this folder."""
+    try:
+        files = json.loads((folder / LIST).read_text())["files"]
+        return [name for name in files if Path(name).name == name]
+    except (OSError, ValueError, TypeError, KeyError):
+        return []

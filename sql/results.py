@@ -167,12 +167,13 @@ def query(path: Path | str, sql: str) -> pd.DataFrame:
     """The rows of a query, which cannot change the file. Raises InputError for SQL that DuckDB refuses."""
     connection = connect(path, read_only=True)
     try:
-        if not connection.extract_statements(sql):
-            raise InputError("query refused: it holds no statement")
+        statements = len(connection.extract_statements(sql))
+        if statements != 1:
+            raise InputError(f"query refused: it holds {statements or 'no'} statements; give one")
         connection.execute("begin transaction read only")
         return connection.execute(sql).df()
     except duckdb.Error as error:
-        raise InputError(f"query refused: {_said(error)}") from error
+        raise InputError(f"query refused: {said(error)}") from error
     finally:
         connection.close()
 
@@ -195,7 +196,7 @@ def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | No
         except duckdb.IOException as error:
             holder = re.search(r"lock is held in (.*?)\(PID (\d+)\)", str(error))
             if "Could not set lock" not in str(error):
-                raise InputError(f"{path}: cannot be opened as a results file: {_said(error)}") from error
+                raise InputError(f"{path}: cannot be opened as a results file: {said(error)}") from error
             if time.monotonic() >= deadline:
                 program = f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"
                 raise InputError(
@@ -203,7 +204,7 @@ def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | No
                 ) from error
             time.sleep(random.uniform(0.02, 0.2))
         except duckdb.Error as error:
-            raise InputError(f"{path}: cannot be opened as a results file: {_said(error)}") from error
+            raise InputError(f"{path}: cannot be opened as a results file: {said(error)}") from error
 
 
 def _migrations() -> list[Path]:
@@ -228,6 +229,9 @@ def _is_current(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
     if stamp and stamp[0] > version:
         connection.close()
         raise InputError(f"{path}: made by a newer version (tables {stamp[0]}, here {version}); update this program")
+    if not stamp and connection.execute("from duckdb_tables() limit 1").fetchall():
+        connection.close()
+        raise InputError(f"{path}: a database of other tables, not a results file; nothing in it was changed")
     return stamp == (version, _digest())
 
 
@@ -244,7 +248,7 @@ def _bring_up_to_date(connection: duckdb.DuckDBPyConnection, path: Path) -> None
         connection.execute("insert into schema_version values (?, ?)", [1 + len(migrations), _digest()])
         connection.execute("commit")
     except (duckdb.CatalogException, duckdb.BinderException) as error:
-        raise InputError(f"{path}: its tables are not those of a results file: {_said(error)}") from error
+        raise InputError(f"{path}: its tables are not those of a results file: {said(error)}") from error
 
 
 def _enter(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | Sequence[Path]) -> int:
@@ -279,7 +283,7 @@ def _enter(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | S
         _check_entered(connection, table)
         return connection.execute("select count(*) from incoming").fetchall()[0][0]
     except duckdb.Error as error:
-        raise InputError(f"{table}: rows refused: {_said(error)}") from error
+        raise InputError(f"{table}: rows refused: {said(error)}") from error
 
 
 def _checked_columns(connection: duckdb.DuckDBPyConnection, table: str) -> list[str]:
@@ -313,6 +317,6 @@ def _nearest(name: str, known: Sequence[str]) -> str:
     return f" (nearest: {close[0]!r})" if close else ""
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
     """DuckDB's message on one line, without the excerpt of the query."""
     return " ".join(str(error).split("\nLINE ")[0].split())

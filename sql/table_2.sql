@@ -2,7 +2,7 @@
 -- perplexity, a benchmark with its best accuracy and its data-efficiency factor, and the average curve's.
 create or replace view table_2 as
 with perplexities as (
-    select study_id, depth, variant, task, min(value) as perplexity, arg_min(tokens, value) as best_tokens
+    select study_id, depth, variant, task, min(value) as perplexity, first(tokens order by value, tokens) as best_tokens
     from mean_curves
     where measure = 'perplexity'
     group by study_id, depth, variant, task

@@ -49,10 +49,12 @@ def test_study_that_is_no_text(capsys: pytest.CaptureFixture[str], study: Path) 
     assert "study.yaml: not " in refusal(capsys, "plan", study)
 
 
-@pytest.mark.parametrize("query", ["", ";", "-- nothing"])
-def test_query_without_a_statement(capsys: pytest.CaptureFixture[str], tmp_path: Path, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "count"), [("", "no"), (";", "no"), ("-- nothing", "no"), ("select 1; select 2", "2")]
+)
+def test_a_query_is_one_statement(capsys: pytest.CaptureFixture[str], tmp_path: Path, query: str, count: str) -> None:
     connect(tmp_path / "results.duckdb").close()
-    assert "no statement" in refusal(capsys, "sql", tmp_path / "results.duckdb", query)
+    assert f"it holds {count} statements" in refusal(capsys, "sql", tmp_path / "results.duckdb", query)
 
 
 def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:

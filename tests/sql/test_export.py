@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 import pyarrow as pa
 import pytest
@@ -24,7 +26,7 @@ def path(tmp_path, empty_file):
 def test_every_table_and_view_is_written_and_reads_back(path, tmp_path, format):
     folder = tmp_path / "it's here" / "export"
     files = export(path, folder, format=format)
-    assert sorted(folder.iterdir()) == sorted(files)
+    assert sorted(folder.iterdir()) == sorted([*files, folder / "export.json"])
     described = results.tables(path)
     expected = set(described[described["kind"] != "macro"]["name"]) - {"schema_version"}
     assert {file.stem for file in files} == expected
@@ -36,12 +38,37 @@ def test_every_table_and_view_is_written_and_reads_back(path, tmp_path, format):
 
 def test_an_earlier_export_is_replaced_as_a_whole(path, tmp_path):
     folder = tmp_path / "export"
-    (tmp_path / "export.partial").mkdir()
-    (tmp_path / "export.partial" / "half.parquet").write_text("left by a kill")
     export(path, folder, format="csv")
+    (folder / ".dreamer-export-x").mkdir()
+    (folder / ".dreamer-export-x" / "half.parquet").write_text("left by a kill")
     files = export(path, folder)
-    assert sorted(folder.iterdir()) == sorted(files)
-    assert not (tmp_path / "export.partial").exists()
+    assert sorted(folder.iterdir()) == sorted([*files, folder / "export.json"])
+    assert {file.name for file in tmp_path.iterdir()} == {"results.duckdb", "export"}
+
+
+def test_the_folder_itself_stays_where_it_is(path, tmp_path, monkeypatch):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    export(path, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "items.parquet").exists()
+    monkeypatch.chdir(tmp_path / "there")
+    export(path, Path("."), format="csv")
+    assert not Path("items.parquet").exists()
+    assert Path("items.csv").exists()
+
+
+def test_what_cannot_be_written_is_named_and_leaves_nothing(path, tmp_path):
+    (tmp_path / "mine.csv").write_text("a\n1\n")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute(f"create view \"my view\" as from read_csv('{tmp_path / 'mine.csv'}')")
+    assert (tmp_path / "export" / "my view.parquet") in export(path, tmp_path / "export")
+    (tmp_path / "mine.csv").unlink()
+    for folder in ("export", "new"):
+        with pytest.raises(InputError, match="my view cannot be exported"):
+            export(path, tmp_path / folder)
+    assert {file.name for file in tmp_path.iterdir()} == {"results.duckdb", "export"}
+    assert (tmp_path / "export" / "my view.parquet").exists()
 
 
 def test_folders_with_other_files_are_left_alone(path, tmp_path):
@@ -53,6 +80,13 @@ def test_folders_with_other_files_are_left_alone(path, tmp_path):
     with pytest.raises(InputError, match="is a file"):
         export(path, folder / "thesis.txt")
     assert (folder / "thesis.txt").read_text() == "years of work"
+    (folder / "thesis.txt").rename(folder / "items.csv")  # a name that an export has too, but nobody's export
+    (folder / "export.json").write_text('{"files": ["../results.duckdb"]}')
+    with pytest.raises(InputError, match=r"mine holds other files \(items.csv\)"):
+        export(path, folder)
+    (folder / "items.csv").unlink()
+    export(path, folder)
+    assert path.exists()
 
 
 def test_unknown_formats_and_missing_files_are_said(path, tmp_path):

@@ -82,9 +82,12 @@ def test_tables_that_are_not_ours_are_refused(path):
     path.parent.mkdir()
     with duckdb.connect(str(path)) as connection:
         connection.execute("create table runs (name varchar)")
-    with pytest.raises(InputError, match="not those of a results file") as error:
-        results.connect(path)
-    one_line(error)
+    before = path.read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(InputError, match="a database of other tables, not a results file") as error:
+            results.connect(path, read_only=read_only)
+        one_line(error)
+    assert path.read_bytes() == before
 
 
 def test_a_second_opening_keeps_rows_and_declarations(path):

@@ -67,6 +67,13 @@ def test_perplexities_never_enter_accuracy_or_the_average(sql):
     ]  # fmt: skip
 
 
+def test_the_best_perplexity_is_at_the_first_checkpoint_with_it(sql):
+    enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6, 30: 0.6}}})
+    for tokens, value in ((10, 7.0), (20, 6.5), (30, 6.5)):
+        add(sql, "college", "perplexity", "none", value, tokens)
+    assert sql.execute("select best_tokens from table_2 where task = 'college'").fetchall() == [(20,)]
+
+
 # The average --------------------------------------------------------------------------------------------------------
 
 
