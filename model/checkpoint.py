@@ -60,11 +60,9 @@ def load_model(folder: Path | str, device: str | torch.device = "cpu", dtype: to
     saved with another one.
     """
     folder = Path(folder)
-    try:
-        values = _load_values(folder / "config.json")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError(f"no model in {folder}: config.json is missing") from error
-    config = DreamerConfig.from_dict(values)
+    if not (folder / "config.json").is_file():
+        raise InputError(f"no model in {folder}: config.json is missing")
+    config = DreamerConfig.from_dict(_load_values(folder / "config.json"))
     model = empty_model(config, dtype=dtype)
     load_tensors(model, _load_tensors(folder / "model.safetensors"), folder)
     _check_same(config, folder)
@@ -131,11 +129,7 @@ def newest_state(folder: Path) -> State | None:
     if not paths:
         return None
     path = max(paths, key=lambda path: int(path.name))
-    try:
-        values = _load_values(path / "values.json")
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise InputError(f"{path / 'values.json'} is missing") from error
-    return State(_load_tensors(path / "tensors.safetensors"), values)
+    return State(_load_tensors(path / "tensors.safetensors"), _load_values(path / "values.json"))
 
 
 @contextmanager
@@ -173,9 +167,7 @@ def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
 def _load_values(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        raise
-    except (OSError, ValueError) as error:  # not to be read; neither JSON nor text
+    except (OSError, ValueError) as error:  # not there, or not to be read; neither JSON nor text
         raise InputError(f"{path} is damaged ({error})") from error
     if not isinstance(values, dict):
         raise InputError(f"{path} is damaged (not an object)")

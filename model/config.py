@@ -145,7 +145,8 @@ def _named(name: str, overrides: dict[str, Any], **switches: bool) -> dict[str, 
 def _variant(depth: int | None, baseline: DreamerConfig | None, overrides: dict[str, Any]) -> DreamerConfig:
     from model.matching import match  # matching computes with configurations, so it imports this module
 
-    depth = depth or (baseline or DreamerConfig()).depth
+    if depth is None:
+        depth = (baseline or DreamerConfig()).depth
     sized = {"experts", "expert_size"} & overrides.keys()
     if len(sized) == 2:
         return DreamerConfig(**{"depth": depth, **overrides})

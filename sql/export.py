@@ -79,7 +79,8 @@ def _check_replaceable(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file; name a folder to export to")
-    own = {LIST, *_listed(folder)}
+    listed = _listed(folder)
+    own = {LIST, *listed} if listed else set()
     left = [path for path in folder.iterdir() if path.name.startswith(UNFINISHED)]
     others = {path.name for path in folder.iterdir() if path.name not in own or not path.is_file()}
     others -= {path.name for path in left}

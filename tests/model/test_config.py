@@ -69,6 +69,8 @@ def test_a_variant_has_the_depth_of_its_baseline():
     assert dr(baseline=baseline) == dr(4, baseline=baseline)
     assert dr_da(baseline=baseline).depth == 4
     assert dr(baseline=baseline, depth=8).depth == 8
+    with pytest.raises(InputError, match="depth is 0"):
+        dr(0, baseline=baseline)
 
 
 def test_unknown_field_names_the_nearest():

@@ -81,11 +81,12 @@ def test_folders_with_other_files_are_left_alone(path, tmp_path):
         export(path, folder / "thesis.txt")
     assert (folder / "thesis.txt").read_text() == "years of work"
     (folder / "thesis.txt").rename(folder / "items.csv")  # a name that an export has too, but nobody's export
-    (folder / "export.json").write_text('{"files": ["../results.duckdb"]}')
     with pytest.raises(InputError, match=r"mine holds other files \(items.csv\)"):
         export(path, folder)
     (folder / "items.csv").unlink()
-    export(path, folder)
+    (folder / "export.json").write_text('{"files": ["../results.duckdb"]}')
+    with pytest.raises(InputError, match=r"mine holds other files \(export.json\)"):
+        export(path, folder)
     assert path.exists()
 
 
