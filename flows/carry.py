@@ -27,7 +27,7 @@ def carry(study: Study, folder: Path) -> dict[str, Any]:
     Raises InputError for an existing folder of another study, and for benchmarks that need lm-eval where they are run.
     """
     plan_file = folder / PLAN
-    if plan_file.exists() and json.loads(plan_file.read_text())["study_id"] != study.study_id:
+    if plan_file.exists() and _left(folder, PLAN).get("study_id") != study.study_id:
         raise InputError(f"{folder} holds another study; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
     prepared = prepare_data(study, Store(study.store_folder))
@@ -71,17 +71,14 @@ def carry(study: Study, folder: Path) -> dict[str, Any]:
 def adopt(study: Study, folder: Path) -> None:
     """Enter the rows that a carried study has left in `folder` into the study's results.
 
-    Raises InputError if the folder is another study's, or has not been run to its end.
+    Raises InputError if the folder is another study's, has not been run to its end, or has not come back whole.
     """
-    try:
-        plan = json.loads((folder / PLAN).read_text())
-        chosen = set(json.loads((folder / "chosen.json").read_text()))
-    except FileNotFoundError as error:
+    plan, chosen, job = _left(folder, PLAN), _left(folder, "chosen.json", list), _left(folder, "job.json")
+    if plan.get("study_id") != study.study_id:
         raise InputError(
-            f"{error.filename} is missing: `python -m model.carried {folder}` has not ended there"
-        ) from None
-    if plan["study_id"] != study.study_id:
-        raise InputError(f"{folder} holds {plan['study_id']}, not {study.study_id}: the study file has changed since")
+            f"{folder} holds {plan.get('study_id')}, not {study.study_id}: the study file has changed since"
+        )
+    _check_whole(folder, plan, chosen, job)
     prepared = prepare_data(study, Store(study.store_folder))
     enter_study(study, prepared)
     planned = plan_models(study, prepared.vocabulary_size)
@@ -94,3 +91,36 @@ def adopt(study: Study, folder: Path) -> None:
         for run in plan["runs"]
     ]
     enter_rows(study, planned, runs, result_folders(folder / "results"))
+
+
+def _left(folder: Path, name: str, kind: type = dict) -> Any:
+    """What `carry` or the run of a carried study has left in one of its files."""
+    try:
+        values = json.loads((folder / name).read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(
+            f"{folder / name} is missing: `python -m model.carried {folder}` has not ended there"
+        ) from None
+    except ValueError as error:
+        raise InputError(f"{folder / name} is damaged ({error}); copy it again") from None
+    if not isinstance(values, kind):
+        raise InputError(f"{folder / name} is damaged; copy it again")
+    return values
+
+
+def _check_whole(folder: Path, plan: dict[str, Any], chosen: list[str], job: dict[str, Any]) -> None:
+    """Raise InputError, naming the first that is not there, unless all runs and all evaluations have come back."""
+    try:
+        planned = [run["run_id"] for run in plan["runs"]]
+        evaluated = [f"{one['run_id']}/{int(one['tokens']):015d}" for one in job["checkpoints"]]
+        chosen_models = {run["model_id"] for run in plan["runs"] if run["run_id"] in chosen}
+        complete = set(chosen) <= set(planned) and chosen_models == {run["model_id"] for run in plan["runs"]}
+    except (KeyError, TypeError, ValueError):
+        complete = False
+    if not complete:
+        raise InputError(f"{folder}: {PLAN}, chosen.json and job.json do not fit each other; copy the folder again")
+    runs = [folder / "runs" / run / "rows" / "runs.parquet" for run in planned]
+    results = [folder / "results" / place / "rows" / "evaluations.parquet" for place in evaluated]
+    missing = [path for path in (*runs, *results) if not path.is_file()]
+    if missing:
+        raise InputError(f"{missing[0]} is missing, {len(missing)} in all: copy the folder again")

@@ -21,6 +21,8 @@ def print_preview(study: Study, *, rows: int = 3, seed: int | None = None) -> No
     """
     if rows < 1:
         raise InputError(f"--rows is {rows}: it must be at least 1")
+    if seed is not None and not 0 <= seed < 2**63:
+        raise InputError(f"--seed is {seed}: it must not be negative, and below 2^63")
     study_id, outputs = recall(study)
     packed, tokenizer = (find_output(study, outputs, stage) for stage in ("tokens", "tokenizer"))
     seed = seed if seed is not None else study.training.seeds[0]

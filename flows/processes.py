@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from model.launch import rank_environments
+from model.launch import leashed, rank_environments
 from pipeline.errors import InputError
 
 BAD_INPUT = 2
@@ -29,18 +28,6 @@ GRACE_SECONDS = 20.0
 _living: set[subprocess.Popen[bytes]] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
-
-# PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second look.
-_LEASH = """
-import os, signal, sys
-parent = int(sys.argv[1])
-if sys.platform == "linux":
-    import ctypes
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
-    if os.getppid() != parent:
-        sys.exit(1)
-os.execv(sys.argv[2], sys.argv[2:])
-"""
 
 
 class Failed(RuntimeError):
@@ -115,11 +102,6 @@ def _start(command: Sequence[str], log: Path, environment: Mapping[str, str]) ->
 def cores() -> int:
     """How many CPU cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def leashed(module: str, *arguments: str) -> list[str]:
-    """The command for `python -m module arguments`, as a process that gets SIGTERM when this one dies, however."""
-    return [sys.executable, "-c", _LEASH, str(os.getpid()), sys.executable, "-m", module, *arguments]
 
 
 def refuse_when_stopping() -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from flows.processes import leashed
+from model.launch import leashed
 
 START_SECONDS = 120
 

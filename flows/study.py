@@ -16,7 +16,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -28,7 +27,8 @@ from pydantic import (
     model_validator,
 )
 
-from model.run import HOW_IT_RUNS
+from flows.yaml_text import read_yaml
+from model.run import HOW_IT_RUNS, TrainingConfig
 from pipeline.benchmarks import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate import DecontaminationSettings
@@ -36,9 +36,10 @@ from pipeline.dedup import DedupSettings
 from pipeline.errors import InputError
 from pipeline.sources import resolve_source
 from pipeline.store import digest
-from pipeline.worlds import WorldSettings
+from pipeline.worlds import WORLD_SOURCE, WorldSettings
 
 VARIANTS = ("LA", "DR", "DR+DA")
+MOST_CHECKPOINTS = 10_000
 BUILTIN = "builtin"  # the name under which a study asks for the built-in world, as a source and as benchmarks
 
 
@@ -138,7 +139,7 @@ class Data(Section):
         names = set()
         for entry in entries:
             source = resolve_source(entry) if entry != BUILTIN else None
-            name = source.name if source else BUILTIN
+            name = source.name if source else WORLD_SOURCE["name"]
             if name in names:  # it is part of every document's id
                 raise ValueError(f"the name {name!r} is given twice; names of sources must differ")
             names.add(name)
@@ -161,7 +162,7 @@ class Variant(Section):
 class Models(Section):
     """Which architectures, at which depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
 
-    depths: list[int] = Field(default=[4], min_length=1)
+    depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1)
     variants: list[Variant] = Field(default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1)
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="fields of DreamerConfig, for LA and all matched to it"
@@ -181,6 +182,13 @@ class Models(Section):
         if len(set(names)) < len(names):
             raise ValueError(f"variant names must differ, got {', '.join(names)}")
         return variants
+
+    @field_validator("depths")
+    @classmethod
+    def _different(cls, depths: list[int]) -> list[int]:
+        if len(set(depths)) < len(depths):
+            raise ValueError(f"depths must differ, got {', '.join(map(str, depths))}")
+        return depths
 
 
 class Training(Section):
@@ -216,6 +224,30 @@ class Training(Section):
     ranks: int | None = Field(
         None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
     )
+
+    @field_validator("checkpoints")
+    @classmethod
+    def _some(cls, checkpoints: int | list[int]) -> int | list[int]:
+        if isinstance(checkpoints, int) and not 1 <= checkpoints <= MOST_CHECKPOINTS:
+            raise ValueError(f"{checkpoints} checkpoints: give 1 to {MOST_CHECKPOINTS:,}, or a list of token counts")
+        return checkpoints
+
+    @model_validator(mode="after")
+    def _accepted_by_the_engine(self) -> Training:
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError(f"seeds must differ, got {', '.join(map(str, self.seeds))}")
+        for seed in self.seeds:
+            TrainingConfig.from_dict(self.recipe(seed))
+        return self
+
+    def recipe(self, seed: int) -> dict[str, Any]:
+        """The fields of TrainingConfig for one seed."""
+        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks"}
+        return {
+            **self.model_dump(exclude=apart, exclude_none=True),
+            "seed": seed,
+            "checkpoints": list(self.points),
+        }
 
     @property
     def stop_at(self) -> int | None:
@@ -334,12 +366,7 @@ def load_study(
                     f"study {where!r} is neither a preset ({', '.join(presets())}) nor a YAML file that exists"
                 )
             text = path.read_bytes()
-        try:
-            content = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{where}: not UTF-8 text ({error})") from None
+        content = read_yaml(where, text)
         if not isinstance(content, dict):
             raise InputError(f"{where}: a study is a mapping with the keys {', '.join(Study.model_fields)}")
     if mirror is not None:

@@ -167,15 +167,12 @@ def _train(model: Planned, folder: Path, seed: int, stop_at: int | None, slots: 
 
 def describe_run(study: Study, packed: Output, model: Planned, seed: int) -> dict[str, Any]:
     """A run's `run.json` but for the place of its data; the run's id follows from what decides its results."""
-    training = study.training.model_dump(
-        exclude={"seeds", "screening", "checkpoints", "sequence_length", "ranks"}, exclude_none=True
-    )
     content = {
         "variant": model.variant,
         "depth": model.depth,
         "seed": seed,
         "model": model.config.to_dict(),
-        "training": {**training, "seed": seed, "checkpoints": list(study.training.points)},
+        "training": study.training.recipe(seed),
     }
     return {"run_id": f"{model.model_id}-s{seed}-{digest([_identity(content), packed.key])[:8]}", **content}
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from model.launch import rank_environments
+from model.launch import leashed, rank_environments
 from model.screening import screening_loss
 from pipeline.errors import InputError
 
@@ -35,11 +36,13 @@ def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
     """
     try:
         plan = json.loads((folder / PLAN).read_text())
-    except FileNotFoundError:
+        runs = plan["runs"]
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{folder} is no carried study: it has no {PLAN}; `dreamer carry STUDY FOLDER` writes one"
         ) from None
-    runs = plan["runs"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{folder / PLAN} is damaged ({error!r}); carry the study again") from None
     if plan["stop_at"]:
         stop = ["--stop-at", str(plan["stop_at"])]
         _side_by_side([_train(folder, run, *stop) for run in runs if not _went_on(folder, run)], processes, ranks)
@@ -48,7 +51,7 @@ def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
     checkpoints = [
         {"run_id": run["run_id"], "tokens": int(path.name), "path": os.path.relpath(path, folder)}
         for run in chosen
-        for path in sorted((folder / "runs" / run["run_id"] / "checkpoints").iterdir())
+        for path in sorted((folder / "runs" / run["run_id"] / "checkpoints").glob("[0-9]*[0-9]"))
     ]
     job = {**plan["evaluation"], "checkpoints": checkpoints, "output": "results"}
     (folder / "job.json").write_text(json.dumps(job, indent=1))
@@ -116,7 +119,7 @@ def _side_by_side(commands: list[tuple[str, Sequence[str]]], processes: int, ran
 
 def _start(arguments: Sequence[str], log: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.Popen([sys.executable, "-m", *arguments], stdout=log, stderr=subprocess.STDOUT, env=variables)
+    return subprocess.Popen(leashed(*arguments), stdout=log, stderr=subprocess.STDOUT, env=variables)
 
 
 def _devices(place: int, ranks: int) -> dict[str, str]:
@@ -151,6 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=1, help="trainings and evaluations at a time (default 1)")
     parser.add_argument("--ranks", type=int, default=1, help="processes, and GPUs, for each training (default 1)")
     chosen = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what it has started is ended
     try:
         run_carried(chosen.folder, max(1, chosen.processes), max(1, chosen.ranks))
     except InputError as error:

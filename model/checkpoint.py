@@ -117,19 +117,28 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
         with written_whole(path) as partial:
             _save_tensors(partial / "tensors.safetensors", state.tensors)
             (partial / "values.json").write_text(json.dumps(state.values, indent=1))
-    whole = sorted(other for other in folder.iterdir() if other.suffix != PARTIAL)
-    for other in folder.iterdir():
-        if other not in whole[-keep:]:
-            shutil.rmtree(other)
+    states = _states(folder)
+    for other in (*states[:-keep], *folder.glob(f"[0-9]*{PARTIAL}")):
+        shutil.rmtree(other)
 
 
 def newest_state(folder: Path) -> State | None:
     """The newest complete state in `folder`, or None. Raises InputError if it cannot be read."""
-    paths = [path for path in folder.glob("*") if path.name.isdecimal()]
-    if not paths:
+    states = _states(folder)
+    if not states:
         return None
-    path = max(paths, key=lambda path: int(path.name))
-    return State(_load_tensors(path / "tensors.safetensors"), _load_values(path / "values.json"))
+    try:
+        return State(_load_tensors(states[-1] / "tensors.safetensors"), _load_values(states[-1] / "values.json"))
+    except InputError as error:
+        advice = (
+            f"remove {states[-1]} to go on from {states[-2].name}" if states[1:] else "remove the run to start over"
+        )
+        raise InputError(f"{error}; {advice}") from error
+
+
+def _states(folder: Path) -> list[Path]:
+    """The complete states in a folder, the newest last; what has other names is not ours."""
+    return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
 
 
 @contextmanager

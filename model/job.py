@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from model.run import is_name
 from pipeline.errors import InputError
 
 
@@ -55,8 +56,10 @@ def read_job(path: Path | str) -> Job:
         values = json.loads(path.read_text())
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such job file") from None
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not valid JSON ({error})") from None
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: not an object")
     known = {field.name for field in fields(Job)}
     for name in values.keys() - known:
         raise InputError(f"{path}: there is no field {name!r}; known are {', '.join(sorted(known))}")
@@ -64,8 +67,16 @@ def read_job(path: Path | str) -> Job:
         if not values.get(name):
             raise InputError(f"{path}: {name} is missing")
     for name in ("limit", "max_new_tokens", "batch_tokens"):
-        if not isinstance(values.get(name) or 1, int) or (values.get(name) is not None and values[name] < 1):
+        if values.get(name) is not None and (type(values[name]) is not int or values[name] < 1):
             raise InputError(f"{path}: {name} is {values[name]!r}, but it must be a whole number of at least 1")
+    for name in ("tokenizer", "output", "observe"):
+        if not isinstance(values.get(name) or "", str):
+            raise InputError(f"{path}: {name} is {values[name]!r}, but it must be the path of a folder")
+    if values.get("harness") not in (None, True, False):
+        raise InputError(f"{path}: harness is {values['harness']!r}, but it must be true, false or left out")
+    for name in ("checkpoints", "tasks"):
+        if not isinstance(values[name], list) or not all(isinstance(one, dict) for one in values[name]):
+            raise InputError(f"{path}: {name} must be a list of objects")
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", str(values.get("device", "auto"))):
         raise InputError(f"{path}: device is {values['device']!r}, but it must be auto, cpu, cuda or cuda:<number>")
     depths = values.get("depths") or []
@@ -76,6 +87,12 @@ def read_job(path: Path | str) -> Job:
         checkpoints = tuple(Checkpoint(c["run_id"], int(c["tokens"]), place / c["path"]) for c in values["checkpoints"])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path}: a checkpoint needs run_id, tokens and path") from None
+    for checkpoint in checkpoints:
+        if not is_name(checkpoint.run_id) or checkpoint.tokens < 0:
+            raise InputError(
+                f"{path}: checkpoint {checkpoint.run_id!r} at {checkpoint.tokens} tokens: run_id must be a name that a "
+                "folder can have, tokens not negative"
+            )
     tasks = []
     for task in values["tasks"]:
         for name in ("benchmark", "task", "metric", "filter"):

@@ -15,6 +15,8 @@ from typing import Any
 from model.config import DreamerConfig
 from pipeline.errors import InputError
 
+FIELDS = ("run_id", "variant", "depth", "seed", "model", "training", "data")
+"""Of run.json."""
 HOW_IT_RUNS = (
     "micro_batch_tokens",
     "checkpointing",
@@ -63,13 +65,20 @@ class TrainingConfig:
         beyond = [point for point in self.checkpoints if not 0 <= point <= self.tokens]
         rules = (
             *(
-                (name, getattr(self, name) >= 1, "must be at least 1")
+                (name, 1 <= getattr(self, name) < 2**63, "must be at least 1 and below 2^63")
                 for name in ("tokens", "batch_tokens", "log_every", "keep")
             ),
-            *((name, getattr(self, name) > 0, "must be above 0") for name in ("learning_rate", "epsilon", "clip")),
             *(
-                (name, getattr(self, name) >= 0, "must not be negative")
-                for name in ("seed", "warmup_steps", "weight_decay", "save_every_seconds", "spike_deviations")
+                (name, 0 < getattr(self, name) <= 1e300, "must be above 0, and finite")
+                for name in ("learning_rate", "epsilon", "clip")
+            ),
+            *(
+                (name, 0 <= getattr(self, name) < 2**63, "must not be negative, and below 2^63")
+                for name in ("seed", "warmup_steps")
+            ),
+            *(
+                (name, 0 <= getattr(self, name) <= 1e300, "must not be negative, and finite")
+                for name in ("weight_decay", "save_every_seconds", "spike_deviations")
             ),
             *((name, 0 <= getattr(self, name) < 1, "must be at least 0 and below 1") for name in ("beta1", "beta2")),
             ("spike_steps", 1 <= self.spike_steps <= 50, "must be between 1 and 50"),
@@ -83,7 +92,8 @@ class TrainingConfig:
             ),
             (
                 "micro_batch_tokens",
-                self.micro_batch_tokens is None or self.batch_tokens % max(1, self.micro_batch_tokens) == 0,
+                self.micro_batch_tokens is None
+                or (self.micro_batch_tokens >= 1 and self.batch_tokens % self.micro_batch_tokens == 0),
                 f"must divide batch_tokens ({self.batch_tokens})",
             ),
         )
@@ -159,11 +169,22 @@ def read_run(folder: Path | str) -> Run:
         values = json.loads(path.read_text())
     except FileNotFoundError as error:
         raise InputError(f"no run in {folder}: run.json is missing") from error
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # neither JSON nor text; nested without end
         raise InputError(f"{path} is no valid JSON ({error})") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path} holds {_short(values)}, but it must be an object")
+    for name in values:
+        if name not in FIELDS:
+            nearest = difflib.get_close_matches(name, FIELDS, n=1)
+            hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(FIELDS)}"
+            raise InputError(f"{path}: there is no field {name!r}; {hint}")
     for name, kind in (("run_id", str), ("model", dict), ("training", dict), ("data", str)):
         if not isinstance(values.get(name), kind):
-            raise InputError(f"{path}: {name} is {values.get(name)!r}, but it must be {_JSON_NAMES[kind]}")
+            raise InputError(f"{path}: {name} is {_short(values.get(name))}, but it must be {_JSON_NAMES[kind]}")
+    if not is_name(values["run_id"]):
+        raise InputError(f"{path}: run_id is {values['run_id']!r}, but it must be a name that a folder can have")
+    if not isinstance(values.get("variant", ""), str):
+        raise InputError(f"{path}: variant is {_short(values['variant'])}, but it must be text")
     training = dict(values["training"])
     seed = values.get("seed", training.get("seed", 0))
     if training.setdefault("seed", seed) != seed:
@@ -179,6 +200,16 @@ def read_run(folder: Path | str) -> Run:
 
 
 _JSON_NAMES = {str: "text", dict: "an object"}
+
+
+def is_name(text: Any) -> bool:
+    """Whether a file or folder can have this text as its name."""
+    return isinstance(text, str) and text not in ("", ".", "..") and text.isprintable() and "/" not in text
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def code_version(module: str = "model.train") -> dict[str, str]:
@@ -221,6 +252,6 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             found += differences(old, new, "" if name == "code" else f"{path}.")
         elif old != new:
-            digests = path == "data" or path.endswith(".py")
+            digests = path == "data" or path.endswith((".py", ".c"))
             found.append(f"{path} changed" if digests else f"{path} was {old!r} and is {new!r}")
     return found

@@ -67,6 +67,8 @@ class Trainer:
         state = newest_state(run.folder / "state")
         if state:
             self._check_origin(state)
+        elif any((run.folder / "checkpoints").glob("[0-9]*")):
+            raise InputError(f"{run.folder} holds checkpoints, but no state to go on from; remove it to start over")
         torch.manual_seed(self.config.seed)
         options = {"checkpointing": self.config.checkpointing, "dtype": self.precision}
         if state:
@@ -137,7 +139,7 @@ class Trainer:
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise TrainingFailed(
                 f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped, "
-                f"{self._last_good(self.step)}; lower learning_rate or clip"
+                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
             )
         steps = self.config.spike_steps
         if has_spiked([*self.losses, loss], self.config.spike_deviations, steps):
@@ -214,7 +216,15 @@ class Trainer:
         return self._next[1]
 
     def save(self, log_bytes: int) -> None:
-        """Save the state, then the checkpoint if one is due and not there yet. On one rank: all have the same."""
+        """Save the state, then the checkpoint if one is due and not there yet. On one rank: all have the same.
+
+        Raises TrainingFailed, and saves nothing, if the last step has left a parameter that is not finite.
+        """
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            raise TrainingFailed(
+                f"step {self.step}: parameters are not finite behind it; training stopped, "
+                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
+            )
         random = {"random.cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["random.cuda"] = torch.cuda.get_rng_state(self.device)

@@ -67,11 +67,16 @@ class DedupSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "guards", tuple(self.guards))
         unknown = set(self.guards) - set(GUARDS)
+        for wrong, rule in (
+            (not 1 <= self.words <= 1000, f"words={self.words}: need 1 to 1000"),
+            (not 0 < self.threshold <= 1, f"threshold={self.threshold}: need 0 < threshold <= 1"),
+            (not 1 <= self.permutations <= 2**16, f"permutations={self.permutations}: need 1 to {2**16}"),
+            (not 0 <= self.seed < 2**32, f"seed={self.seed}: need 0 to {2**32 - 1}"),
+        ):
+            if wrong:
+                raise InputError(f"deduplicate: {rule}")
         bands, rows = self.banding
         for wrong, rule in (
-            (self.words < 1, f"words={self.words}: need at least 1"),
-            (not 0 < self.threshold <= 1, f"threshold={self.threshold}: need 0 < threshold <= 1"),
-            (self.permutations < 1, f"permutations={self.permutations}: need at least 1"),
             ((self.bands is None) != (self.rows is None), "give both bands and rows, or neither"),
             (bands < 1 or rows < 1, f"bands={bands}, rows={rows}: need at least 1 of each"),
             (bands * rows > self.permutations, f"bands={bands} x rows={rows} exceed permutations={self.permutations}"),

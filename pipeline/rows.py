@@ -187,6 +187,8 @@ class RecordRows:
                 chunk_size = min(chunk_size * 2, 2**24)  # a long element is not decoded again for every small piece
                 text, position = text[position:] + more, 0
                 continue
+            except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested without end
+                raise InputError(f"{self.path}: row {row} of its array cannot be read ({error})") from error
             yield value if isinstance(value, dict) else json.dumps(value), end - position
             row, position, chunk_size = row + 1, end, 2**16
 

@@ -92,6 +92,10 @@ class Store:
             manifest = json.loads((path / MANIFEST).read_text())
         except FileNotFoundError:
             return None
+        except ValueError as error:
+            raise InputError(f"{path / MANIFEST} is damaged ({error}); remove {path} to make it again") from None
+        if not isinstance(manifest, dict) or manifest.get("key") != key:
+            raise InputError(f"{path / MANIFEST} is damaged; remove {path} to make it again")
         return Output(stage, key, path, manifest)
 
     def file_digest(self, path: Path) -> str:

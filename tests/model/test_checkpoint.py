@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import resource
+import shutil
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,18 @@ def test_the_newest_complete_state_is_found_and_older_ones_go(tmp_path):
 def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
     save_state(tmp_path, 3, State({"x": torch.zeros(2)}, {"step": 3}))
     (tmp_path / "notes").mkdir()
+    (tmp_path / ".nfs0001").touch()
+    (tmp_path / "000000009.backup").mkdir()
+    save_state(tmp_path, 4, State({"x": torch.ones(2)}, {"step": 4}), keep=2)
+    save_state(tmp_path, 5, State({"x": torch.ones(2)}, {"step": 5}), keep=2)
+    names = {"000000004", "000000005", "notes", ".nfs0001", "000000009.backup"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    (tmp_path / "000000005" / "values.json").write_text("[]")
+    with pytest.raises(InputError, match=r"damaged \(not an object\); remove .*000000005 to go on from 000000004"):
+        newest_state(tmp_path)
+    for step in (4, 5):
+        shutil.rmtree(tmp_path / f"{step:09d}")
+    save_state(tmp_path, 3, State({"x": torch.zeros(2)}, {"step": 3}))
     assert newest_state(tmp_path).values == {"step": 3}
     values = tmp_path / "000000003" / "values.json"
     values.write_text("{")

@@ -241,17 +241,54 @@ def exit_status(capsys):
 
 
 def test_divergence_stops_with_a_clear_line(fresh, exit_status):
-    folder = fresh(learning_rate=1e30, warmup_steps=0, checkpoints=[10])
+    folder = fresh(learning_rate=1e30, warmup_steps=0, checkpoints=[0, 10])
     status, lines = exit_status(folder)
     assert status == 1
     (line,) = lines
     assert "gradient norm nan; training stopped, the last good checkpoint is" in line
+    assert f"checkpoints/{0:015d};" in line  # not the one of the parameters that gave this loss
     failed = int(line.split("step ")[1].split(":")[0])
     assert steps(folder)["step"].to_pylist() == list(range(1, failed))
     assert row_of(folder)["status"] == "stopped"
     assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
     for checkpoint in (folder / "checkpoints").iterdir():
         load_model(checkpoint)
+
+
+def test_parameters_that_are_not_finite_are_never_saved(fresh, exit_status):
+    folder = fresh(learning_rate=1e300, warmup_steps=0, checkpoints=[0], tokens=10)
+    status, lines = exit_status(folder)
+    assert status == 1
+    assert "step 1: parameters are not finite behind it; training stopped, the last good checkpoint is" in lines[0]
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"{0:015d}"]
+
+
+def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, exit_status):
+    folder = fresh()
+    assert exit_status(folder)[0] == 0
+    shutil.rmtree(folder / "state")
+    status, lines = exit_status(folder)
+    assert status == 2
+    assert lines == [f"{folder} holds checkpoints, but no state to go on from; remove it to start over"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeed": 9}, "there is no field 'seeed'; did you mean seed?"),
+        ({"run_id": "../up"}, "run_id is '../up', but it must be a name that a folder can have"),
+        ({"variant": 3}, "variant is 3, but it must be text"),
+        (None, "holds [], but it must be an object"),
+    ],
+)
+def test_what_run_json_must_not_say(fresh, exit_status, changes, message):
+    folder = fresh()
+    path = folder / "run.json"
+    path.write_text(json.dumps([] if changes is None else {**json.loads(path.read_text()), **changes}))
+    status, lines = exit_status(folder)
+    assert status == 2
+    assert message in lines[0]
+    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import store
+from pipeline.errors import InputError
 from pipeline.store import Missing, Output, Store, digest, file_digest
 
 
@@ -31,6 +32,15 @@ def test_builds_once_and_finds_again(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("s/*.partial"))
     manifest = json.loads((first.path / "manifest.json").read_text())
     assert manifest["files"]["a.txt"] == {"bytes": 3, "blake2b": file_digest(first.path / "a.txt")}
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"key": "another"}'])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
+    store = Store(tmp_path)
+    output = store.build("s", 1, {"x": 1}, [], write_one)
+    (output.path / "manifest.json").write_text(content)
+    with pytest.raises(InputError, match=rf"manifest.json is damaged.*; remove {output.path} to make it again"):
+        store.find("s", output.key)
 
 
 def test_key_follows_configuration_version_stage_and_inputs() -> None:
