@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from flows.processes import Failed
 from pipeline.errors import InputError
 
 BAD_INPUT = 2
+BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
 BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 DESCRIPTION = """\
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         print(f"dreamer: {error}", file=sys.stderr)
-        return BAD_INPUT if isinstance(error, BAD_PATHS) else 1
+        return BAD_INPUT if isinstance(error, BAD_PATHS) or error.errno in BAD_PLACES else 1
 
 
 def parser() -> argparse.ArgumentParser:

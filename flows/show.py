@@ -18,8 +18,15 @@ from pipeline.benchmarks import BENCHMARKS
 from pipeline.sources import SOURCES
 from sql.results import query
 
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Whoever reads our output (head, less) has gone: the command ends well, where rich would end it with 1."""
+        raise BrokenPipeError
+
+
 # In a pipe there is no terminal to fit into: a row is one line, however long. Brackets in data are no markup.
-console = Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
+console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
 
 OUTCOME = """
 SELECT d.depth, d.variant, d.task, d.baseline_accuracy, d.baseline_tokens, d.variant_tokens, d.factor, d.bound,

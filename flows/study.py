@@ -114,6 +114,8 @@ class Tokenizer(Section):
     def _one_origin(self) -> Tokenizer:
         if (self.hub is None) == (self.file is None) and not (self.hub is None and self.vocabulary_size):
             raise ValueError("give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a tokenizer.json)")
+        if self.file and not self.file.is_file():
+            raise ValueError(f"there is no tokenizer file {self.file}")
         return self
 
 

@@ -217,6 +217,8 @@ class RecordRows:
         """What the file begins with. Text in UTF-16 or UTF-32 has zeros there, which UTF-8 has not."""
         head = self._read(4096)
         self.stream.seek(0)
+        if head.startswith(b"\x1f\x8b"):
+            raise InputError(f"{self.path}: compressed with gzip; its name must end with .gz")
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head[:4]:
             raise InputError(f"{self.path}: not UTF-8 text; convert it first (iconv -f UTF-16 -t UTF-8)")
         return head.removeprefix(codecs.BOM_UTF8).lstrip()

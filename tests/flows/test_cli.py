@@ -109,6 +109,12 @@ def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], t
         holder.stdin.close()
 
 
+def test_a_reader_that_leaves_early_is_no_failure() -> None:
+    command = f"set -o pipefail; '{sys.executable}' -m flows.cli sources --long | head -1"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for command in (["sql", TINY, "SELECT 1"], ["report", TINY], ["preview", TINY]):
         said = refusal(capsys, *command, "--root", tmp_path)

@@ -46,6 +46,7 @@ def test_misspelt_key_of_a_stage_and_of_a_source(tmp_path: Path) -> None:
         (("name: tiny", "name: [tiny"), "not valid YAML"),
         (("depths: [2]", "depths: [2]\n  variants: [LA, LA]"), "variant names must differ"),
         (("tokenizer: {vocabulary_size: 400}", "tokenizer: {hub: a/b, file: c}"), "data.tokenizer"),
+        (("tokenizer: {vocabulary_size: 400}", "tokenizer: {file: nowhere.json}"), "no tokenizer file nowhere.json"),
         (("tokenizer: {", "deduplicate: {threshold: 3}\n  tokenizer: {"), "threshold=3.0: need 0 < threshold <= 1"),
         (("tokenizer: {", "deduplicate: {permutations: 1000000000}\n  tokenizer: {"), "permutations=1000000000: need"),
         (("name: tiny", "name: tiny\nname: other"), "the key 'name' is given twice"),

@@ -144,6 +144,21 @@ def test_another_encoding_is_named(tmp_path, name, encoding):
         rows_of(path, ["q"])
 
 
+def test_gzip_under_another_name_is_named(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(gzip.compress(b'{"q": "1"}\n'))
+    with pytest.raises(InputError, match=r"a.jsonl: compressed with gzip; its name must end with .gz"):
+        rows_of(path, ["q"])
+
+
+@pytest.mark.parametrize("element", ['{"q": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"q": ' + "9" * 6000 + "}"])
+def test_an_element_that_python_cannot_read_is_named(tmp_path, element):
+    path = tmp_path / "a.json"
+    path.write_text(f'[{{"q": "a"}}, {element}]')
+    with pytest.raises(InputError, match=r"a.json: row 1 of its array cannot be read"):
+        rows_of(path, ["q"])
+
+
 def test_a_broken_element_of_an_array_is_refused_with_its_number(tmp_path):
     path = tmp_path / "a.json"
     path.write_text('[{"q": "a"}, {"q": "b"}, {"q" "c"}, ' + '{"q": "d"}, ' * 20 + '{"q": "e"}]')
