@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -32,6 +32,7 @@ SILENCE = timedelta(minutes=10)
 
 FOREVER = timedelta(days=1000)
 NOTICE_SECONDS = 5.0  # within which the end of another rank is known
+NO_WORD = -1  # no exit status
 BUCKET_ELEMENTS = 2**25
 """Gradients summed in one call: 128 MiB in float32."""
 
@@ -176,7 +177,7 @@ class _Lifeline:
 
     def __init__(self, name: str, ranks: Ranks) -> None:
         self._name, self._ranks = name, ranks
-        self._leaving = False
+        self._leaving, self._lock = False, threading.Lock()
         self._group = dist.new_group(backend="gloo", timeout=FOREVER)
         self._peers = list(range(1, ranks.count)) if ranks.is_first else [0]
         self._threads = [threading.Thread(target=self._watch, args=(peer,), daemon=True) for peer in self._peers]
@@ -185,7 +186,7 @@ class _Lifeline:
 
     def leave(self, status: int) -> None:
         """Say the last word, and wait for those of the others, or where something is wrong for their ends."""
-        self._leaving = status != 0
+        self._leaving = self._leaving or status != 0
         self._send(status, self._peers)
         for thread in self._threads:  # no process can end well while one of its threads is inside a connection
             thread.join(NOTICE_SECONDS if status else None)
@@ -195,15 +196,19 @@ class _Lifeline:
         time.sleep(NOTICE_SECONDS)
 
     def _watch(self, peer: int) -> None:
-        word = torch.zeros(1, dtype=torch.int64)
-        try:
+        word = torch.tensor([NO_WORD])
+        with suppress(RuntimeError):  # the connection has ended; gloo raises this too where a word came just before
             dist.recv(word, src=peer, group=self._group)
-            status, says = word.item(), False
-        except RuntimeError:  # the connection has ended without a word
+        status, says = int(word.item()), False
+        if status == NO_WORD:
             # One rank speaks for all: the first, or if that is the lost one, the next.
             status, says = 1, self._ranks.rank == (0 if peer else 1)
-        if status == 0 or self._leaving:
+        if status == 0:
             return
+        with self._lock:  # what this rank then hears from the others is only the echo
+            if self._leaving:
+                return
+            self._leaving = True
         if says:
             print(
                 f"{self._name}: rank {peer} of {self._ranks.count} is lost (killed, or its machine); training stopped, "

@@ -21,7 +21,8 @@ what, mark = sys.argv[1], sys.argv[2]
 if what == "bad":
     sys.exit(print("field x: must be 1") or 2)
 if what == "ranks":
-    sys.exit(print(*(os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"))))
+    line = " ".join(os.environ[name] for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"))
+    sys.exit(os.write(1, f"{line}\\n".encode()) and 0)  # at once: the ranks share the file
 if what.endswith("-rank") and os.environ["RANK"] == "1":
     while not (os.path.exists(mark) and open(mark).read()):
         time.sleep(0.02)
