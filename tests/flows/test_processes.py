@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -131,11 +132,19 @@ def test_where_one_rank_fails_the_others_are_ended(
     assert not alive(int((tmp_path / "mark").read_text()))
 
 
+@pytest.fixture
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The locks are the whole machine's, where the same test may run a second time."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.mark.usefixtures("own_locks")
 def test_a_device_is_held_by_one_at_a_time() -> None:
     with free_devices(["test-0", "test-1"]) as first, free_devices(["test-0", "test-1"]) as second:
         assert [first, second] == [["test-0"], ["test-1"]]
 
 
+@pytest.mark.usefixtures("own_locks")
 def test_who_wants_several_devices_holds_none_while_waiting() -> None:
     names, got = ["test-0", "test-1"], []
 
