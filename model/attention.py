@@ -11,11 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from model import native
 from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
 from model.experts import MixedProjections, PlainProjections, Route, Router
-from model.kernels import attend_depth, rms_norm, split_heads
-from model.native_kernels import NativeAttendSequence
+from model.kernels import Dispatch, attend_depth, rms_norm, split_heads
+from model.native_kernels import NativeAttendSequence, NativeEnter
 from model.packed_attention import attend_documents
 
 
@@ -45,11 +46,26 @@ class _Attention(nn.Module):
 
         RoPE by `code` [T or 1, 1, K/2, 2] comes first, then RMSNorm, on queries and keys.
         """
+        heads = self.heads, self.key_value_heads
+        if self._is_native(x, prepared, code):
+            *weights, _, _ = prepared
+            weights.insert(2, self.router.bias)
+            *entered, scores, ids, tokens, ends = NativeEnter.apply(
+                x, self.gain, *weights, self.query_gain, self.key_gain, code, self.epsilon, *heads
+            )
+            return *entered, Route(ids, scores, Dispatch(tokens, tokens, None, ends))
         x = rms_norm(x, self.gain, self.epsilon)
         route = self.projections.route(x, prepared)
         projected = self.projections.project_in(x, prepared, route)
-        heads = self.heads, self.key_value_heads
         return *split_heads(projected, self.query_gain, self.key_gain, heads, self.epsilon, code), route
+
+    def _is_native(self, x: Tensor, prepared: Prepared, code: Tensor) -> bool:
+        """Whether a mixture of projections is entered in native.c, and so left there too."""
+        return (
+            self.router is not None
+            and native.holds(prepared[2], prepared[4])
+            and native.takes(x, self.gain, code, self.router.bias, *prepared)
+        )
 
     def leave(self, attended: Tensor, prepared: Prepared, route: Route | None) -> Tensor:
         """Update [T, H] from the attended values [T, N, K]."""

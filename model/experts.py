@@ -19,10 +19,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from model import native
 from model.balance import balance_step
 from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
-from model.kernels import GROUPS, Dispatch, dispatch, mixed_product, rms_norm, route, swiglu_experts, turn
+from model.kernels import GROUPS, Dispatch, dispatch, mixed_product, rms_norm, route, share, swiglu_experts, turn
+from model.native_kernels import NativeExperts
 
 
 class Router(nn.Module):
@@ -89,6 +91,7 @@ class ExpertAttention(nn.Module):
     def prepare(self, dtype: torch.dtype, code: Tensor | None) -> list[Prepared]:
         """Per depth what the router needs, and the weights in the dtype of the computation."""
         weights = self.inward.to(dtype), self.outward.to(dtype)
+        weights = weights if code is None else tuple(map(share, weights))
         return [(*routing, *weights) for routing in self.router.prepare(code)]
 
     def compile(self, **options) -> None:
@@ -99,6 +102,11 @@ class ExpertAttention(nn.Module):
     def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
         """The update for x [T, H], and the experts that made it."""
         query, keys, inward, outward = prepared
+        if native.holds(inward, outward) and native.takes(x, self.gain, self.router.bias, *prepared):
+            routing = query, keys, self.router.bias
+            return Result(
+                *NativeExperts.apply(x, self.gain, *routing, inward, outward, self.router.active, self.epsilon)
+            )
         x = rms_norm(x, self.gain, self.epsilon)
         ids, weights = self.router(x, query, keys)
         return Result(swiglu_experts(x, weights.to(x.dtype), inward, outward, dispatch(ids, len(inward))), ids)
@@ -158,7 +166,7 @@ class MixedProjections(nn.Module):
         banks: list[Tensor | None] = []
         for weights, shared in ((self.inward, self.shared_inward), (self.outward, self.shared_outward)):
             merged = weights if shared is None else weights + shared
-            banks += [merged.to(dtype), None if shared is None else shared.detach().to(dtype)]
+            banks += [share(merged.to(dtype)), None if shared is None else shared.detach().to(dtype)]
         return [(*routing, *banks) for routing in self.router.prepare(code)]
 
     def route(self, x: Tensor, prepared: Prepared) -> Route:

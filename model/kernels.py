@@ -149,16 +149,13 @@ class Dispatch(NamedTuple):
 
     order: Tensor  # [P]: the pair at each place
     tokens: Tensor  # [P]: the token at each place
-    places: Tensor  # [T, A]: the place of each pair
+    places: Tensor | None  # [T, A]: the place of each pair; not known where native.c has sorted
     ends: Tensor  # [E] int32: where each expert's run of places ends
     cuts: Tensor | None = None  # on the host, if there are more than GROUPS experts: where each next GROUPS begin
 
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:
     """Sort the selections `ids` [T, A] by expert; within an expert tokens keep their order."""
-    if native.takes(ids):
-        order, tokens, places, ends = native_kernels.dispatch(ids, experts)
-        return Dispatch(order, tokens, places, ends, _cuts(ends))
     keys = ids.to(torch.int16) if ids.is_cuda and experts <= 2**15 else ids  # CUDA sorts byte by byte
     chosen, order = keys.flatten().sort(stable=True)
     numbers = torch.arange(max(len(order), experts), device=ids.device)
@@ -225,12 +222,19 @@ def _runs(ends: Tensor) -> list[slice]:
     return [slice(start, stop) for start, stop in zip([0, *stops], stops, strict=False)]
 
 
+def share(weights: Tensor) -> Tensor:
+    """Weights [E, I, O] that several products of one forward multiply, the same; to native.c their gradient is one."""
+    if weights.requires_grad and native.takes(weights):
+        return native_kernels.SharedWeights.apply(weights)
+    return weights
+
+
 def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, to: Dispatch) -> Tensor:
     """Eq. 7 with a single product per token: s x (W + W_shared), while only s x W passes a gradient on to the score s.
 
     x [T, I], scores [T, 1], merged weights W + W_shared [E, I, O], shared weights [I, O] or None where there are none.
     """
-    if native.holds(*merged.shape[1:]) and native.takes(x, scores, merged, shared):
+    if native.holds(merged) and native.takes(x, scores, merged, shared):
         return native_kernels.NativeMixedProduct.apply(x, scores, merged, shared, to.tokens, to.ends)
     return _MixedProduct.apply(x, scores, merged, shared, to)
 
@@ -268,8 +272,6 @@ def swiglu_experts(x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, 
     x [T, H], weights [T, A], gate and up projection side by side [E, H, 2F], down projection [E, F, H] -> [T, H].
     Weights are applied before the down projection: so its output need not be kept to know their gradient.
     """
-    if native.holds(*inward.shape[1:]) and native.takes(x, weights, inward, outward):
-        return native_kernels.NativeSwiGLUExperts.apply(x, weights, inward, outward, to.order, to.tokens, to.ends)
     return _SwiGLUExperts.apply(x, weights, inward, outward, to)
 
 

@@ -22,7 +22,7 @@ enum { BYTES = 16, ROWS = 6, VECTORS = 4 };
 #else
 enum { BYTES = 16, ROWS = 6, VECTORS = 2 };
 #endif
-enum { WIDTH = BYTES / sizeof(REAL), BLOCK = 48, QUERIES = 16 };
+enum { WIDTH = BYTES / sizeof(REAL), BLOCK = 96, QUERIES = 16 };
 
 typedef REAL vector __attribute__((vector_size(BYTES), aligned(sizeof(REAL)), may_alias));
 typedef int64_t whole;
@@ -163,141 +163,138 @@ static void transpose(whole rows, whole columns, in from, whole row, out to) {
             for (whole i = begin; i < smaller(begin + WIDTH, rows); i++) to[j * rows + i] = from[i * row + j];
 }
 
-static void gather(whole rows, whole width, in from, const whole *indices, out to) {
-    for (whole i = 0; i < rows; i++) memcpy(to + i * width, from + indices[i] * width, width * sizeof(REAL));
+static void gather(whole rows, whole width, in from, const whole *tokens, out to) {
+    for (whole i = 0; i < rows; i++) memcpy(to + i * width, from + tokens[i] * width, width * sizeof(REAL));
+}
+
+/* How many of the `left` rows to take next: about equally many each time, in whole tiles, and at most BLOCK. */
+static inline whole next_rows(whole left) {
+    const whole blocks = (left + BLOCK - 1) / BLOCK, rows = (left + blocks - 1) / blocks;
+    return smaller((rows + ROWS - 1) / ROWS * ROWS, left);
 }
 
 /* ---- norms ---- */
 
-void norm_forward(whole T, whole H, in x, in gain, double epsilon, out y, out scales) {
-    for (whole t = 0; t < T; t++, x += H, y += H) {
-        const REAL scale = scales[t] = 1 / sqrt(dot(H, x, x) / H + (REAL)epsilon);
-        for (whole i = 0; i < H; i++) y[i] = x[i] * scale * gain[i];
+static inline REAL norm_scale(whole H, in x, double epsilon) { return 1 / sqrt(dot(H, x, x) / H + (REAL)epsilon); }
+
+static inline void normalise(whole H, in x, in gain, REAL scale, out y) {
+    for (whole i = 0; i < H; i++) y[i] = x[i] * scale * gain[i];
+}
+
+static void gather_normalised(whole rows, whole H, in x, in gain, in scales, const whole *tokens, out to) {
+    for (whole i = 0; i < rows; i++) normalise(H, x + tokens[i] * H, gain, scales[tokens[i]], to + i * H);
+}
+
+static inline void normalise_backward(
+    whole H, in x, in gain, REAL scale, in y_gradient, out x_gradient, out gain_gradient) {
+    REAL along = 0;
+    for (whole i = 0; i < H; i++) {
+        const REAL through = y_gradient[i] * x[i] * scale;
+        gain_gradient[i] += through;
+        along += through * gain[i];
     }
+    along *= scale / H;
+    for (whole i = 0; i < H; i++) x_gradient[i] = (y_gradient[i] * gain[i] - along * x[i]) * scale;
+}
+
+static void norm_scales(whole T, whole H, in x, double epsilon, out scales) {
+    for (whole t = 0; t < T; t++) scales[t] = norm_scale(H, x + t * H, epsilon);
+}
+
+void norm_forward(whole T, whole H, in x, in gain, double epsilon, out y, out scales) {
+    for (whole t = 0; t < T; t++, x += H, y += H) normalise(H, x, gain, scales[t] = norm_scale(H, x, epsilon), y);
 }
 
 void norm_backward(whole T, whole H, in x, in gain, in scales, in y_gradient, out x_gradient, out gain_gradient) {
     memset(gain_gradient, 0, H * sizeof(REAL));
-    for (whole t = 0; t < T; t++, x += H, y_gradient += H, x_gradient += H) {
-        const REAL scale = scales[t];
-        REAL along = 0;
-        for (whole i = 0; i < H; i++) {
-            const REAL through = y_gradient[i] * x[i] * scale;
-            gain_gradient[i] += through;
-            along += through * gain[i];
-        }
-        along *= scale / H;
-        for (whole i = 0; i < H; i++) x_gradient[i] = (y_gradient[i] * gain[i] - along * x[i]) * scale;
-    }
+    for (whole t = 0; t < T; t++, x += H, y_gradient += H, x_gradient += H)
+        normalise_backward(H, x, gain, scales[t], y_gradient, x_gradient, gain_gradient);
 }
 
-/* ---- heads: fused projections to turned and normalised queries and keys, and values ---- */
+/* ---- routing (Eq. 2), of x [T, H] behind a norm where there is a gain ---- */
 
-void heads_forward(whole T, whole N, whole M, whole K, in projected, in query_gain, in key_gain, in code,
-    whole code_row, double epsilon, out query, out key, out value, out scales) {
-    for (whole t = 0; t < T; t++, code += code_row) {
-        for (whole head = 0; head < N + M; head++, projected += K) {
-            const REAL *gain = head < N ? query_gain : key_gain;
-            REAL *to = head < N ? query + (t * N + head) * K : key + (t * M + head - N) * K;
-            const REAL scale = *scales++ = 1 / sqrt(dot(K, projected, projected) / K + (REAL)epsilon);
-            for (whole i = 0; i < K; i += 2) {
-                const REAL cosine = code[i] * scale, sine = code[i + 1] * scale;
-                to[i] = (projected[i] * cosine - projected[i + 1] * sine) * gain[i];
-                to[i + 1] = (projected[i + 1] * cosine + projected[i] * sine) * gain[i + 1];
-            }
-        }
-        memcpy(value + t * M * K, projected, M * K * sizeof(REAL));
-        projected += M * K;
+/* Pairs sorted by expert, stably. */
+static void dispatch(whole P, whole A, whole E, const whole *ids, whole *order, whole *tokens, int32_t *ends) {
+    memset(ends, 0, E * sizeof(int32_t));
+    for (whole i = 0; i < P; i++) ends[ids[i]]++;
+    for (whole e = 1; e < E; e++) ends[e] += ends[e - 1];
+    for (whole i = P - 1; i >= 0; i--) { /* from behind, so that each end moves to its run's begin */
+        const whole place = --ends[ids[i]];
+        order[place] = i, tokens[place] = i / A;
     }
+    for (whole e = 0; e + 1 < E; e++) ends[e] = ends[e + 1];
+    if (E) ends[E - 1] = P;
 }
 
-void heads_backward(whole T, whole N, whole M, whole K, in projected, in query_gain, in key_gain, in code,
-    whole code_row, in scales, in query_gradient, in key_gradient, in value_gradient, out projected_gradient,
-    out query_gain_gradient, out key_gain_gradient) {
-    REAL *turned = scratch(2 * K), *through = turned + K;
-    memset(query_gain_gradient, 0, K * sizeof(REAL));
-    memset(key_gain_gradient, 0, K * sizeof(REAL));
-    for (whole t = 0; t < T; t++, code += code_row) {
-        for (whole head = 0; head < N + M; head++, projected += K, projected_gradient += K) {
-            const REAL *gain = head < N ? query_gain : key_gain, scale = *scales++;
-            const REAL *from = head < N ? query_gradient + (t * N + head) * K : key_gradient + (t * M + head - N) * K;
-            REAL *gain_gradient = head < N ? query_gain_gradient : key_gain_gradient;
-            for (whole i = 0; i < K; i += 2) {
-                turned[i] = (projected[i] * code[i] - projected[i + 1] * code[i + 1]) * scale;
-                turned[i + 1] = (projected[i + 1] * code[i] + projected[i] * code[i + 1]) * scale;
-            }
-            for (whole i = 0; i < K; i++) {
-                gain_gradient[i] += from[i] * turned[i];
-                through[i] = from[i] * gain[i];
-            }
-            const REAL along = dot(K, through, turned) / K;
-            for (whole i = 0; i < K; i++) through[i] = (through[i] - along * turned[i]) * scale;
-            for (whole i = 0; i < K; i += 2) {
-                projected_gradient[i] = through[i] * code[i] + through[i + 1] * code[i + 1];
-                projected_gradient[i + 1] = through[i + 1] * code[i] - through[i] * code[i + 1];
-            }
-        }
-        memcpy(projected_gradient, value_gradient + t * M * K, M * K * sizeof(REAL));
-        projected += M * K, projected_gradient += M * K;
-    }
-    free(turned);
-}
-
-/* ---- routing (Eq. 2) ---- */
-
-void route_forward(whole T, whole H, whole R, whole E, whole A, whole normalised, double epsilon, in x, in query,
-    in keys, in bias, out q, out scales, out chosen, out weights, whole *ids) {
-    REAL *turned = scratch(R * E + BLOCK * E + E), *scores = turned + R * E, *biased = scores + BLOCK * E;
-    transpose(E, R, keys, R, turned);
+/* `norms` are the scales of the norm, q the queries before theirs, `scales` what normalises them, `chosen` the scores
+   without bias. Order and tokens of the T * A pairs are the experts'. */
+void route_forward(whole T, whole H, whole R, whole E, whole A, whole normalised, double epsilon, in x, in gain,
+    in query, in keys, in bias, out norms, out q, out scales, out chosen, out weights, whole *ids, whole *order,
+    whole *tokens, int32_t *ends) {
+    const whole wide = filled_up(E);
+    REAL *turned = scratch(R * wide + BLOCK * (wide + H) + E), *scores = turned + R * wide;
+    REAL *rows_in = scores + BLOCK * wide, *biased = rows_in + BLOCK * H;
+    memset(turned, 0, R * wide * sizeof(REAL));
+    for (whole e = 0; e < E; e++)
+        for (whole r = 0; r < R; r++) turned[r * wide + e] = keys[e * R + r];
     for (whole begin = 0; begin < T; begin += BLOCK) {
         const whole rows = smaller(BLOCK, T - begin);
-        product(rows, R, H, x + begin * H, H, 1, query, R, q + begin * R, R, 0);
-        product(rows, E, R, q + begin * R, R, 1, turned, E, scores, E, 0);
+        const REAL *own_x = x + begin * H;
+        if (gain) norm_forward(rows, H, own_x, gain, epsilon, rows_in, norms + begin), own_x = rows_in;
+        product(rows, R, H, own_x, H, 1, query, R, q + begin * R, R, 0);
+        product(rows, wide, R, q + begin * R, R, 1, turned, wide, scores, wide, 0);
+        norm_scales(rows, R, q + begin * R, epsilon, scales + begin);
         for (whole i = 0; i < rows; i++) {
             const whole t = begin + i;
-            REAL *own = scores + i * E, total = 0;
-            const REAL scale = scales[t] = 1 / sqrt(dot(R, q + t * R, q + t * R) / R + (REAL)epsilon);
+            REAL *own = scores + i * wide;
+            const REAL scale = scales[t];
             for (whole e = 0; e < E; e++) biased[e] = (own[e] *= scale) + bias[e];
             for (whole a = 0; a < A; a++) {
                 whole best = 0;
                 for (whole e = 1; e < E; e++) best = biased[e] > biased[best] ? e : best;
                 ids[t * A + a] = best;
                 chosen[t * A + a] = own[best];
-                total += weights[t * A + a] = sigmoid(own[best]);
                 biased[best] = -INFINITY;
             }
-            for (whole a = 0; normalised && a < A; a++) weights[t * A + a] /= total + (REAL)1e-20;
         }
     }
+    for (whole i = 0; i < T * A; i++) weights[i] = sigmoid(chosen[i]);
+    for (whole t = 0; normalised && t < T; t++) {
+        REAL total = (REAL)1e-20;
+        for (whole a = 0; a < A; a++) total += weights[t * A + a];
+        for (whole a = 0; a < A; a++) weights[t * A + a] /= total;
+    }
     free(turned);
+    dispatch(T * A, A, E, ids, order, tokens, ends);
 }
 
-/* `chosen` are the scores without bias; q the queries before their norm, `scales` what normalises them. */
-void route_backward(whole T, whole H, whole R, whole E, whole A, whole normalised, in x, in query, in keys, in q,
-    in scales, in chosen, const whole *ids, in weights_gradient, out x_gradient, out query_gradient,
-    out keys_gradient) {
-    REAL *turned = scratch(H * R + BLOCK * R), *q_gradient = turned + H * R;
+/* `rows` [T, H] holds the gradient that (normalised) x has from elsewhere, and then that of x. */
+void route_backward(whole T, whole H, whole R, whole E, whole A, whole normalised, in x, in gain, in query, in keys,
+    in norms, in q, in scales, in chosen, const whole *ids, in weights_gradient, out rows, out gain_gradient,
+    out query_gradient, out keys_gradient) {
+    REAL *turned = scratch(H * R + BLOCK * (R + 2 * H + A)), *q_gradient = turned + H * R;
+    REAL *rows_in = q_gradient + BLOCK * R, *gradient = rows_in + BLOCK * H, *opened = gradient + BLOCK * H;
     transpose(H, R, query, R, turned);
+    if (gain) memset(gain_gradient, 0, H * sizeof(REAL));
     memset(keys_gradient, 0, E * R * sizeof(REAL));
     memset(query_gradient, 0, H * R * sizeof(REAL));
     for (whole begin = 0; begin < T; begin += BLOCK) {
-        const whole rows = smaller(BLOCK, T - begin);
-        for (whole i = 0; i < rows; i++) {
+        const whole count = smaller(BLOCK, T - begin);
+        for (whole i = 0; i < count * A; i++) opened[i] = sigmoid(chosen[begin * A + i]);
+        for (whole i = 0; i < count; i++) {
             const whole t = begin + i;
-            const REAL *own_q = q + t * R;
+            const REAL *own_q = q + t * R, *own = opened + i * A;
             REAL total = (REAL)1e-20, mean = 0, along = 0, *to = q_gradient + i * R;
             for (whole a = 0; normalised && a < A; a++) {
-                const REAL weight = sigmoid(chosen[t * A + a]);
-                total += weight;
-                mean += weight * weights_gradient[t * A + a];
+                total += own[a];
+                mean += own[a] * weights_gradient[t * A + a];
             }
             memset(to, 0, R * sizeof(REAL));
             for (whole a = 0; a < A; a++) {
-                const REAL weight = sigmoid(chosen[t * A + a]);
                 const REAL *key = keys + ids[t * A + a] * R;
                 REAL through = weights_gradient[t * A + a], *key_gradient = keys_gradient + ids[t * A + a] * R;
                 if (normalised) through = (through - mean / total) / total;
-                through *= weight * (1 - weight) * scales[t];
+                through *= own[a] * (1 - own[a]) * scales[t];
                 along += through * chosen[t * A + a];
                 for (whole r = 0; r < R; r++) {
                     to[r] += through * key[r];
@@ -307,34 +304,55 @@ void route_backward(whole T, whole H, whole R, whole E, whole A, whole normalise
             along *= scales[t] / R;
             for (whole r = 0; r < R; r++) to[r] -= along * own_q[r];
         }
-        product(rows, H, R, q_gradient, R, 1, turned, H, x_gradient + begin * H, H, 0);
-        product(H, R, rows, x + begin * H, 1, H, q_gradient, R, query_gradient, R, 1);
+        const REAL *own_x = x + begin * H;
+        if (gain) {
+            for (whole i = 0; i < count; i++) normalise(H, own_x + i * H, gain, norms[begin + i], rows_in + i * H);
+            own_x = rows_in;
+        }
+        memcpy(gradient, rows + begin * H, count * H * sizeof(REAL));
+        product(count, H, R, q_gradient, R, 1, turned, H, gradient, H, 1);
+        product(H, R, count, own_x, 1, H, q_gradient, R, query_gradient, R, 1);
+        if (!gain) memcpy(rows + begin * H, gradient, count * H * sizeof(REAL));
+        for (whole i = 0, t = begin; gain && i < count; i++, t++)
+            normalise_backward(H, x + t * H, gain, norms[t], gradient + i * H, rows + t * H, gain_gradient);
     }
     free(turned);
 }
 
-/* Pairs sorted by expert, stably. */
-void dispatch(whole P, whole A, whole E, const whole *ids, whole *order, whole *tokens, whole *places, int32_t *ends) {
-    memset(ends, 0, E * sizeof(int32_t));
-    for (whole i = 0; i < P; i++) ends[ids[i]]++;
-    for (whole e = 1; e < E; e++) ends[e] += ends[e - 1];
-    for (whole i = P - 1; i >= 0; i--) { /* from behind, so that each end moves to its run's begin */
-        const whole place = --ends[ids[i]];
-        order[place] = i, tokens[place] = i / A, places[i] = place;
+/* ---- linear experts, one for each token (Eq. 7) ---- */
+
+/* The backward pass of the `rows` tokens `own` of one expert: rows_in [rows, I] times its weights, times the scores.
+   `turned` are its weights transposed, `shared` the shared ones where there are any. Rows_in is spent. */
+static void linear_backward(whole rows, whole I, whole O, REAL *rows_in, in gradient, in turned, in shared, in scores,
+    const whole *own, REAL *through, out x_gradient, out scores_gradient, out weights_gradient) {
+    REAL *shared_through = through + BLOCK * I;
+    product(rows, I, O, gradient, O, 1, turned, I, through, I, 0);
+    if (shared) product(rows, I, O, gradient, O, 1, shared, I, shared_through, I, 0);
+    for (whole i = 0; i < rows; i++) {
+        const REAL score = scores[own[i]], *from = through + i * I;
+        REAL *to = x_gradient + own[i] * I, *row = rows_in + i * I;
+        scores_gradient[own[i]] += dot(I, from, row) - (shared ? dot(I, shared_through + i * I, row) : 0);
+        for (whole j = 0; j < I; j++) {
+            to[j] = from[j] * score;
+            row[j] *= score;
+        }
     }
-    for (whole e = 0; e + 1 < E; e++) ends[e] = ends[e + 1];
-    if (E) ends[E - 1] = P;
+    product(I, O, rows, rows_in, 1, I, gradient, O, weights_gradient, O, 1);
 }
 
-/* ---- a linear expert for each token (Eq. 7) ---- */
+/* Weights [E, I, O] to dense [E, O, I]. */
+void transpose_weights(whole E, whole I, whole O, in weights, out turned) {
+    for (whole e = 0; e < E; e++) transpose(I, O, weights + e * I * O, O, turned + e * I * O);
+}
 
 void mixed_forward(
     whole E, whole I, whole O, in x, in scores, in merged, const whole *tokens, const int32_t *ends, out y) {
     REAL *rows_in = scratch(BLOCK * (I + O)), *rows_out = rows_in + BLOCK * I;
     for (whole e = 0, begin = 0; e < E; e++, merged += I * O)
-        for (; begin < ends[e]; begin = smaller(begin + BLOCK, ends[e])) {
-            const whole rows = smaller(BLOCK, ends[e] - begin), *own = tokens + begin;
-            gather(rows, I, x, own, rows_in);
+        for (whole rows; begin < ends[e]; begin += rows) {
+            const whole *own = tokens + begin;
+            rows = next_rows(ends[e] - begin);
+            gather(rows, I, x, tokens + begin, rows_in);
             product(rows, O, I, rows_in, I, 1, merged, O, rows_out, O, 0);
             for (whole i = 0; i < rows; i++) {
                 const REAL score = scores[own[i]], *from = rows_out + i * O;
@@ -345,50 +363,151 @@ void mixed_forward(
     free(rows_in);
 }
 
-void mixed_backward(whole E, whole I, whole O, in x, in scores, in merged, in shared, const whole *tokens,
-    const int32_t *ends, in y_gradient, out x_gradient, out scores_gradient, out merged_gradient) {
-    REAL *turned = scratch(2 * I * O + BLOCK * (3 * I + O)), *shared_turned = turned + I * O;
-    REAL *rows_in = shared_turned + I * O, *through = rows_in + BLOCK * I, *shared_through = through + BLOCK * I;
-    REAL *gradient = shared_through + BLOCK * I;
-    if (shared) transpose(I, O, shared, O, shared_turned);
-    for (whole e = 0, begin = 0; e < E; e++, merged += I * O, merged_gradient += I * O) {
-        const whole first = begin;
-        if (first < ends[e])
-            transpose(I, O, merged, O, turned);
-        else
-            memset(merged_gradient, 0, I * O * sizeof(REAL));
-        for (; begin < ends[e]; begin = smaller(begin + BLOCK, ends[e])) {
-            const whole rows = smaller(BLOCK, ends[e] - begin), *own = tokens + begin;
-            gather(rows, I, x, own, rows_in);
-            gather(rows, O, y_gradient, own, gradient);
-            product(rows, I, O, gradient, O, 1, turned, I, through, I, 0);
-            if (shared) product(rows, I, O, gradient, O, 1, shared_turned, I, shared_through, I, 0);
-            for (whole i = 0; i < rows; i++) {
-                const REAL score = scores[own[i]], *from = through + i * I;
-                REAL *to = x_gradient + own[i] * I, *row = rows_in + i * I;
-                scores_gradient[own[i]] = dot(I, from, row) - (shared ? dot(I, shared_through + i * I, row) : 0);
-                for (whole j = 0; j < I; j++) {
-                    to[j] = from[j] * score;
-                    row[j] *= score;
-                }
-            }
-            product(I, O, rows, rows_in, 1, I, gradient, O, merged_gradient, O, begin > first);
+/* `turned` and `shared` are transposed weights. Their gradient is added to what it is, unless `fresh`. */
+void mixed_backward(whole T, whole E, whole I, whole O, in x, in scores, in turned, in shared, const whole *tokens,
+    const int32_t *ends, in y_gradient, out x_gradient, out scores_gradient, out weights_gradient, whole fresh) {
+    REAL *rows_in = scratch(BLOCK * (3 * I + O)), *through = rows_in + BLOCK * I, *gradient = through + BLOCK * 2 * I;
+    memset(scores_gradient, 0, T * sizeof(REAL));
+    if (fresh) memset(weights_gradient, 0, E * I * O * sizeof(REAL));
+    for (whole e = 0, begin = 0; e < E; e++, turned += I * O, weights_gradient += I * O)
+        for (whole rows; begin < ends[e]; begin += rows) {
+            rows = next_rows(ends[e] - begin);
+            gather(rows, I, x, tokens + begin, rows_in);
+            gather(rows, O, y_gradient, tokens + begin, gradient);
+            linear_backward(rows, I, O, rows_in, gradient, turned, shared, scores, tokens + begin, through, x_gradient,
+                scores_gradient, weights_gradient);
         }
-    }
-    free(turned);
+    free(rows_in);
 }
 
-/* ---- SwiGLU experts (section 3.5) ---- */
+/* ---- entering an attention: a norm, the projections, and their heads turned and normalised ---- */
+
+/* One token's fused projections to queries and keys, turned and normalised, and values. */
+static inline void split_heads(whole N, whole M, whole K, in projected, in query_gain, in key_gain, in code,
+    double epsilon, out query, out key, out value, out scales) {
+    for (whole head = 0; head < N + M; head++) {
+        const REAL *from = projected + head * K, *gain = head < N ? query_gain : key_gain;
+        REAL *to = head < N ? query + head * K : key + (head - N) * K;
+        const REAL scale = scales[head] = norm_scale(K, from, epsilon);
+        for (whole i = 0; i < K; i += 2) {
+            const REAL cosine = code[i] * scale, sine = code[i + 1] * scale;
+            to[i] = (from[i] * cosine - from[i + 1] * sine) * gain[i];
+            to[i + 1] = (from[i + 1] * cosine + from[i] * sine) * gain[i + 1];
+        }
+    }
+    memcpy(value, projected + (N + M) * K, M * K * sizeof(REAL));
+}
+
+/* `memory` [2 K] is spent. */
+static inline void split_heads_backward(whole N, whole M, whole K, in projected, in query_gain, in key_gain, in code,
+    in scales, in query_gradient, in key_gradient, in value_gradient, out gradient, out query_gain_gradient,
+    out key_gain_gradient, out memory) {
+    REAL *turned = memory, *through = memory + K;
+    for (whole head = 0; head < N + M; head++) {
+        const REAL *own = projected + head * K, *gain = head < N ? query_gain : key_gain, scale = scales[head];
+        const REAL *from = head < N ? query_gradient + head * K : key_gradient + (head - N) * K;
+        REAL *gain_gradient = head < N ? query_gain_gradient : key_gain_gradient, *to = gradient + head * K;
+        for (whole i = 0; i < K; i += 2) {
+            turned[i] = (own[i] * code[i] - own[i + 1] * code[i + 1]) * scale;
+            turned[i + 1] = (own[i + 1] * code[i] + own[i] * code[i + 1]) * scale;
+        }
+        for (whole i = 0; i < K; i++) {
+            gain_gradient[i] += from[i] * turned[i];
+            through[i] = from[i] * gain[i];
+        }
+        const REAL along = dot(K, through, turned) / K;
+        for (whole i = 0; i < K; i++) through[i] = (through[i] - along * turned[i]) * scale;
+        for (whole i = 0; i < K; i += 2) {
+            to[i] = through[i] * code[i] + through[i + 1] * code[i + 1];
+            to[i + 1] = through[i + 1] * code[i] - through[i] * code[i + 1];
+        }
+    }
+    memcpy(gradient + (N + M) * K, value_gradient, M * K * sizeof(REAL));
+}
+
+/* Heads alone, of projected [T, (N + 2 M) K]. */
+void heads_forward(whole T, whole N, whole M, whole K, double epsilon, in projected, in query_gain, in key_gain,
+    in code, whole code_row, out query, out key, out value, out scales) {
+    for (whole t = 0; t < T; t++)
+        split_heads(N, M, K, projected + t * (N + 2 * M) * K, query_gain, key_gain, code + t * code_row, epsilon,
+            query + t * N * K, key + t * M * K, value + t * M * K, scales + t * (N + M));
+}
+
+void heads_backward(whole T, whole N, whole M, whole K, in projected, in query_gain, in key_gain, in code,
+    whole code_row, in scales, in query_gradient, in key_gradient, in value_gradient, out gradient,
+    out query_gain_gradient, out key_gain_gradient) {
+    REAL *memory = scratch(2 * K);
+    memset(query_gain_gradient, 0, K * sizeof(REAL));
+    memset(key_gain_gradient, 0, K * sizeof(REAL));
+    for (whole t = 0; t < T; t++)
+        split_heads_backward(N, M, K, projected + t * (N + 2 * M) * K, query_gain, key_gain, code + t * code_row,
+            scales + t * (N + M), query_gradient + t * N * K, key_gradient + t * M * K, value_gradient + t * M * K,
+            gradient + t * (N + 2 * M) * K, query_gain_gradient, key_gain_gradient, memory);
+    free(memory);
+}
+
+/* `projected` [T, O = (N + 2 M) K] and `head_scales` [T, N + M], in the experts' order, are kept for the backward
+   pass. Weights [E, H, O]. */
+void enter_forward(whole H, whole N, whole M, whole K, whole E, double epsilon, in x, in gain, in norms, in scores,
+    in weights, const whole *tokens, const int32_t *ends, in query_gain, in key_gain, in code, whole code_row,
+    out projected, out head_scales, out query, out key, out value) {
+    const whole O = (N + 2 * M) * K;
+    REAL *rows_in = scratch(BLOCK * H);
+    for (whole e = 0, begin = 0; e < E; e++, weights += H * O)
+        for (whole rows; begin < ends[e]; begin += rows) {
+            rows = next_rows(ends[e] - begin);
+            gather_normalised(rows, H, x, gain, norms, tokens + begin, rows_in);
+            product(rows, O, H, rows_in, H, 1, weights, O, projected + begin * O, O, 0);
+            for (whole i = begin; i < begin + rows; i++) {
+                const whole t = tokens[i];
+                REAL *own = projected + i * O;
+                for (whole o = 0; o < O; o++) own[o] *= scores[t];
+                split_heads(N, M, K, own, query_gain, key_gain, code + t * code_row, epsilon, query + t * N * K,
+                    key + t * M * K, value + t * M * K, head_scales + i * (N + M));
+            }
+        }
+    free(rows_in);
+}
+
+/* `rows` [T, H] is the gradient of normalised x; that of the scores is added to what it is. */
+void enter_backward(whole H, whole N, whole M, whole K, whole E, in x, in gain, in norms, in scores, in turned,
+    in shared, const whole *tokens, const int32_t *ends, in query_gain, in key_gain, in code, whole code_row,
+    in projected, in head_scales, in query_gradient, in key_gradient, in value_gradient, out rows_gradient,
+    out scores_gradient, out weights_gradient, whole fresh, out query_gain_gradient, out key_gain_gradient) {
+    const whole O = (N + 2 * M) * K;
+    REAL *rows_in = scratch(BLOCK * (3 * H + O) + 2 * K);
+    REAL *through = rows_in + BLOCK * H, *gradient = through + BLOCK * 2 * H, *memory = gradient + BLOCK * O;
+    memset(query_gain_gradient, 0, K * sizeof(REAL));
+    memset(key_gain_gradient, 0, K * sizeof(REAL));
+    if (fresh) memset(weights_gradient, 0, E * H * O * sizeof(REAL));
+    for (whole e = 0, begin = 0; e < E; e++, turned += H * O, weights_gradient += H * O)
+        for (whole rows; begin < ends[e]; begin += rows) {
+            rows = next_rows(ends[e] - begin);
+            gather_normalised(rows, H, x, gain, norms, tokens + begin, rows_in);
+            for (whole i = 0; i < rows; i++) {
+                const whole t = tokens[begin + i];
+                split_heads_backward(N, M, K, projected + (begin + i) * O, query_gain, key_gain, code + t * code_row,
+                    head_scales + (begin + i) * (N + M), query_gradient + t * N * K, key_gradient + t * M * K,
+                    value_gradient + t * M * K, gradient + i * O, query_gain_gradient, key_gain_gradient, memory);
+            }
+            linear_backward(rows, H, O, rows_in, gradient, turned, shared, scores, tokens + begin, through,
+                rows_gradient, scores_gradient, weights_gradient);
+        }
+    free(rows_in);
+}
+
+/* ---- SwiGLU experts (section 3.5) of normalised x ---- */
 
 /* `projected` [P, 2F], gate and up side by side in the experts' order, is kept for the backward pass. */
-void swiglu_forward(whole T, whole E, whole H, whole F, in x, in weights, in inward, in outward,
+void swiglu_forward(whole T, whole E, whole H, whole F, in x, in gain, in norms, in weights, in inward, in outward,
     const whole *order, const whole *tokens, const int32_t *ends, out projected, out y) {
     REAL *rows_in = scratch(BLOCK * (2 * H + F)), *rows_out = rows_in + BLOCK * H, *hidden = rows_out + BLOCK * H;
     memset(y, 0, T * H * sizeof(REAL));
     for (whole e = 0, begin = 0; e < E; e++, inward += 2 * F * H, outward += F * H)
-        for (; begin < ends[e]; begin = smaller(begin + BLOCK, ends[e])) {
-            const whole rows = smaller(BLOCK, ends[e] - begin), *own = tokens + begin;
-            gather(rows, H, x, own, rows_in);
+        for (whole rows; begin < ends[e]; begin += rows) {
+            const whole *own = tokens + begin;
+            rows = next_rows(ends[e] - begin);
+            gather_normalised(rows, H, x, gain, norms, tokens + begin, rows_in);
             product(rows, 2 * F, H, rows_in, H, 1, inward, 2 * F, projected + begin * 2 * F, 2 * F, 0);
             for (whole i = 0; i < rows; i++) {
                 const REAL weight = weights[order[begin + i]], *gate = projected + (begin + i) * 2 * F, *up = gate + F;
@@ -404,26 +523,22 @@ void swiglu_forward(whole T, whole E, whole H, whole F, in x, in weights, in inw
     free(rows_in);
 }
 
-void swiglu_backward(whole T, whole E, whole H, whole F, in x, in weights, in inward, in outward, in projected,
-    const whole *order, const whole *tokens, const int32_t *ends, in y_gradient, out x_gradient, out weights_gradient,
-    out inward_gradient, out outward_gradient) {
-    REAL *inward_turned = scratch(3 * F * H + BLOCK * (3 * H + 4 * F)), *outward_turned = inward_turned + 2 * F * H;
-    REAL *rows_in = outward_turned + H * F, *gradient = rows_in + BLOCK * H, *rows_out = gradient + BLOCK * H;
+void swiglu_backward(whole T, whole E, whole H, whole F, in x, in gain, in norms, in weights, in inward_turned,
+    in outward_turned, in projected, const whole *order, const whole *tokens, const int32_t *ends, in y_gradient, out rows_gradient,
+    out weights_gradient, out inward_gradient, out outward_gradient, whole fresh) {
+    REAL *rows_in = scratch(BLOCK * (3 * H + 4 * F)), *gradient = rows_in + BLOCK * H, *rows_out = gradient + BLOCK * H;
     REAL *hidden = rows_out + BLOCK * H, *through = hidden + BLOCK * F, *projected_gradient = through + BLOCK * F;
-    memset(x_gradient, 0, T * H * sizeof(REAL));
-    for (whole e = 0, begin = 0; e < E; e++, inward += 2 * F * H, outward += F * H) {
-        const whole first = begin;
-        if (first < ends[e]) {
-            transpose(H, 2 * F, inward, 2 * F, inward_turned);
-            transpose(F, H, outward, H, outward_turned);
-        } else {
-            memset(inward_gradient, 0, 2 * F * H * sizeof(REAL));
-            memset(outward_gradient, 0, F * H * sizeof(REAL));
-        }
-        for (; begin < ends[e]; begin = smaller(begin + BLOCK, ends[e])) {
-            const whole rows = smaller(BLOCK, ends[e] - begin), *own = tokens + begin;
-            gather(rows, H, x, own, rows_in);
-            gather(rows, H, y_gradient, own, gradient);
+    memset(rows_gradient, 0, T * H * sizeof(REAL));
+    if (fresh) {
+        memset(inward_gradient, 0, E * 2 * F * H * sizeof(REAL));
+        memset(outward_gradient, 0, E * F * H * sizeof(REAL));
+    }
+    for (whole e = 0, begin = 0; e < E; e++) {
+        for (whole rows; begin < ends[e]; begin += rows) {
+            const whole *own = tokens + begin;
+            rows = next_rows(ends[e] - begin);
+            gather_normalised(rows, H, x, gain, norms, tokens + begin, rows_in);
+            gather(rows, H, y_gradient, tokens + begin, gradient);
             product(rows, F, H, gradient, H, 1, outward_turned, F, through, F, 0);
             for (whole i = 0; i < rows; i++) {
                 const whole pair = order[begin + i];
@@ -439,17 +554,17 @@ void swiglu_backward(whole T, whole E, whole H, whole F, in x, in weights, in in
                 }
                 weights_gradient[pair] = sum;
             }
-            product(F, H, rows, hidden, 1, F, gradient, H, outward_gradient, H, begin > first);
-            product(H, 2 * F, rows, rows_in, 1, H, projected_gradient, 2 * F, inward_gradient, 2 * F, begin > first);
+            product(F, H, rows, hidden, 1, F, gradient, H, outward_gradient, H, 1);
+            product(H, 2 * F, rows, rows_in, 1, H, projected_gradient, 2 * F, inward_gradient, 2 * F, 1);
             product(rows, H, 2 * F, projected_gradient, 2 * F, 1, inward_turned, H, rows_out, H, 0);
             for (whole i = 0; i < rows; i++) {
-                REAL *to = x_gradient + own[i] * H, *from = rows_out + i * H;
+                REAL *to = rows_gradient + own[i] * H, *from = rows_out + i * H;
                 for (whole h = 0; h < H; h++) to[h] += from[h];
             }
         }
-        inward_gradient += 2 * F * H, outward_gradient += F * H;
+        inward_turned += 2 * F * H, outward_turned += F * H, inward_gradient += 2 * F * H, outward_gradient += F * H;
     }
-    free(inward_turned);
+    free(rows_in);
 }
 
 /* ---- attention along the sequence (Eq. 1): token t sees `starts[t]` to t ---- */

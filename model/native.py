@@ -58,9 +58,9 @@ def _watched() -> bool:
     return any(type(mode).__module__ != "torch.utils.checkpoint" for mode in modes)
 
 
-def holds(inputs: int, outputs: int) -> bool:
-    """Whether matrices of these sizes are multiplied at least as fast here as by torch: those that stay in a cache."""
-    return max(inputs, outputs) <= 512 and inputs * outputs <= 2**17
+def holds(*weights: Tensor) -> bool:
+    """Whether matrices [..., I, O] are multiplied at least as fast here as by torch: those that stay in a cache."""
+    return all(max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18 for each in weights)
 
 
 def call(name: str, *arguments: Tensor | float | None) -> None:
@@ -68,7 +68,7 @@ def call(name: str, *arguments: Tensor | float | None) -> None:
     tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
     dtype = tensors[0].dtype
     assert all(tensor.is_contiguous() for tensor in tensors)
-    assert all(tensor.dtype == dtype or not tensor.is_floating_point() for tensor in tensors)
+    assert {tensor.dtype for tensor in tensors} <= {dtype, torch.long, torch.int32}
     function = getattr(library(REALS[dtype]), name)
     if function.argtypes is None:  # the first call says what all are like
         kinds = {int: ctypes.c_int64, float: ctypes.c_double}

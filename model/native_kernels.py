@@ -6,6 +6,8 @@ there.
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -48,24 +50,26 @@ class NativeHeads(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         projected, query_gain, key_gain, code = _dense(projected, query_gain, key_gain, code)
         T, K = len(projected), len(query_gain)
-        query, key, value = (projected.new_empty(T, heads, K) for heads in (N, M, M))
-        scales = projected.new_empty(T, N + M)
-        ctx.sizes = T, N, M, K
-        ctx.code_row = 0 if code.numel() == K else K
-        assert code.numel() in (K, T * K)
+        heads, scales = [projected.new_empty(T, count, K) for count in (N, M, M)], projected.new_empty(T, N + M)
+        ctx.sizes, ctx.code_row = (T, N, M, K), _code_row(code, T, K)
         inputs = projected, query_gain, key_gain, code
-        call("heads_forward", *ctx.sizes, *inputs, ctx.code_row, float(epsilon), query, key, value, scales)
+        call("heads_forward", *ctx.sizes, float(epsilon), *inputs, ctx.code_row, *heads, scales)
         ctx.save_for_backward(*inputs, scales)
-        return query, key, value
+        return tuple(heads)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        projected, query_gain, key_gain, code, scales = ctx.saved_tensors
-        outputs = torch.empty_like(projected), torch.empty_like(query_gain), torch.empty_like(key_gain)
-        inputs = projected, query_gain, key_gain, code, ctx.code_row, scales
-        call("heads_backward", *ctx.sizes, *inputs, *_dense(*gradients), *outputs)
+        *inputs, scales = ctx.saved_tensors
+        outputs = [torch.empty_like(each) for each in inputs[:3]]
+        call("heads_backward", *ctx.sizes, *inputs, ctx.code_row, scales, *_dense(*gradients), *outputs)
         return *outputs, None, None, None, None
+
+
+def _code_row(code: Tensor, T: int, K: int) -> int:
+    """How far the codes of consecutive tokens lie apart: not at all where there is one for all."""
+    assert code.numel() in (K, T * K)
+    return 0 if code.numel() == K else K
 
 
 class NativeRoute(torch.autograd.Function):
@@ -76,31 +80,172 @@ class NativeRoute(torch.autograd.Function):
         ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
     ) -> tuple[Tensor, Tensor]:
         x, query, keys, bias = _dense(x, query, keys, bias)
-        (T, H), (E, R) = x.shape, keys.shape
-        q, scales, chosen = x.new_empty(T, R), x.new_empty(T), x.new_empty(T, active)
-        weights, ids = torch.empty_like(chosen), torch.empty_like(chosen, dtype=torch.long)
-        ctx.sizes = T, H, R, E, active, int(normalised)
-        call("route_forward", *ctx.sizes, float(epsilon), x, query, keys, bias, q, scales, chosen, weights, ids)
-        ctx.save_for_backward(x, query, keys, q, scales, chosen, ids)
-        ctx.mark_non_differentiable(ids)
-        return weights, ids
+        *routed, weights, _, _, _ = _route(x, None, query, keys, bias, active, normalised, float(epsilon))
+        ctx.normalised = normalised
+        ctx.save_for_backward(*routed)
+        ctx.mark_non_differentiable(routed[-1])
+        return weights, routed[-1]
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        routed = ctx.saved_tensors
+        x_gradient = torch.zeros_like(routed[0])
+        _, *others = _route_backward(routed, ctx.normalised, gradient.contiguous(), x_gradient)
+        return x_gradient, *others, None, None, None, None
+
+
+def _route(
+    x: Tensor,
+    gain: Tensor | None,
+    query: Tensor,
+    keys: Tensor,
+    bias: Tensor,
+    active: int,
+    normalised: bool,
+    epsilon: float,
+) -> tuple[Tensor, ...]:
+    """Norm, where there is a gain, routing and dispatch of x [T, H].
+
+    Gives what `_route_backward` needs of it, from x to ids [T, A]; then weights [T, A], order [P], tokens [P] and ends
+    [E].
+    """
+    (T, H), (E, R) = x.shape, keys.shape
+    norms = None if gain is None else x.new_empty(T)
+    q, scales, chosen = x.new_empty(T, R), x.new_empty(T), x.new_empty(T, active)
+    weights, ids = torch.empty_like(chosen), torch.empty_like(chosen, dtype=torch.long)
+    order, tokens, ends = ids.new_empty(ids.numel()), ids.new_empty(ids.numel()), ids.new_empty(E, dtype=torch.int32)
+    sizes, inputs = (T, H, R, E, active, int(normalised), epsilon), (x, gain, query, keys, bias)
+    call("route_forward", *sizes, *inputs, norms, q, scales, chosen, weights, ids, order, tokens, ends)
+    return x, gain, query, keys, norms, q, scales, chosen, ids, weights, order, tokens, ends
+
+
+def _route_backward(
+    routed: tuple[Tensor, ...], normalised: bool, weights_gradient: Tensor, rows: Tensor
+) -> list[Tensor | None]:
+    """Gradients of gain, query and keys; `rows` holds what x has from elsewhere behind the norm and becomes its own."""
+    x, *weights, ids = *routed[:4], routed[-1]
+    outputs = [each if each is None else torch.empty_like(each) for each in weights]
+    _, query, keys = weights
+    sizes = *query.shape, len(keys), ids.shape[1], int(normalised)
+    call("route_backward", len(x), *sizes, *routed, weights_gradient, rows, *outputs)
+    return outputs
+
+
+def _transposed(weights: Tensor) -> Tensor:
+    """[..., I, O] -> dense [..., O, I]."""
+    *experts, inputs, outputs = weights.shape
+    turned = weights.new_empty(*experts, outputs, inputs)
+    call("transpose_weights", *(experts or [1]), inputs, outputs, weights, turned)
+    return turned
+
+
+class SharedWeights(torch.autograd.Function):
+    """Weights [..., I, O] that several depths multiply: the same, but natively with one gradient for all of them.
+
+    The products find this by the weights' `grad_fn`. They add to the `gradient` kept here and pass none on; when all
+    have, it goes on from here. What is left of a backward pass that did not come here is not taken for another's.
+    """
+
+    @staticmethod
+    def forward(ctx, weights: Tensor) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.turned = ctx.gradient = ctx.task = None
+        return weights.view_as(weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor | None) -> Tensor | None:
+        own = ctx.gradient if ctx.task == torch._C._current_graph_task_id() else None
+        ctx.turned = ctx.gradient = ctx.task = None
+        return own if gradient is None else gradient if own is None else gradient + own
+
+
+class _Backward:
+    """What the backward pass of a product has of its weights: for all that share them together, or for it alone."""
+
+    def __init__(self, weights: Tensor) -> None:
+        shared = isinstance(weights.grad_fn, SharedWeights._backward_cls)
+        self._of = weights.grad_fn if shared else SimpleNamespace(turned=None, gradient=None, task=None)
+        self._shared = shared
+
+    def turned(self, weights: Tensor) -> Tensor:
+        """[..., I, O] transposed to [..., O, I], once."""
+        if self._of.turned is None:
+            self._of.turned = _transposed(weights)
+        return self._of.turned
+
+    def gradient(self, weights: Tensor) -> tuple[Tensor, int]:
+        """Where to add the weights' gradient, and whether nothing is there yet."""
+        task = torch._C._current_graph_task_id()
+        fresh = self._of.task != task
+        if fresh:
+            self._of.gradient, self._of.task = torch.empty_like(weights), task
+        return self._of.gradient, int(fresh)
+
+    def passed_on(self) -> Tensor | None:
+        """What autograd is told of the weights' gradient; nothing else holds it then, so that it need not be copied."""
+        if self._shared:
+            return None
+        gradient, self._of.gradient, self._of.turned = self._of.gradient, None, None
+        return gradient
+
+
+class NativeEnter(torch.autograd.Function):
+    """Norm, routing, projections and heads of an attention, from x [T, H] with code [T or 1, ..., K/2, 2].
+
+    Gives query [T, N, K], key and value [T, M, K]; scores [T, 1], ids [T, 1], and tokens [T] and ends [E] of the
+    dispatch. Merged weights [E, H, O], shared ones [H, O] or None.
+    """
+
+    @staticmethod
+    def forward(
+        ctx,
+        x: Tensor,
+        gain: Tensor,
+        query: Tensor,
+        keys: Tensor,
+        bias: Tensor,
+        merged: Tensor,
+        shared: Tensor | None,
+        query_gain: Tensor,
+        key_gain: Tensor,
+        code: Tensor,
+        epsilon: float,
+        N: int,
+        M: int,
+    ) -> tuple[Tensor, ...]:
+        ctx.weights = _Backward(merged)
+        x, gain, query, keys, bias = _dense(x, gain, query, keys, bias)
+        merged, shared, query_gain, key_gain, code = _dense(merged, shared, query_gain, key_gain, code)
+        *routed, scores, _, tokens, ends = _route(x, gain, query, keys, bias, 1, False, float(epsilon))
+        (T, H), K, norms, ids = x.shape, len(query_gain), routed[4], routed[-1]
+        ctx.sizes, ctx.code_row = (H, N, M, K, len(merged)), _code_row(code, T, K)
+        projected, head_scales = x.new_empty(T, (N + 2 * M) * K), x.new_empty(T, N + M)
+        heads = [x.new_empty(T, count, K) for count in (N, M, M)]
+        inputs = x, gain, norms, scores, merged, tokens, ends, query_gain, key_gain, code, ctx.code_row
+        call("enter_forward", *ctx.sizes, float(epsilon), *inputs, projected, head_scales, *heads)
+        own = scores, merged, shared, tokens, ends, query_gain, key_gain, code, projected, head_scales
+        ctx.save_for_backward(*routed, *own)
+        ctx.mark_non_differentiable(ids, tokens, ends)
+        return *heads, scores, ids, tokens, ends
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        outputs = [torch.empty_like(each) for each in saved[:3]]
-        call("route_backward", *ctx.sizes, *saved, gradient.contiguous(), *outputs)
-        return *outputs, None, None, None, None
-
-
-def dispatch(ids: Tensor, experts: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """order, tokens, places and ends of ids [T, A]."""
-    ids = ids.contiguous()
-    order, places = ids.new_empty(ids.numel()), torch.empty_like(ids)
-    tokens, ends = torch.empty_like(order), ids.new_empty(experts, dtype=torch.int32)
-    call("dispatch", ids.numel(), ids.shape[1], experts, ids, order, tokens, places, ends)
-    return order, tokens, places, ends
+        routed, (scores, merged, shared, tokens, ends, *heads) = saved[:-10], saved[-10:]
+        x, gain, norms = routed[0], routed[1], routed[4]
+        query_gain, key_gain, code, projected, head_scales = heads
+        x_gradient, scores_gradient = torch.empty_like(x), gradients[3].clone(memory_format=torch.contiguous_format)
+        head_gains = torch.empty_like(query_gain), torch.empty_like(key_gain)
+        turned, (merged_gradient, fresh) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
+        inputs = x, gain, norms, scores, turned, None if shared is None else _transposed(shared), tokens, ends
+        heads = query_gain, key_gain, code, ctx.code_row, projected, head_scales, *_dense(*gradients[:3])
+        results = x_gradient, scores_gradient, merged_gradient, fresh, *head_gains
+        call("enter_backward", *ctx.sizes, *inputs, *heads, *results)
+        routing = _route_backward(routed, False, scores_gradient, x_gradient)
+        return x_gradient, *routing, None, ctx.weights.passed_on(), None, *head_gains, None, None, None, None
 
 
 class NativeMixedProduct(torch.autograd.Function):
@@ -110,44 +255,70 @@ class NativeMixedProduct(torch.autograd.Function):
     def forward(
         ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, tokens: Tensor, ends: Tensor
     ) -> Tensor:
+        ctx.weights = _Backward(merged)
         x, scores, merged, shared = _dense(x, scores, merged, shared)
-        ctx.sizes = merged.shape
         y = x.new_empty(len(x), merged.shape[2])
-        call("mixed_forward", *ctx.sizes, x, scores, merged, tokens, ends, y)
+        call("mixed_forward", *merged.shape, x, scores, merged, tokens, ends, y)
         ctx.save_for_backward(x, scores, merged, shared, tokens, ends)
         return y
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        outputs = [torch.empty_like(each) for each in saved[:3]]
-        call("mixed_backward", *ctx.sizes, *saved, gradient.contiguous(), *outputs)
-        return *outputs, None, None, None
+        x, scores, merged, shared, tokens, ends = ctx.saved_tensors
+        x_gradient, scores_gradient = torch.empty_like(x), torch.empty_like(scores)
+        turned, (merged_gradient, fresh) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
+        inputs = x, scores, turned, None if shared is None else _transposed(shared), tokens, ends, gradient.contiguous()
+        results = x_gradient, scores_gradient, merged_gradient, fresh
+        call("mixed_backward", len(x), *merged.shape, *inputs, *results)
+        return x_gradient, scores_gradient, ctx.weights.passed_on(), None, None, None
 
 
-class NativeSwiGLUExperts(torch.autograd.Function):
-    """x [T, H], weights [T, A], inward [E, H, 2F], outward [E, F, H]; order, tokens and ends of a dispatch."""
+class NativeExperts(torch.autograd.Function):
+    """Norm, routing and SwiGLU experts: the update [T, H] for x [T, H], and the ids [T, A] of its experts.
+
+    Weights inward [E, H, 2F] and outward [E, F, H].
+    """
 
     @staticmethod
     def forward(
-        ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, order: Tensor, tokens: Tensor, ends: Tensor
-    ) -> Tensor:
-        x, weights, inward, outward = _dense(x, weights, inward, outward)
+        ctx,
+        x: Tensor,
+        gain: Tensor,
+        query: Tensor,
+        keys: Tensor,
+        bias: Tensor,
+        inward: Tensor,
+        outward: Tensor,
+        active: int,
+        epsilon: float,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.weights = _Backward(inward), _Backward(outward)
+        x, gain, query, keys, bias, inward, outward = _dense(x, gain, query, keys, bias, inward, outward)
+        *routed, weights, order, tokens, ends = _route(x, gain, query, keys, bias, active, True, float(epsilon))
         E, F, H = outward.shape
         ctx.sizes = len(x), E, H, F
         y, projected = torch.empty_like(x), x.new_empty(len(order), 2 * F)
-        call("swiglu_forward", *ctx.sizes, x, weights, inward, outward, order, tokens, ends, projected, y)
-        ctx.save_for_backward(x, weights, inward, outward, projected, order, tokens, ends)
-        return y
+        norms, ids = routed[4], routed[-1]
+        call("swiglu_forward", *ctx.sizes, x, gain, norms, weights, inward, outward, order, tokens, ends, projected, y)
+        ctx.save_for_backward(*routed, weights, inward, outward, projected, order, tokens, ends)
+        ctx.mark_non_differentiable(ids)
+        return y, ids
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        outputs = [torch.empty_like(each) for each in saved[:4]]
-        call("swiglu_backward", *ctx.sizes, *saved, gradient.contiguous(), *outputs)
-        return *outputs, None, None, None
+        routed, (weights, inward, outward, *rest) = saved[:-7], saved[-7:]
+        x, gain, norms = routed[0], routed[1], routed[4]
+        rows, weights_gradient = torch.empty_like(x), torch.empty_like(weights)
+        both = list(zip(ctx.weights, (inward, outward), strict=True))
+        turned = [own.turned(each) for own, each in both]
+        (inward_gradient, fresh), (outward_gradient, _) = (own.gradient(each) for own, each in both)
+        inputs = x, gain, norms, weights, *turned, *rest, gradient.contiguous()
+        call("swiglu_backward", *ctx.sizes, *inputs, rows, weights_gradient, inward_gradient, outward_gradient, fresh)
+        routing = _route_backward(routed, True, weights_gradient, rows)
+        return rows, *routing, None, *(own.passed_on() for own in ctx.weights), None, None
 
 
 class NativeAttendSequence(torch.autograd.Function):
