@@ -1,8 +1,8 @@
 """The products the network is made of, each with its gradient written out.
 
 The written gradients keep less for the backward pass than derived ones would, and sum in a fixed order. On one CPU
-core at small sizes most of a step is spent around the matrix products: there each function is one loop in native.c,
-where it can be compiled. `reference.py` states the same mathematics plainly; tests hold the three together, outputs
+core at small sizes most of a step is spent around the matrix products: there they are loops in native.c, several of
+them in one, where it can be compiled. `reference.py` states the same mathematics plainly; tests hold the three together, outputs
 and all gradients.
 
 Axes: T tokens, E experts, A active experts, F expert size, P = T*A token-expert pairs, I and O inputs and outputs of a

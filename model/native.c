@@ -1,8 +1,9 @@
-/* The hot loops of training on one CPU core, for kernels.py; native.py compiles this file and states what each does.
+/* The hot loops of training on one CPU core, called by native_kernels.py and compiled by native.py; kernels.py says what
+   they compute.
 
    At the sizes of a CPU most of a step is spent around the matrix products: gathering rows by expert, norms, routing,
-   passes over memory. Here each expert's rows are gathered, multiplied, scaled and put back while they are in the
-   cache. REAL is float (or double, for tests). Everything is row-major and dense; sums run in a fixed order.
+   passes over memory. Here each expert's rows are gathered, normalised, multiplied, scaled and put back while they are
+   in the cache. REAL is float (or double, for tests). Everything is row-major and dense; sums run in a fixed order.
 
    Axes: T tokens, E experts, A active experts, P = T*A token-expert pairs sorted by expert, H hidden, F expert size,
    I and O inputs and outputs, N and M query and key/value heads, K head size, R routing size, D visible depths. */

@@ -1,7 +1,8 @@
-"""The functions of kernels.py with their gradients from native.c: same names, arguments and results, for one CPU core.
+"""What native.c computes, with its gradients, for one CPU core: the functions of kernels.py, or several in one.
 
-What each computes is said in kernels.py; here are only the calls, and what is kept for the backward pass. Axes as
-there.
+What each is said there; here are only the calls, and what is kept for the backward pass. `NativeEnter` and
+`NativeExperts` are what attention.py and experts.py else put together from rms_norm, route, mixed_product and
+split_heads or swiglu_experts. Axes as in kernels.py.
 """
 
 from __future__ import annotations
