@@ -2,8 +2,8 @@
 
 The written gradients keep less for the backward pass than derived ones would, and sum in a fixed order. On one CPU
 core at small sizes most of a step is spent around the matrix products: there they are loops in native.c, several of
-them in one, where it can be compiled. `reference.py` states the same mathematics plainly; tests hold the three together, outputs
-and all gradients.
+them in one, where it can be compiled. `reference.py` states the same mathematics plainly; tests hold the three
+together, outputs and all gradients.
 
 Axes: T tokens, E experts, A active experts, F expert size, P = T*A token-expert pairs, I and O inputs and outputs of a
 projection, N and M query and key/value heads, K head size.

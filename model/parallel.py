@@ -6,17 +6,14 @@ take it too, up to rounding. This is done by one flat sum of our own and not by 
 it is made for does not apply: its average over ranks is not the mean over the batch's target tokens, and there is
 next to nothing to overlap with, since gradients of weights that all depths share are complete only at the end.
 
-A rank that dies is noticed at once by a connection that is kept for nothing else, whatever the others are doing.
+A rank that dies is noticed by a connection that is kept for nothing else (lifeline.py), whatever the others are doing.
 """
 
 from __future__ import annotations
 
 import os
-import sys
-import threading
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -24,15 +21,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from model.lifeline import Lifeline
 from model.safety import TrainingFailed
 from pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
 """A rank that lives but does not answer for so long (longer than a checkpoint takes to write) is given up."""
 
-FOREVER = timedelta(days=1000)
-NOTICE_SECONDS = 5.0  # within which the end of another rank is known
-NO_WORD = -1  # no exit status
 BUCKET_ELEMENTS = 2**25
 """Gradients summed in one call: 128 MiB in float32."""
 
@@ -137,7 +132,7 @@ def joined(name: str) -> Iterator[Ranks]:
         return
     with_cuda = torch.cuda.is_available() and dist.is_nccl_available()
     dist.init_process_group("cpu:gloo,cuda:nccl" if with_cuda else "gloo", timeout=SILENCE)
-    lifeline = _Lifeline(name, ranks)
+    lifeline = Lifeline(name, ranks.rank, ranks.count, _spread_numbers)
     try:
         yield ranks
     except TrainingFailed:  # this meets all ranks alike, and the first one says so
@@ -156,6 +151,13 @@ def joined(name: str) -> Iterator[Ranks]:
     dist.destroy_process_group()
 
 
+def _spread_numbers(numbers: list[int]) -> list[int]:
+    """Those of the first rank, on every rank."""
+    tensor = torch.tensor(numbers)
+    dist.broadcast(tensor, 0)
+    return tensor.tolist()
+
+
 def _from_environment() -> Ranks:
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     found = {name: os.environ[name] for name in names if name in os.environ}
@@ -166,62 +168,3 @@ def _from_environment() -> Ranks:
         raise InputError(f"WORLD_SIZE is {found['WORLD_SIZE']}, but {missing[0]} is not set: start it with torchrun")
     rank, count, local = (int(found[name]) for name in names)
     return Ranks(rank, count, local)
-
-
-class _Lifeline:
-    """A connection from the first rank to every other one that carries a last word: the status a rank leaves with.
-
-    Without one, the rank at the other end is lost, by whatever has killed it. A thread for each connection waits for
-    it, because the main thread may be where nothing wakes it, such as in a sum on the GPU.
-    """
-
-    def __init__(self, name: str, ranks: Ranks) -> None:
-        self._name, self._ranks = name, ranks
-        self._leaving, self._lock = False, threading.Lock()
-        self._group = dist.new_group(backend="gloo", timeout=FOREVER)
-        self._peers = list(range(1, ranks.count)) if ranks.is_first else [0]
-        self._threads = [threading.Thread(target=self._watch, args=(peer,), daemon=True) for peer in self._peers]
-        for thread in self._threads:
-            thread.start()
-
-    def leave(self, status: int) -> None:
-        """Say the last word, and wait for those of the others, or where something is wrong for their ends."""
-        self._leaving = self._leaving or status != 0
-        self._send(status, self._peers)
-        for thread in self._threads:  # no process can end well while one of its threads is inside a connection
-            thread.join(NOTICE_SECONDS if status else None)
-
-    def wait(self) -> None:
-        """Give the word of another rank the time to arrive and end this process."""
-        time.sleep(NOTICE_SECONDS)
-
-    def _watch(self, peer: int) -> None:
-        word = torch.tensor([NO_WORD])
-        with suppress(RuntimeError):  # the connection has ended; gloo raises this too where a word came just before
-            dist.recv(word, src=peer, group=self._group)
-        status, says = int(word.item()), False
-        if status == NO_WORD:
-            # One rank speaks for all: the first, or if that is the lost one, the next.
-            status, says = 1, self._ranks.rank == (0 if peer else 1)
-        if status == 0:
-            return
-        with self._lock:  # what this rank then hears from the others is only the echo
-            if self._leaving:
-                return
-            self._leaving = True
-        if says:
-            print(
-                f"{self._name}: rank {peer} of {self._ranks.count} is lost (killed, or its machine); training stopped, "
-                "start it again to go on from the last saved state",
-                file=sys.stderr,
-                flush=True,
-            )
-        self._send(status, [other for other in self._peers if other != peer])
-        os._exit(status)
-
-    def _send(self, status: int, peers: Sequence[int]) -> None:
-        for peer in peers:
-            try:
-                dist.send(torch.tensor([status]), dst=peer, group=self._group)
-            except RuntimeError:
-                continue  # it has ended already
