@@ -60,7 +60,7 @@ class _Attention(nn.Module):
         return *split_heads(projected, self.query_gain, self.key_gain, heads, self.epsilon, code), route
 
     def _is_native(self, x: Tensor, prepared: Prepared, code: Tensor) -> bool:
-        """Whether a mixture of projections is entered in native.c, and so left there too."""
+        """Whether a mixture of projections is entered in native.c, and then left there too."""
         return (
             self.router is not None
             and native.holds(prepared[2], prepared[4])

@@ -236,6 +236,8 @@ def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | No
     """
     if native.holds(merged) and native.takes(x, scores, merged, shared):
         return native_kernels.NativeMixedProduct.apply(x, scores, merged, shared, to.tokens, to.ends)
+    if to.places is None:
+        to = to._replace(places=to.tokens.argsort().unsqueeze(1))
     return _MixedProduct.apply(x, scores, merged, shared, to)
 
 

@@ -46,7 +46,8 @@ class Lifeline:
 
     def leave(self, status: int) -> None:
         """Say the last word, and wait for those of the others, or where something is wrong for their ends."""
-        self._leaving = self._leaving or status != 0
+        with self._lock:
+            self._leaving = self._leaving or status != 0
         self._send(status, self._connections)
         for thread in self._threads:
             thread.join(NOTICE_SECONDS if status else None)

@@ -323,7 +323,8 @@ void route_backward(whole T, whole H, whole R, whole E, whole A, whole normalise
 /* ---- linear experts, one for each token (Eq. 7) ---- */
 
 /* The backward pass of the `rows` tokens `own` of one expert: rows_in [rows, I] times its weights, times the scores.
-   `turned` are its weights transposed, `shared` the shared ones where there are any. Rows_in is spent. */
+   `turned` are its weights transposed, `shared` the shared ones, transposed too, where there are any. Rows_in is spent.
+   To the gradients of scores and weights this is added. */
 static void linear_backward(whole rows, whole I, whole O, REAL *rows_in, in gradient, in turned, in shared, in scores,
     const whole *own, REAL *through, out x_gradient, out scores_gradient, out weights_gradient) {
     REAL *shared_through = through + BLOCK * I;
@@ -364,12 +365,12 @@ void mixed_forward(
     free(rows_in);
 }
 
-/* `turned` and `shared` are transposed weights. Their gradient is added to what it is, unless `fresh`. */
+/* `turned` are the merged weights and `shared` the shared ones, transposed. The merged ones' gradient [E, I, O] is added
+   to what it is. */
 void mixed_backward(whole T, whole E, whole I, whole O, in x, in scores, in turned, in shared, const whole *tokens,
-    const int32_t *ends, in y_gradient, out x_gradient, out scores_gradient, out weights_gradient, whole fresh) {
+    const int32_t *ends, in y_gradient, out x_gradient, out scores_gradient, out weights_gradient) {
     REAL *rows_in = scratch(BLOCK * (3 * I + O)), *through = rows_in + BLOCK * I, *gradient = through + BLOCK * 2 * I;
     memset(scores_gradient, 0, T * sizeof(REAL));
-    if (fresh) memset(weights_gradient, 0, E * I * O * sizeof(REAL));
     for (whole e = 0, begin = 0; e < E; e++, turned += I * O, weights_gradient += I * O)
         for (whole rows; begin < ends[e]; begin += rows) {
             rows = next_rows(ends[e] - begin);
@@ -470,17 +471,16 @@ void enter_forward(whole H, whole N, whole M, whole K, whole E, double epsilon, 
     free(rows_in);
 }
 
-/* `rows` [T, H] is the gradient of normalised x; that of the scores is added to what it is. */
+/* `rows_gradient` [T, H] is that of normalised x; those of scores and merged weights are added to what they are. */
 void enter_backward(whole H, whole N, whole M, whole K, whole E, in x, in gain, in norms, in scores, in turned,
     in shared, const whole *tokens, const int32_t *ends, in query_gain, in key_gain, in code, whole code_row,
     in projected, in head_scales, in query_gradient, in key_gradient, in value_gradient, out rows_gradient,
-    out scores_gradient, out weights_gradient, whole fresh, out query_gain_gradient, out key_gain_gradient) {
+    out scores_gradient, out weights_gradient, out query_gain_gradient, out key_gain_gradient) {
     const whole O = (N + 2 * M) * K;
     REAL *rows_in = scratch(BLOCK * (3 * H + O) + 2 * K);
     REAL *through = rows_in + BLOCK * H, *gradient = through + BLOCK * 2 * H, *memory = gradient + BLOCK * O;
     memset(query_gain_gradient, 0, K * sizeof(REAL));
     memset(key_gain_gradient, 0, K * sizeof(REAL));
-    if (fresh) memset(weights_gradient, 0, E * H * O * sizeof(REAL));
     for (whole e = 0, begin = 0; e < E; e++, turned += H * O, weights_gradient += H * O)
         for (whole rows; begin < ends[e]; begin += rows) {
             rows = next_rows(ends[e] - begin);
@@ -524,16 +524,13 @@ void swiglu_forward(whole T, whole E, whole H, whole F, in x, in gain, in norms,
     free(rows_in);
 }
 
+/* The gradients of both weights, whose transposed ones are given, are added to what they are. */
 void swiglu_backward(whole T, whole E, whole H, whole F, in x, in gain, in norms, in weights, in inward_turned,
     in outward_turned, in projected, const whole *order, const whole *tokens, const int32_t *ends, in y_gradient, out rows_gradient,
-    out weights_gradient, out inward_gradient, out outward_gradient, whole fresh) {
+    out weights_gradient, out inward_gradient, out outward_gradient) {
     REAL *rows_in = scratch(BLOCK * (3 * H + 4 * F)), *gradient = rows_in + BLOCK * H, *rows_out = gradient + BLOCK * H;
     REAL *hidden = rows_out + BLOCK * H, *through = hidden + BLOCK * F, *projected_gradient = through + BLOCK * F;
     memset(rows_gradient, 0, T * H * sizeof(REAL));
-    if (fresh) {
-        memset(inward_gradient, 0, E * 2 * F * H * sizeof(REAL));
-        memset(outward_gradient, 0, E * F * H * sizeof(REAL));
-    }
     for (whole e = 0, begin = 0; e < E; e++) {
         for (whole rows; begin < ends[e]; begin += rows) {
             const whole *own = tokens + begin;

@@ -28,8 +28,8 @@ FLAGS = (
     *("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"),
     *("-fno-signed-zeros", "-fassociative-math", "-freciprocal-math"),
 )
-REALS = {torch.float32: "float", torch.float64: "double", torch.long: "float"}
-"""The type of real numbers that native.c is compiled for; functions of integers alone are in either."""
+REALS = {torch.float32: "float", torch.float64: "double"}
+"""The type of real numbers that native.c is compiled for."""
 
 
 def takes(x: Tensor, *others: Tensor | None) -> bool:
@@ -38,7 +38,7 @@ def takes(x: Tensor, *others: Tensor | None) -> bool:
 
 
 def runs(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether tensors of this kind (integers too) are computed here."""
+    """Whether tensors of this kind are computed here."""
     if torch.compiler.is_compiling():  # before anything that a compiler cannot follow
         return False
     return (

@@ -7,8 +7,6 @@ split_heads or swiglu_experts. Axes as in kernels.py.
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -144,52 +142,47 @@ def _transposed(weights: Tensor) -> Tensor:
 class SharedWeights(torch.autograd.Function):
     """Weights [..., I, O] that several depths multiply: the same, but natively with one gradient for all of them.
 
-    The products find this by the weights' `grad_fn`. They add to the `gradient` kept here and pass none on; when all
-    have, it goes on from here. What is left of a backward pass that did not come here is not taken for another's.
+    The products find this by the weights' `grad_fn`. Those of a backward pass that comes here add to one of
+    `gradients`, the pass's own, and pass none on; when all have, it goes on from here.
     """
 
     @staticmethod
     def forward(ctx, weights: Tensor) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.turned = ctx.gradient = ctx.task = None
+        ctx.turned, ctx.gradients = None, {}
         return weights.view_as(weights)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, gradient: Tensor | None) -> Tensor | None:
-        own = ctx.gradient if ctx.task == torch._C._current_graph_task_id() else None
-        ctx.turned = ctx.gradient = ctx.task = None
+        if torch.is_grad_enabled():
+            raise RuntimeError("gradients from native.c have none themselves: no create_graph, or DREAMER_NATIVE=0")
+        ctx.turned, own = None, ctx.gradients.pop(torch._C._current_graph_task_id(), None)
         return own if gradient is None else gradient if own is None else gradient + own
 
 
 class _Backward:
-    """What the backward pass of a product has of its weights: for all that share them together, or for it alone."""
+    """What the backward pass of a product has of its weights: together with those that share them, or for itself."""
 
     def __init__(self, weights: Tensor) -> None:
-        shared = isinstance(weights.grad_fn, SharedWeights._backward_cls)
-        self._of = weights.grad_fn if shared else SimpleNamespace(turned=None, gradient=None, task=None)
-        self._shared = shared
+        self._shared = weights.grad_fn if isinstance(weights.grad_fn, SharedWeights._backward_cls) else None
 
     def turned(self, weights: Tensor) -> Tensor:
-        """[..., I, O] transposed to [..., O, I], once."""
-        if self._of.turned is None:
-            self._of.turned = _transposed(weights)
-        return self._of.turned
+        """[..., I, O] transposed to [..., O, I]."""
+        if self._shared is None:
+            return _transposed(weights)
+        if self._shared.turned is None:
+            self._shared.turned = _transposed(weights)
+        return self._shared.turned
 
-    def gradient(self, weights: Tensor) -> tuple[Tensor, int]:
-        """Where to add the weights' gradient, and whether nothing is there yet."""
-        task = torch._C._current_graph_task_id()
-        fresh = self._of.task != task
-        if fresh:
-            self._of.gradient, self._of.task = torch.empty_like(weights), task
-        return self._of.gradient, int(fresh)
-
-    def passed_on(self) -> Tensor | None:
-        """What autograd is told of the weights' gradient; nothing else holds it then, so that it need not be copied."""
-        if self._shared:
-            return None
-        gradient, self._of.gradient, self._of.turned = self._of.gradient, None, None
-        return gradient
+    def gradient(self, weights: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Where to add the weights' gradient, and what autograd is to be told of it."""
+        if self._shared is None or not torch._C._will_engine_execute_node(self._shared):
+            own = torch.zeros_like(weights)
+            return own, own
+        gradients, task = self._shared.gradients, torch._C._current_graph_task_id()
+        if task not in gradients:
+            gradients[task] = torch.zeros_like(weights)
+        return gradients[task], None
 
 
 class NativeEnter(torch.autograd.Function):
@@ -240,13 +233,13 @@ class NativeEnter(torch.autograd.Function):
         query_gain, key_gain, code, projected, head_scales = heads
         x_gradient, scores_gradient = torch.empty_like(x), gradients[3].clone(memory_format=torch.contiguous_format)
         head_gains = torch.empty_like(query_gain), torch.empty_like(key_gain)
-        turned, (merged_gradient, fresh) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
+        turned, (merged_gradient, passed_on) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
         inputs = x, gain, norms, scores, turned, None if shared is None else _transposed(shared), tokens, ends
         heads = query_gain, key_gain, code, ctx.code_row, projected, head_scales, *_dense(*gradients[:3])
-        results = x_gradient, scores_gradient, merged_gradient, fresh, *head_gains
+        results = x_gradient, scores_gradient, merged_gradient, *head_gains
         call("enter_backward", *ctx.sizes, *inputs, *heads, *results)
         routing = _route_backward(routed, False, scores_gradient, x_gradient)
-        return x_gradient, *routing, None, ctx.weights.passed_on(), None, *head_gains, None, None, None, None
+        return x_gradient, *routing, None, passed_on, None, *head_gains, None, None, None, None
 
 
 class NativeMixedProduct(torch.autograd.Function):
@@ -268,11 +261,11 @@ class NativeMixedProduct(torch.autograd.Function):
     def backward(ctx, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, scores, merged, shared, tokens, ends = ctx.saved_tensors
         x_gradient, scores_gradient = torch.empty_like(x), torch.empty_like(scores)
-        turned, (merged_gradient, fresh) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
+        turned, (merged_gradient, passed_on) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
         inputs = x, scores, turned, None if shared is None else _transposed(shared), tokens, ends, gradient.contiguous()
-        results = x_gradient, scores_gradient, merged_gradient, fresh
+        results = x_gradient, scores_gradient, merged_gradient
         call("mixed_backward", len(x), *merged.shape, *inputs, *results)
-        return x_gradient, scores_gradient, ctx.weights.passed_on(), None, None, None
+        return x_gradient, scores_gradient, passed_on, None, None, None
 
 
 class NativeExperts(torch.autograd.Function):
@@ -315,11 +308,10 @@ class NativeExperts(torch.autograd.Function):
         rows, weights_gradient = torch.empty_like(x), torch.empty_like(weights)
         both = list(zip(ctx.weights, (inward, outward), strict=True))
         turned = [own.turned(each) for own, each in both]
-        (inward_gradient, fresh), (outward_gradient, _) = (own.gradient(each) for own, each in both)
+        gradients, passed_on = zip(*(own.gradient(each) for own, each in both), strict=True)
         inputs = x, gain, norms, weights, *turned, *rest, gradient.contiguous()
-        call("swiglu_backward", *ctx.sizes, *inputs, rows, weights_gradient, inward_gradient, outward_gradient, fresh)
-        routing = _route_backward(routed, True, weights_gradient, rows)
-        return rows, *routing, None, *(own.passed_on() for own in ctx.weights), None, None
+        call("swiglu_backward", *ctx.sizes, *inputs, rows, weights_gradient, *gradients)
+        return rows, *_route_backward(routed, True, weights_gradient, rows), None, *passed_on, None, None
 
 
 class NativeAttendSequence(torch.autograd.Function):

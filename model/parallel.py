@@ -123,8 +123,8 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 def joined(name: str) -> Iterator[Ranks]:
     """The ranks of this training, by the environment that torchrun and its like set; alone where there is none.
 
-    When one of them dies or fails, this process ends as well, with status 1 and one line from one of them, `name` at
-    its head. Raises InputError for an incomplete environment.
+    When one of them dies or fails, this process ends as well, with status 1 (2 where it was bad input) and one line
+    from one of them, `name` at its head. Raises InputError for an incomplete environment.
     """
     ranks = _from_environment()
     if ranks.count == 1:
