@@ -48,8 +48,8 @@ class _Attention(nn.Module):
         """
         heads = self.heads, self.key_value_heads
         if self._is_native(x, prepared, code):
-            *weights, _, _ = prepared
-            weights.insert(2, self.router.bias)
+            query, keys, merged, shared, *_ = prepared
+            weights = query, keys, self.router.bias, merged, shared
             *entered, scores, ids, tokens, ends = NativeEnter.apply(
                 x, self.gain, *weights, self.query_gain, self.key_gain, code, self.epsilon, *heads
             )
