@@ -1,5 +1,5 @@
-/* The hot loops of training on one CPU core, called by native_kernels.py and compiled by native.py; kernels.py says what
-   they compute.
+/* The hot loops of training on one CPU core, called by native_kernels.py and compiled by native.py; kernels.py says
+   what they compute.
 
    At the sizes of a CPU most of a step is spent around the matrix products: gathering rows by expert, norms, routing,
    passes over memory. Here each expert's rows are gathered, normalised, multiplied, scaled and put back while they are
@@ -365,8 +365,8 @@ void mixed_forward(
     free(rows_in);
 }
 
-/* `turned` are the merged weights and `shared` the shared ones, transposed. The merged ones' gradient [E, I, O] is added
-   to what it is. */
+/* `turned` are the merged weights and `shared` the shared ones, transposed. The merged ones' gradient [E, I, O] is
+   added to what it is. */
 void mixed_backward(whole T, whole E, whole I, whole O, in x, in scores, in turned, in shared, const whole *tokens,
     const int32_t *ends, in y_gradient, out x_gradient, out scores_gradient, out weights_gradient) {
     REAL *rows_in = scratch(BLOCK * (3 * I + O)), *through = rows_in + BLOCK * I, *gradient = through + BLOCK * 2 * I;
@@ -526,8 +526,8 @@ void swiglu_forward(whole T, whole E, whole H, whole F, in x, in gain, in norms,
 
 /* The gradients of both weights, whose transposed ones are given, are added to what they are. */
 void swiglu_backward(whole T, whole E, whole H, whole F, in x, in gain, in norms, in weights, in inward_turned,
-    in outward_turned, in projected, const whole *order, const whole *tokens, const int32_t *ends, in y_gradient, out rows_gradient,
-    out weights_gradient, out inward_gradient, out outward_gradient) {
+    in outward_turned, in projected, const whole *order, const whole *tokens, const int32_t *ends, in y_gradient,
+    out rows_gradient, out weights_gradient, out inward_gradient, out outward_gradient) {
     REAL *rows_in = scratch(BLOCK * (3 * H + 4 * F)), *gradient = rows_in + BLOCK * H, *rows_out = gradient + BLOCK * H;
     REAL *hidden = rows_out + BLOCK * H, *through = hidden + BLOCK * F, *projected_gradient = through + BLOCK * F;
     memset(rows_gradient, 0, T * H * sizeof(REAL));
