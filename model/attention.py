@@ -15,8 +15,9 @@ from model import native
 from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
 from model.experts import MixedProjections, PlainProjections, Route, Router
-from model.kernels import Dispatch, attend_depth, rms_norm, split_heads
-from model.native_kernels import NativeAttendSequence, NativeEnter
+from model.kernels import attend_depth, rms_norm, split_heads
+from model.native_kernels import NativeAttendSequence
+from model.native_parts import NativeAttention
 from model.packed_attention import attend_documents
 
 
@@ -47,24 +48,35 @@ class _Attention(nn.Module):
         RoPE by `code` [T or 1, 1, K/2, 2] comes first, then RMSNorm, on queries and keys.
         """
         heads = self.heads, self.key_value_heads
-        if self._is_native(x, prepared, code):
-            query, keys, merged, shared, *_ = prepared
-            weights = query, keys, self.router.bias, merged, shared
-            *entered, scores, ids, tokens, ends = NativeEnter.apply(
-                x, self.gain, *weights, self.query_gain, self.key_gain, code, self.epsilon, *heads
-            )
-            return *entered, Route(ids, scores, Dispatch(tokens, tokens, None, ends))
         x = rms_norm(x, self.gain, self.epsilon)
         route = self.projections.route(x, prepared)
         projected = self.projections.project_in(x, prepared, route)
         return *split_heads(projected, self.query_gain, self.key_gain, heads, self.epsilon, code), route
 
     def _is_native(self, x: Tensor, prepared: Prepared, code: Tensor) -> bool:
-        """Whether a mixture of projections is entered in native.c, and then left there too."""
+        """Whether all of it, with its mixture of projections, is done in native.c."""
         return (
             self.router is not None
             and native.holds(prepared[2], prepared[4])
             and native.takes(x, self.gain, code, self.router.bias, *prepared)
+        )
+
+    def _natively(
+        self,
+        x: Tensor,
+        stream: Tensor,
+        prepared: Prepared,
+        code: Tensor,
+        starts: Tensor | None = None,
+        history: History = (),
+    ) -> tuple[Tensor, ...]:
+        """The stream with the update, ids, key, value and scores."""
+        stream = None if stream is x else stream
+        query, keys, *banks = prepared
+        gains, sizes = (self.query_gain, self.key_gain), (self.epsilon, self.heads, self.key_value_heads)
+        entries = [part[index] for index in (0, 1) for part in history]
+        return NativeAttention.apply(
+            x, stream, self.gain, query, keys, self.router.bias, *banks, *gains, code, starts, *sizes, *entries
         )
 
     def leave(self, attended: Tensor, prepared: Prepared, route: Route | None) -> Tensor:
@@ -83,8 +95,13 @@ class SequenceAttention(_Attention):
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
 
-    def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
-        """The update for x [T, H] at depth index `depth`."""
+    def forward(
+        self, x: Tensor, stream: Tensor, prepared: Prepared, context: Context, depth: int, history: History
+    ) -> Result:
+        """The stream [T, H] with the update for x [T, H] at depth index `depth`."""
+        if context.starts is not None and self._is_native(x, prepared, context.code):
+            stream, ids, *_ = self._natively(x, stream, prepared, context.code, context.starts)
+            return Result(stream, ids)
         query, key, value, route = self.enter(x, prepared, context.code)
         if context.bounds is not None:
             attended = attend_documents(query, key, value, context.bounds, context.length)
@@ -92,7 +109,7 @@ class SequenceAttention(_Attention):
             attended = NativeAttendSequence.apply(query, key, value, context.starts)
         else:
             attended = self._attend(query, key, value, context, depth)
-        return Result(self.leave(attended, prepared, route), None if route is None else route.ids)
+        return Result(stream + self.leave(attended, prepared, route), None if route is None else route.ids)
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, context: Context, depth: int) -> Tensor:
         """Eq. 1 along the sequence, over the cache too where there is one: [T, N, K]."""
@@ -117,9 +134,17 @@ class DepthAttention(_Attention):
         super().__init__(config, config.depth_heads, config.depth_key_value_heads, config.depth_head_size)
         self.window = config.depth_window
 
-    def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
-        """The update for x [T, H] at depth index `depth`; `history` holds keys and values of the depths before."""
-        query, key, value, route = self.enter(x, prepared, context.depth_code[depth])
-        history = [*history, (key, value)][-self.window if self.window else None :]
+    def forward(
+        self, x: Tensor, stream: Tensor, prepared: Prepared, context: Context, depth: int, history: History
+    ) -> Result:
+        """As SequenceAttention's; `history` holds keys and values of the depths before."""
+        code = context.depth_code[depth]
+        history = history[max(0, len(history) + 1 - self.window) :] if self.window else history
+        if self._is_native(x, prepared, code):
+            stream, ids, key, value, scores = self._natively(x, stream, prepared, code, history=history)
+            return Result(stream, ids, [*history, (key, value)], scores)
+        query, key, value, route = self.enter(x, prepared, code)
+        history = [*history, (key, value)]
         attended, scores = attend_depth(query, [key for key, _ in history], [value for _, value in history])
-        return Result(self.leave(attended, prepared, route), None if route is None else route.ids, history, scores)
+        stream = stream + self.leave(attended, prepared, route)
+        return Result(stream, None if route is None else route.ids, history, scores)

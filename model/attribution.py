@@ -33,7 +33,7 @@ PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::matmul", "aten::_grou
 # Within sequence, depth and expert attention: the first part one of whose words is in an operation's name, or in that
 # of the autograd function it belongs to. Products are told apart before.
 PARTS = (
-    ("products", ("NativeEnter", "NativeMixed", "NativeExperts")),  # with all that native.c does on the way
+    ("products", ("NativeAttention", "NativeMixed", "NativeExperts")),  # with all that native.c does on the way
     ("routing", ("Route", "topk", "argmax")),
     ("attention", ("ttention", "attn", "Attend")),
     ("sort and gather", ("sort", "searchsorted", "scatter", "gather", "index", "embedding_bag", "floor_divide")),

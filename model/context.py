@@ -22,7 +22,7 @@ History = list[tuple[Tensor, Tensor]]  # keys and values [T, M, K] of earlier de
 class Result(NamedTuple):
     """What an attention of any dimension returns at one depth."""
 
-    update: Tensor  # [T, H], to be added to the residual stream
+    stream: Tensor  # [T, H], the residual stream with its update
     ids: Tensor | None = None  # [T, A], the experts its router chose, where it has one
     history: History = []  # noqa: RUF012  what its next depth is to see
     scores: Tensor | None = None  # [T, N, depths], attention along the depth

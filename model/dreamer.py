@@ -13,6 +13,7 @@ Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, E experts, V vocab
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable
 
 import torch
@@ -74,11 +75,14 @@ class Block(nn.Module):
     ) -> tuple[Tensor, dict[str, Result]]:
         """y [T, H] for x [T, H] at depth index `depth`, and what each attention returned."""
         results: dict[str, Result] = {}
+        stream = x
         for group in self.order:
+            x = stream
             for name in group:
-                results[name] = self.attentions[name](x, prepared[name], context, depth, histories.get(name, []))
-            x = sum((results[name].update for name in group), start=x)
-        return x, results
+                history = histories.get(name, [])
+                results[name] = self.attentions[name](x, stream, prepared[name], context, depth, history)
+                stream = results[name].stream
+        return stream, results
 
 
 class Dreamer(nn.Module):
@@ -151,16 +155,19 @@ class Dreamer(nn.Module):
         x = F.embedding(tokens.flatten(), self.embedding).to(dtype)
         x = self.norm(x) if self.config.recurrent else x
         histories: dict[str, History] = {}
+        chosen: dict[Router, list[Tensor]] = defaultdict(list)
         for index in range(L):
             block = self.blocks[0 if self.config.recurrent else index]
             x, results = self._run(block, x, prepared[index], context, index, histories)
             histories = {name: result.history for name, result in results.items()}
             for name, result in results.items():
-                if self.training and cache is None and result.ids is not None:
-                    block.attentions[name].router.count(result.ids, valid)
+                if result.ids is not None:
+                    chosen[block.attentions[name].router].append(result.ids)
                 if observer is not None:
                     observer(index, name, result)
         x = x if self.config.recurrent else self.norm(x)
+        for router, ids in chosen.items() if self.training and cache is None else ():
+            router.count(ids, valid)
         if cache is not None:
             cache.advance(S, lengths)
         hidden = x.view(B, S, -1)

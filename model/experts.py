@@ -23,8 +23,18 @@ from model import native
 from model.balance import balance_step
 from model.config import DreamerConfig
 from model.context import Context, History, Prepared, Result
-from model.kernels import GROUPS, Dispatch, dispatch, mixed_product, rms_norm, route, share, swiglu_experts, turn
-from model.native_kernels import NativeExperts
+from model.kernels import (
+    GROUPS,
+    Dispatch,
+    dispatch,
+    mixed_product,
+    rms_norm,
+    route,
+    routing_keys,
+    share,
+    swiglu_experts,
+)
+from model.native_parts import NativeExperts
 
 
 class Router(nn.Module):
@@ -46,27 +56,21 @@ class Router(nn.Module):
     def prepare(self, code: Tensor | None) -> list[Prepared]:
         """Per depth the query projection [H, R] and the keys [E, R]; one entry where there is no depth code [L, R/2,
         2].
-
-        The code turns all queries of a depth alike, so the few keys are turned backwards instead, which gives the
-        same scores. The gain of the query's norm and the scores' 1/sqrt(R) go into the keys as well.
         """
         dtype = torch.promote_types(self.keys.dtype, torch.float32)
-        ones = torch.ones_like(self.query_gain, dtype=dtype)
-        keys = rms_norm(self.keys.to(dtype), ones, self.epsilon) * (self.query_gain * len(ones) ** -0.5)
-        query = self.query.to(dtype)
-        if code is None:
-            return [(query, keys)]
-        return [(query, turned) for turned in turn(keys.unsqueeze(0), code.unsqueeze(1), back=True).unbind()]
+        query, keys, gain = (each.to(dtype) for each in (self.query, self.keys, self.query_gain))
+        return [(query, ready) for ready in routing_keys(keys, gain, self.epsilon, code)]
 
     def forward(self, x: Tensor, query: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Choose experts for x [T, H] with a prepared query and keys: their ids [T, A] and weights [T, A]."""
         return route(x, query, keys, self.bias, self.active, self.normalised, self.epsilon)
 
     @torch.no_grad()
-    def count(self, ids: Tensor, valid: Tensor | None) -> None:
-        """Add the selections `ids` [T, A] to the counts, of the tokens that are `valid` [T] (padding is not)."""
-        ones = torch.ones_like(ids) if valid is None else valid.to(ids.dtype).unsqueeze(-1).expand_as(ids)
-        self.counts.scatter_add_(0, ids.flatten(), ones.flatten())
+    def count(self, ids: list[Tensor], valid: Tensor | None) -> None:
+        """Add selections [T, A], of each depth, to the counts, for the tokens that are `valid` [T] (padding is not)."""
+        chosen = torch.stack(ids)
+        ones = torch.ones_like(chosen) if valid is None else valid.to(chosen.dtype).unsqueeze(-1).expand_as(chosen)
+        self.counts.scatter_add_(0, chosen.flatten(), ones.flatten())
 
     @torch.no_grad()
     def update_balance(self) -> None:
@@ -99,17 +103,18 @@ class ExpertAttention(nn.Module):
         if len(self.inward) <= GROUPS:
             super().compile(**options)
 
-    def forward(self, x: Tensor, prepared: Prepared, context: Context, depth: int, history: History) -> Result:
-        """The update for x [T, H], and the experts that made it."""
+    def forward(
+        self, x: Tensor, stream: Tensor, prepared: Prepared, context: Context, depth: int, history: History
+    ) -> Result:
+        """The stream [T, H] with the update for x [T, H], and the experts that made it."""
         query, keys, inward, outward = prepared
         if native.holds(inward, outward) and native.takes(x, self.gain, self.router.bias, *prepared):
-            routing = query, keys, self.router.bias
-            return Result(
-                *NativeExperts.apply(x, self.gain, *routing, inward, outward, self.router.active, self.epsilon)
-            )
+            stream, weights = None if stream is x else stream, (query, keys, self.router.bias, inward, outward)
+            return Result(*NativeExperts.apply(x, stream, self.gain, *weights, self.router.active, self.epsilon))
         x = rms_norm(x, self.gain, self.epsilon)
         ids, weights = self.router(x, query, keys)
-        return Result(swiglu_experts(x, weights.to(x.dtype), inward, outward, dispatch(ids, len(inward))), ids)
+        update = swiglu_experts(x, weights.to(x.dtype), inward, outward, dispatch(ids, len(inward)))
+        return Result(stream + update, ids)
 
 
 class PlainProjections(nn.Module):

@@ -90,6 +90,19 @@ def split_heads(
     return *rms_norm(query_key, gains, epsilon, code).split((N, M), dim=1), value
 
 
+def routing_keys(keys: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> tuple[Tensor, ...]:
+    """What `route` takes as keys, from keys [E, R] and the gain [R] of the queries' norm, for each depth of `code`
+    [L, R/2, 2], or once without one.
+
+    The code turns all queries of a depth alike, so the few keys are turned backwards instead, which gives the same
+    scores. The gain and the scores' 1/sqrt(R) go into the keys as well.
+    """
+    if native.takes(keys, gain, code):
+        return native_kernels.NativeKeys.apply(keys, gain, code, epsilon)
+    keys = rms_norm(keys, torch.ones_like(gain), epsilon) * (gain * len(gain) ** -0.5)
+    return (keys,) if code is None else turn(keys.unsqueeze(0), code.unsqueeze(1), back=True).unbind()
+
+
 def route(
     x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
 ) -> tuple[Tensor, Tensor]:
@@ -236,8 +249,6 @@ def mixed_product(x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | No
     """
     if native.holds(merged) and native.takes(x, scores, merged, shared):
         return native_kernels.NativeMixedProduct.apply(x, scores, merged, shared, to.tokens, to.ends)
-    if to.places is None:
-        to = to._replace(places=to.tokens.argsort().unsqueeze(1))
     return _MixedProduct.apply(x, scores, merged, shared, to)
 
 

@@ -1,6 +1,6 @@
 """native.c, compiled where it runs: the hot loops of kernels.py for one CPU core.
 
-The file is compiled once for each machine by the C compiler that is there (`cc`, or what CC says), in about a second,
+The file is compiled once for each machine by the C compiler that is there (`cc`, or what CC says), in a few seconds,
 into the user's cache folder. Without a compiler, with DREAMER_NATIVE=0, with several torch threads or on another
 device, kernels.py computes the same with torch's own operations; the two differ by rounding only.
 """
@@ -65,15 +65,19 @@ def holds(*weights: Tensor) -> bool:
 
 def call(name: str, *arguments: Tensor | float | None) -> None:
     """Call a function of native.c: dense tensors as pointers (None: no pointer), integers and floats as they are."""
-    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
-    dtype = tensors[0].dtype
-    assert all(tensor.is_contiguous() for tensor in tensors)
-    assert {tensor.dtype for tensor in tensors} <= {dtype, torch.long, torch.int32}
+    values, dtypes = [], {torch.long, torch.int32}
+    for argument in arguments:
+        if isinstance(argument, Tensor):
+            assert argument.is_contiguous()
+            dtypes.add(argument.dtype)
+            argument = argument.data_ptr()
+        values.append(argument)
+    (dtype,) = dtypes - {torch.long, torch.int32}
     function = getattr(library(REALS[dtype]), name)
     if function.argtypes is None:  # the first call says what all are like
         kinds = {int: ctypes.c_int64, float: ctypes.c_double}
         function.argtypes = [kinds.get(type(argument), ctypes.c_void_p) for argument in arguments]
-    function(*[argument.data_ptr() if isinstance(argument, Tensor) else argument for argument in arguments])
+    function(*values)
 
 
 def pointers(tensors: list[Tensor]) -> ctypes.Array:
@@ -108,7 +112,8 @@ def _compile(compiler: str, real: str, path: Path) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         command = [*shlex.split(compiler), *FLAGS, f"-DREAL={real}", str(SOURCE), "-o", str(made), "-lm"]
-        for options in (["-march=native"], []):  # not every compiler knows its processor
+        # Not every compiler knows its processor; one that does still leaves half of its widest registers empty.
+        for options in (["-march=native", "-mprefer-vector-width=512"], ["-march=native"], []):
             done = subprocess.run([*command, *options], capture_output=True, timeout=120)
             if done.returncode == 0:
                 break

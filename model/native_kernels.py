@@ -1,8 +1,5 @@
-"""What native.c computes, with its gradients, for one CPU core: the functions of kernels.py, or several in one.
-
-What each is said there; here are only the calls, and what is kept for the backward pass. `NativeEnter` and
-`NativeExperts` are what attention.py and experts.py else put together from rms_norm, route, mixed_product and
-split_heads or swiglu_experts. Axes as in kernels.py.
+"""What native.c computes, with its gradients, for one CPU core: functions of kernels.py. What each is said there; here
+are only the calls, and what is kept for the backward pass. Axes as in kernels.py.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from model.native import call, pointers
 
 
-def _dense(*tensors: Tensor | None) -> list[Tensor | None]:
+def dense(*tensors: Tensor | None) -> list[Tensor | None]:
     return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
@@ -23,7 +20,7 @@ class NativeRMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-        x, gain = _dense(x, gain)
+        x, gain = dense(x, gain)
         H = x.shape[-1]
         y, scales = torch.empty_like(x), x.new_empty(x.numel() // H)
         call("norm_forward", len(scales), H, x, gain, float(epsilon), y, scales)
@@ -47,10 +44,10 @@ class NativeHeads(torch.autograd.Function):
     def forward(
         ctx, projected: Tensor, query_gain: Tensor, key_gain: Tensor, code: Tensor, epsilon: float, N: int, M: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        projected, query_gain, key_gain, code = _dense(projected, query_gain, key_gain, code)
+        projected, query_gain, key_gain, code = dense(projected, query_gain, key_gain, code)
         T, K = len(projected), len(query_gain)
         heads, scales = [projected.new_empty(T, count, K) for count in (N, M, M)], projected.new_empty(T, N + M)
-        ctx.sizes, ctx.code_row = (T, N, M, K), _code_row(code, T, K)
+        ctx.sizes, ctx.code_row = (T, N, M, K), code_row(code, T, K)
         inputs = projected, query_gain, key_gain, code
         call("heads_forward", *ctx.sizes, float(epsilon), *inputs, ctx.code_row, *heads, scales)
         ctx.save_for_backward(*inputs, scales)
@@ -61,14 +58,35 @@ class NativeHeads(torch.autograd.Function):
     def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         *inputs, scales = ctx.saved_tensors
         outputs = [torch.empty_like(each) for each in inputs[:3]]
-        call("heads_backward", *ctx.sizes, *inputs, ctx.code_row, scales, *_dense(*gradients), *outputs)
+        call("heads_backward", *ctx.sizes, *inputs, ctx.code_row, scales, *dense(*gradients), *outputs)
         return *outputs, None, None, None, None
 
 
-def _code_row(code: Tensor, T: int, K: int) -> int:
+def code_row(code: Tensor, T: int, K: int) -> int:
     """How far the codes of consecutive tokens lie apart: not at all where there is one for all."""
     assert code.numel() in (K, T * K)
     return 0 if code.numel() == K else K
+
+
+class NativeKeys(torch.autograd.Function):
+    """keys [E, R], gain [R] and code [L, R/2, 2] -> L prepared keys [E, R]; without a code one."""
+
+    @staticmethod
+    def forward(ctx, keys: Tensor, gain: Tensor, code: Tensor | None, epsilon: float) -> tuple[Tensor, ...]:
+        keys, gain, code = dense(keys, gain, code)
+        ctx.sizes = 1 if code is None else len(code), *keys.shape
+        prepared, scales = keys.new_empty(ctx.sizes), keys.new_empty(len(keys))
+        call("keys_forward", *ctx.sizes, float(epsilon), keys, gain, code, prepared, scales)
+        ctx.save_for_backward(keys, gain, code, scales)
+        return prepared.unbind()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        saved, gradients = ctx.saved_tensors, dense(*gradients)
+        outputs = [torch.empty_like(each) for each in saved[:2]]
+        call("keys_backward", *ctx.sizes, *saved, pointers(gradients), *outputs)
+        return *outputs, None, None
 
 
 class NativeRoute(torch.autograd.Function):
@@ -78,8 +96,8 @@ class NativeRoute(torch.autograd.Function):
     def forward(
         ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
     ) -> tuple[Tensor, Tensor]:
-        x, query, keys, bias = _dense(x, query, keys, bias)
-        *routed, weights, _, _, _ = _route(x, None, query, keys, bias, active, normalised, float(epsilon))
+        x, query, keys, bias = dense(x, query, keys, bias)
+        *routed, weights, _, _, _ = route(x, None, query, keys, bias, active, normalised, float(epsilon))
         ctx.normalised = normalised
         ctx.save_for_backward(*routed)
         ctx.mark_non_differentiable(routed[-1])
@@ -90,11 +108,11 @@ class NativeRoute(torch.autograd.Function):
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         routed = ctx.saved_tensors
         x_gradient = torch.zeros_like(routed[0])
-        _, *others = _route_backward(routed, ctx.normalised, gradient.contiguous(), x_gradient)
+        _, *others = route_backward(routed, ctx.normalised, gradient.contiguous(), None, x_gradient)
         return x_gradient, *others, None, None, None, None
 
 
-def _route(
+def route(
     x: Tensor,
     gain: Tensor | None,
     query: Tensor,
@@ -106,7 +124,7 @@ def _route(
 ) -> tuple[Tensor, ...]:
     """Norm, where there is a gain, routing and dispatch of x [T, H].
 
-    Gives what `_route_backward` needs of it, from x to ids [T, A]; then weights [T, A], order [P], tokens [P] and ends
+    Gives what `route_backward` needs of it, from x to ids [T, A]; then weights [T, A], order [P], tokens [P] and ends
     [E].
     """
     (T, H), (E, R) = x.shape, keys.shape
@@ -119,19 +137,19 @@ def _route(
     return x, gain, query, keys, norms, q, scales, chosen, ids, weights, order, tokens, ends
 
 
-def _route_backward(
-    routed: tuple[Tensor, ...], normalised: bool, weights_gradient: Tensor, rows: Tensor
+def route_backward(
+    routed: tuple[Tensor, ...], normalised: bool, weights_gradient: Tensor, passed_by: Tensor | None, rows: Tensor
 ) -> list[Tensor | None]:
     """Gradients of gain, query and keys; `rows` holds what x has from elsewhere behind the norm and becomes its own."""
     x, *weights, ids = *routed[:4], routed[-1]
     outputs = [each if each is None else torch.empty_like(each) for each in weights]
     _, query, keys = weights
     sizes = *query.shape, len(keys), ids.shape[1], int(normalised)
-    call("route_backward", len(x), *sizes, *routed, weights_gradient, rows, *outputs)
+    call("route_backward", len(x), *sizes, *routed, weights_gradient, passed_by, rows, *outputs)
     return outputs
 
 
-def _transposed(weights: Tensor) -> Tensor:
+def transposed(weights: Tensor) -> Tensor:
     """[..., I, O] -> dense [..., O, I]."""
     *experts, inputs, outputs = weights.shape
     turned = weights.new_empty(*experts, outputs, inputs)
@@ -160,7 +178,7 @@ class SharedWeights(torch.autograd.Function):
         return own if gradient is None else gradient if own is None else gradient + own
 
 
-class _Backward:
+class WeightsBackward:
     """What the backward pass of a product has of its weights: together with those that share them, or for itself."""
 
     def __init__(self, weights: Tensor) -> None:
@@ -169,9 +187,9 @@ class _Backward:
     def turned(self, weights: Tensor) -> Tensor:
         """[..., I, O] transposed to [..., O, I]."""
         if self._shared is None:
-            return _transposed(weights)
+            return transposed(weights)
         if self._shared.turned is None:
-            self._shared.turned = _transposed(weights)
+            self._shared.turned = transposed(weights)
         return self._shared.turned
 
     def gradient(self, weights: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -185,63 +203,6 @@ class _Backward:
         return gradients[task], None
 
 
-class NativeEnter(torch.autograd.Function):
-    """Norm, routing, projections and heads of an attention, from x [T, H] with code [T or 1, ..., K/2, 2].
-
-    Gives query [T, N, K], key and value [T, M, K]; scores [T, 1], ids [T, 1], and tokens [T] and ends [E] of the
-    dispatch. Merged weights [E, H, O], shared ones [H, O] or None.
-    """
-
-    @staticmethod
-    def forward(
-        ctx,
-        x: Tensor,
-        gain: Tensor,
-        query: Tensor,
-        keys: Tensor,
-        bias: Tensor,
-        merged: Tensor,
-        shared: Tensor | None,
-        query_gain: Tensor,
-        key_gain: Tensor,
-        code: Tensor,
-        epsilon: float,
-        N: int,
-        M: int,
-    ) -> tuple[Tensor, ...]:
-        ctx.weights = _Backward(merged)
-        x, gain, query, keys, bias = _dense(x, gain, query, keys, bias)
-        merged, shared, query_gain, key_gain, code = _dense(merged, shared, query_gain, key_gain, code)
-        *routed, scores, _, tokens, ends = _route(x, gain, query, keys, bias, 1, False, float(epsilon))
-        (T, H), K, norms, ids = x.shape, len(query_gain), routed[4], routed[-1]
-        ctx.sizes, ctx.code_row = (H, N, M, K, len(merged)), _code_row(code, T, K)
-        projected, head_scales = x.new_empty(T, (N + 2 * M) * K), x.new_empty(T, N + M)
-        heads = [x.new_empty(T, count, K) for count in (N, M, M)]
-        inputs = x, gain, norms, scores, merged, tokens, ends, query_gain, key_gain, code, ctx.code_row
-        call("enter_forward", *ctx.sizes, float(epsilon), *inputs, projected, head_scales, *heads)
-        own = scores, merged, shared, tokens, ends, query_gain, key_gain, code, projected, head_scales
-        ctx.save_for_backward(*routed, *own)
-        ctx.mark_non_differentiable(ids, tokens, ends)
-        return *heads, scores, ids, tokens, ends
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        routed, (scores, merged, shared, tokens, ends, *heads) = saved[:-10], saved[-10:]
-        x, gain, norms = routed[0], routed[1], routed[4]
-        query_gain, key_gain, code, projected, head_scales = heads
-        x_gradient, scores_gradient = torch.empty_like(x), gradients[3].clone(memory_format=torch.contiguous_format)
-        head_gains = torch.empty_like(query_gain), torch.empty_like(key_gain)
-        turned, (merged_gradient, passed_on) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
-        inputs = x, gain, norms, scores, turned, None if shared is None else _transposed(shared), tokens, ends
-        heads = query_gain, key_gain, code, ctx.code_row, projected, head_scales, *_dense(*gradients[:3])
-        results = x_gradient, scores_gradient, merged_gradient, *head_gains
-        call("enter_backward", *ctx.sizes, *inputs, *heads, *results)
-        routing = _route_backward(routed, False, scores_gradient, x_gradient)
-        return x_gradient, *routing, None, passed_on, None, *head_gains, None, None, None, None
-
-
 class NativeMixedProduct(torch.autograd.Function):
     """x [T, I], scores [T, 1], merged [E, I, O], shared [I, O] or None; tokens [T] and ends [E] of a dispatch."""
 
@@ -249,8 +210,8 @@ class NativeMixedProduct(torch.autograd.Function):
     def forward(
         ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, tokens: Tensor, ends: Tensor
     ) -> Tensor:
-        ctx.weights = _Backward(merged)
-        x, scores, merged, shared = _dense(x, scores, merged, shared)
+        ctx.weights = WeightsBackward(merged)
+        x, scores, merged, shared = dense(x, scores, merged, shared)
         y = x.new_empty(len(x), merged.shape[2])
         call("mixed_forward", *merged.shape, x, scores, merged, tokens, ends, y)
         ctx.save_for_backward(x, scores, merged, shared, tokens, ends)
@@ -262,56 +223,9 @@ class NativeMixedProduct(torch.autograd.Function):
         x, scores, merged, shared, tokens, ends = ctx.saved_tensors
         x_gradient, scores_gradient = torch.empty_like(x), torch.empty_like(scores)
         turned, (merged_gradient, passed_on) = ctx.weights.turned(merged), ctx.weights.gradient(merged)
-        inputs = x, scores, turned, None if shared is None else _transposed(shared), tokens, ends, gradient.contiguous()
-        results = x_gradient, scores_gradient, merged_gradient
-        call("mixed_backward", len(x), *merged.shape, *inputs, *results)
+        inputs = x, scores, turned, shared, tokens, ends, gradient.contiguous()
+        call("mixed_backward", len(x), *merged.shape, *inputs, x_gradient, scores_gradient, merged_gradient)
         return x_gradient, scores_gradient, passed_on, None, None, None
-
-
-class NativeExperts(torch.autograd.Function):
-    """Norm, routing and SwiGLU experts: the update [T, H] for x [T, H], and the ids [T, A] of its experts.
-
-    Weights inward [E, H, 2F] and outward [E, F, H].
-    """
-
-    @staticmethod
-    def forward(
-        ctx,
-        x: Tensor,
-        gain: Tensor,
-        query: Tensor,
-        keys: Tensor,
-        bias: Tensor,
-        inward: Tensor,
-        outward: Tensor,
-        active: int,
-        epsilon: float,
-    ) -> tuple[Tensor, Tensor]:
-        ctx.weights = _Backward(inward), _Backward(outward)
-        x, gain, query, keys, bias, inward, outward = _dense(x, gain, query, keys, bias, inward, outward)
-        *routed, weights, order, tokens, ends = _route(x, gain, query, keys, bias, active, True, float(epsilon))
-        E, F, H = outward.shape
-        ctx.sizes = len(x), E, H, F
-        y, projected = torch.empty_like(x), x.new_empty(len(order), 2 * F)
-        norms, ids = routed[4], routed[-1]
-        call("swiglu_forward", *ctx.sizes, x, gain, norms, weights, inward, outward, order, tokens, ends, projected, y)
-        ctx.save_for_backward(*routed, weights, inward, outward, projected, order, tokens, ends)
-        ctx.mark_non_differentiable(ids)
-        return y, ids
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        routed, (weights, inward, outward, *rest) = saved[:-7], saved[-7:]
-        x, gain, norms = routed[0], routed[1], routed[4]
-        rows, weights_gradient = torch.empty_like(x), torch.empty_like(weights)
-        both = list(zip(ctx.weights, (inward, outward), strict=True))
-        turned = [own.turned(each) for own, each in both]
-        gradients, passed_on = zip(*(own.gradient(each) for own, each in both), strict=True)
-        inputs = x, gain, norms, weights, *turned, *rest, gradient.contiguous()
-        call("swiglu_backward", *ctx.sizes, *inputs, rows, weights_gradient, *gradients)
-        return rows, *_route_backward(routed, True, weights_gradient, rows), None, *passed_on, None, None
 
 
 class NativeAttendSequence(torch.autograd.Function):
@@ -319,7 +233,7 @@ class NativeAttendSequence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, key: Tensor, value: Tensor, starts: Tensor) -> Tensor:
-        query, key, value = _dense(query, key, value)
+        query, key, value = dense(query, key, value)
         T, N, K = query.shape
         assert len(key) == len(value) == len(starts) == T
         ctx.sizes = T, N, key.shape[1], K
@@ -342,7 +256,7 @@ class NativeAttendDepth(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, query: Tensor, *entries: Tensor) -> tuple[Tensor, Tensor]:
-        query, *entries = _dense(query, *entries)
+        query, *entries = dense(query, *entries)
         D = len(entries) // 2
         ctx.sizes = *query.shape[:2], entries[0].shape[1], query.shape[2], D
         attended, scores = torch.empty_like(query), query.new_empty(*query.shape[:2], D)

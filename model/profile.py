@@ -131,8 +131,10 @@ def _flops(
     counts = flops_by_component(config, length)
     flops: dict[tuple[str, str], float] = defaultdict(float)
     for place, name in FLOOR.items():
-        # Where a component was compiled, its router's products cannot be told from the others.
-        place = (place[0], "products") if place[1] == "routing" and (place[0], "compiled") in found else place
+        component, part = place
+        # Not told from the products: a router's where its component was compiled, and what native.c does on the way.
+        if place not in found or (part == "routing" and (component, "compiled") in found):
+            place = component, "products"
         flops[place] += 3 * counts.get(name, 0.0) * (targets if name == "head" else tokens)
     return flops
 

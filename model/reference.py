@@ -64,15 +64,15 @@ def mixture(x: Tensor, scores: Tensor, weights: Tensor, shared: Tensor | None) -
 
 def expert_attention(
     experts: nn.Module, x: Tensor, context: Context, depth: int, routing_angles: Tensor | None, history: History
-) -> Result:
-    """EA: every expert computes, the scores choose."""
+) -> tuple:
+    """EA: every expert computes, the scores choose. The update [T, H], and the rest of a Result."""
     x = reference_norm(x, experts.gain, experts.epsilon)
     scores, ids = route(experts.router, x, routing_angles)
     update = torch.zeros_like(x)
     for e, (inward, outward) in enumerate(zip(experts.inward, experts.outward, strict=True)):
         gate, up = (x @ inward).chunk(2, dim=-1)
         update = update + scores[:, e, None] * ((gate * torch.sigmoid(gate) * up) @ outward)
-    return Result(update, ids)
+    return update, ids
 
 
 def projected_attention(
@@ -101,8 +101,8 @@ def projected_attention(
 
 def sequence_attention(
     module: nn.Module, x: Tensor, context: Context, depth: int, routing_angles: Tensor | None, history: History
-) -> Result:
-    """SA: what came before in the sequence, in the same document."""
+) -> tuple:
+    """SA: what came before in the sequence, in the same document. Returns as EA."""
     B, S = context.batch, context.length
     visible = torch.ones(S, S, dtype=torch.bool, device=x.device).tril()
     visible = visible if context.mask is None else context.mask == 0
@@ -114,13 +114,13 @@ def sequence_attention(
         return (attention(query, key, value, visible)[0].transpose(1, 2).flatten(0, 1),)
 
     update, ids, _ = projected_attention(module, x, angles_of(context.code), routing_angles, attend)
-    return Result(update, ids)
+    return update, ids
 
 
 def depth_attention(
     module: nn.Module, x: Tensor, context: Context, depth: int, routing_angles: Tensor | None, history: History
-) -> Result:
-    """DA: one causal attention along the depth, the tokens as its batch (Algorithm 1)."""
+) -> tuple:
+    """DA: one causal attention along the depth, the tokens as its batch (Algorithm 1). Returns as EA."""
     share = module.heads // module.key_value_heads
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, History]:
@@ -133,7 +133,7 @@ def depth_attention(
 
     angles = angles_of(context.depth_code[depth])
     update, ids, (scores, entries) = projected_attention(module, x, angles, routing_angles, attend)
-    return Result(update, ids, entries, scores)
+    return update, ids, entries, scores
 
 
 REFERENCES = {"sequence": sequence_attention, "depth": depth_attention, "experts": expert_attention}
@@ -146,8 +146,11 @@ def reference_block(
     routing_angles = None if context.routing_code is None else angles_of(context.routing_code[depth])
     results: dict[str, Result] = {}
     for group in block.order:
+        stream = x
         for name in group:
             history = histories.get(name, [])
-            results[name] = REFERENCES[name](block.attentions[name], x, context, depth, routing_angles, history)
-        x = x + sum(results[name].update for name in group)
+            update, *rest = REFERENCES[name](block.attentions[name], x, context, depth, routing_angles, history)
+            stream = stream + update
+            results[name] = Result(stream, *rest)
+        x = stream
     return x, results

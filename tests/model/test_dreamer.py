@@ -272,10 +272,9 @@ def test_no_depth_sees_a_later_one():
     model(random_tokens(), observer=lambda depth, name, result: results.append(result) if name == "depth" else None)
     assert [result.scores.shape[-1] for result in results] == [1, 2, 3]
     assert [len(result.history) for result in results] == [1, 2, 3]
-    key, _ = results[2].history[2]
-    earlier, _ = results[0].history[0]
-    assert torch.autograd.grad(results[1].update.sum(), key, allow_unused=True, retain_graph=True) == (None,)
-    assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(results[2].update.sum(), (key, earlier)))
+    (first, _), (second, _), (third, _) = results[2].history
+    assert torch.autograd.grad(results[1].stream.sum(), third, allow_unused=True, retain_graph=True) == (None,)
+    assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(results[2].stream.sum(), (first, second)))
 
 
 def test_a_window_hides_older_depths():

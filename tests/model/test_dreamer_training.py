@@ -199,9 +199,9 @@ class Slots(nn.Module):
     def prepare(self, dtype: torch.dtype, code: Tensor | None) -> list[Prepared]:
         return [(self.keys.to(dtype), self.outward.to(dtype))]
 
-    def forward(self, x: Tensor, prepared: Prepared, *rest) -> Result:
+    def forward(self, x: Tensor, stream: Tensor, prepared: Prepared, *rest) -> Result:
         keys, values = prepared
-        return Result((x @ keys.T).softmax(dim=-1) @ values)
+        return Result(stream + (x @ keys.T).softmax(dim=-1) @ values)
 
 
 @pytest.mark.parametrize("config", VARIANTS)

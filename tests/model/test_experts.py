@@ -119,8 +119,8 @@ def test_balanced_counts_move_nothing():
 
 def test_update_applies_equation_3_and_starts_counting_anew():
     router = new_router(experts=4)
-    router.count(torch.tensor([[0, 1], [0, 1], [0, 2]]), None)
-    router.count(torch.tensor([[0, 3], [1, 3]]), torch.tensor([True, False]))
+    router.count([torch.tensor([[0, 1], [0, 1], [0, 2]])], None)
+    router.count([torch.tensor([[0, 3], [1, 3]])], torch.tensor([True, False]))
     assert router.counts.tolist() == [4, 2, 1, 1]
     router.update_balance()
     assert router.bias.tolist() == pytest.approx([-0.1, -0.1, 0.1, 0.1])  # median 1.5
@@ -136,7 +136,7 @@ def test_balancing_levels_a_skewed_router():
     shares = []
     for step in range(400):
         ids, _ = router(0.5 * torch.randn(256, 8) + shift, *router.prepare(None)[0])
-        router.count(ids, None)
+        router.count([ids], None)
         if step in (0, 399):
             shares.append(router.counts.max() / router.counts.sum())
         router.update_balance()
@@ -287,7 +287,7 @@ def test_router_state_travels_with_the_model():
 
 def test_a_rate_of_zero_leaves_the_bias_alone():
     router = Router(dataclasses.replace(TINY, expert_bias_rate=0.0), 4, 1, rate=0.0, normalised=False)
-    router.count(torch.tensor([[0], [0]]), None)
+    router.count([torch.tensor([[0], [0]])], None)
     router.update_balance()
     assert (router.bias == 0).all()
     assert (router.counts == 0).all()

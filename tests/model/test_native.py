@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from model import native
 from model.attention import DepthAttention, SequenceAttention
 from model.config import dr_da
-from model.context import depth_code, document_mask, document_starts, position_code
+from model.context import (
+    Context,
+    depth_code,
+    document_mask,
+    document_positions,
+    document_starts,
+    position_code,
+)
 from model.dreamer import Dreamer
 from model.experts import ExpertAttention
 from model.kernels import attend_depth, dispatch, mixed_product, rms_norm, share
@@ -85,49 +92,48 @@ def made(kind, dtype, **changes):
     return module, lambda: module.prepare(dtype, code)[0]
 
 
-def assert_modules_agree(module, function, x):
+def assert_modules_agree(module, function, x, *others):
     """As `assert_both_ways_agree`; `function` gives the chosen ids too. An example of a tie, by rounding, is none."""
     chosen = []
 
-    def outputs(x, *_):
-        *found, ids = function(x)
+    def outputs(*inputs):
+        *found, ids = function(*inputs[: len(others) + 1])
         chosen.append(ids)
         return tuple(found)
 
     with torch.no_grad():
-        outputs(x)
+        outputs(x, *others)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(native, "runs", lambda device, dtype: False)
-            outputs(x)
+            outputs(x, *others)
     one, other = (None if ids is None else ids.sort().values for ids in chosen)
     assume(x.dtype == torch.float64 or one is None or torch.equal(one, other))
     assert one is None or torch.equal(one, other)
-    assert_both_ways_agree(outputs, x, *module.parameters())
+    assert_both_ways_agree(outputs, x, *others, *module.parameters())
 
 
-@needs_compiler
-@settings(max_examples=60, deadline=None)
-@given(st.data(), st.integers(1, 110), st.integers(4, 70), DTYPES)
-def test_entering_and_leaving_an_attention(data, tokens, hidden, dtype):
-    kind = data.draw(st.sampled_from([SequenceAttention, DepthAttention]))
+def attention_sizes(data, hidden):
     keys = data.draw(st.integers(1, 2))
     heads = {"key_value_heads": keys, "query_heads": keys * data.draw(st.integers(1, 3))}
     heads |= {f"depth_{name.replace('query_', '')}": count for name, count in heads.items()}
-    size = data.draw(st.sampled_from([4, 8, 16, 20]))
-    module, prepare = made(
-        kind,
-        dtype,
+    size = data.draw(st.sampled_from([4, 8, 16, 20, 32, 64]))
+    return {
         **heads,
-        depth=data.draw(st.integers(1, 9)),  # as many experts
-        recurrent=data.draw(st.booleans()),
-        shared_expert=data.draw(st.booleans()),
-        hidden_size=hidden,
-        head_size=size,
-        depth_head_size=size,
-        routing_size=data.draw(st.sampled_from([4, 16, 36])),
-    )
-    places = torch.arange(tokens if kind is SequenceAttention else 1)
-    code = position_code(places, size, 100.0, dtype).unsqueeze(1)
+        "depth": data.draw(st.integers(1, 9)),  # as many experts
+        "shared_expert": data.draw(st.booleans()),
+        "hidden_size": hidden,
+        "head_size": size,
+        "depth_head_size": size,
+        "routing_size": data.draw(st.sampled_from([4, 16, 36])),
+    }
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.integers(1, 110), st.integers(4, 70), st.booleans(), DTYPES)
+def test_entering_and_leaving_an_attention(data, tokens, hidden, recurrent, dtype):
+    module, prepare = made(SequenceAttention, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
+    code = position_code(torch.arange(tokens), len(module.query_gain), 100.0, dtype).unsqueeze(1)
 
     def through(x):
         prepared = prepare()
@@ -135,6 +141,43 @@ def test_entering_and_leaving_an_attention(data, tokens, hidden, dtype):
         return query, key, value, module.leave(query, prepared, route), None if route is None else route.ids
 
     assert_modules_agree(module, through, normal(tokens, hidden, dtype=dtype))
+
+
+def context(documents, size, dtype):
+    """Of a batch with documents [B, S], and of one depth; how they are kept apart is seen by what computes."""
+    positions = document_positions(documents)
+    code = position_code(positions, size, 100.0, dtype).flatten(0, 1).unsqueeze(1)
+    depths = depth_code(1, size, 100.0, torch.device("cpu"), dtype)
+    natively = native.runs(torch.device("cpu"), dtype)
+    mask, starts = (None, document_starts(documents)) if natively else (document_mask(documents, dtype), None)
+    return Context(*documents.shape, code, depths, None, mask, None, starts, positions, None)
+
+
+@needs_compiler
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 3), st.integers(1, 40), st.integers(4, 70), st.booleans(), st.booleans(), DTYPES)
+def test_whole_attention(data, rows, length, hidden, own_stream, recurrent, dtype):
+    """The stream that x is added to may be x itself; what later depths see passes a gradient on too."""
+    kind = data.draw(st.sampled_from([SequenceAttention, DepthAttention]))
+    module, prepare = made(kind, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
+    cuts = data.draw(st.lists(st.booleans(), min_size=rows * length, max_size=rows * length))
+    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1)
+    K, earlier = len(module.query_gain), data.draw(st.integers(0, 4)) if kind is DepthAttention else 0
+    others = [] if own_stream else [normal(rows * length, hidden, dtype=dtype)]
+    others += [normal(rows * length, module.key_value_heads, K, dtype=dtype) for _ in range(2 * earlier)]
+
+    def through(x, *others):
+        stream, entries = (x, others) if own_stream else (others[0], others[1:])
+        history = list(zip(entries[::2], entries[1::2], strict=True))
+        stream, ids, seen, scores = module(x, stream, prepare(), context(documents, K, dtype), 0, history)
+        return (
+            stream,
+            *(part for entry in seen for part in entry),
+            *([] if scores is None else [scores + 0 * stream.sum()]),
+            ids,
+        )
+
+    assert_modules_agree(module, through, normal(rows * length, hidden, dtype=dtype), *others)
 
 
 @needs_compiler
@@ -151,7 +194,13 @@ def test_expert_attention(data, tokens, hidden, experts, dtype):
         recurrent=data.draw(st.booleans()),
         routing_size=data.draw(st.sampled_from([4, 16, 36])),
     )
-    assert_modules_agree(module, lambda x: module(x, prepare(), None, 0, [])[:2], normal(tokens, hidden, dtype=dtype))
+    others = data.draw(st.sampled_from([[], [normal(tokens, hidden, dtype=dtype)]]))  # the stream, where it is not x
+    assert_modules_agree(
+        module,
+        lambda x, *others: module(x, others[0] if others else x, prepare(), None, 0, [])[:2],
+        normal(tokens, hidden, dtype=dtype),
+        *others,
+    )
 
 
 @needs_compiler
@@ -305,7 +354,7 @@ def kernels(lay):
             for parameter in module.parameters():
                 parameter.data = lay(parameter.data) if parameter.ndim < 3 else parameter.data
             if kind is ExpertAttention:
-                outputs = [module(x, prepare(), None, 0, []).update]
+                outputs = [module(x, lay(x), prepare(), None, 0, []).stream]
             else:
                 prepared = prepare()
                 *outputs, route = module.enter(x, prepared, code)
@@ -348,7 +397,7 @@ def test_what_would_be_promoted_is_left_to_torch(monkeypatch):
     monkeypatch.setattr(native, "library", lambda real: pytest.fail("this is not for native.c"))
     monkeypatch.setattr(native, "runs", lambda device, dtype: True)
     monkeypatch.setattr("model.experts.rms_norm", lambda x, gain, epsilon: x)
-    module(x, prepared, None, 0, [])
+    module(x, x, prepared, None, 0, [])
 
 
 @needs_compiler
@@ -370,7 +419,7 @@ def test_what_is_not_finite_stays_visible():
     x[7, 3] = float("nan")
     assert rms_norm(x, torch.ones(16), 1e-6)[7].isnan().all()
     module, prepare = made(ExpertAttention, torch.float32, hidden_size=16, routing_size=8, active_experts=2)
-    output, ids, *_ = module(x, prepare(), None, 0, [])
+    output, ids, *_ = module(x, x, prepare(), None, 0, [])
     assert ((ids >= 0) & (ids < 4)).all()
     assert output[7].isnan().all()
     assert output[torch.arange(20) != 7].isfinite().all()
