@@ -28,6 +28,7 @@ class _Attention(nn.Module):
         super().__init__()
         projections = MixedProjections if config.recurrent else PlainProjections
         self.heads, self.key_value_heads, self.epsilon = heads, key_value_heads, config.norm_epsilon
+        self.compiled = False
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
         self.query_gain = nn.Parameter(torch.empty(head_size))
         self.key_gain = nn.Parameter(torch.empty(head_size))
@@ -57,6 +58,7 @@ class _Attention(nn.Module):
         """Whether all of it, with its mixture of projections, is done in native.c."""
         return (
             self.router is not None
+            and not self.compiled
             and native.holds(prepared[2], prepared[4])
             and native.takes(x, self.gain, code, self.router.bias, *prepared)
         )
@@ -87,6 +89,7 @@ class _Attention(nn.Module):
         """Compile what does not change its shape from depth to depth."""
         self.enter = torch.compile(self.enter, **options)
         self.leave = torch.compile(self.leave, **options)
+        self.compiled = True
 
 
 class SequenceAttention(_Attention):

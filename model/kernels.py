@@ -162,7 +162,7 @@ class Dispatch(NamedTuple):
 
     order: Tensor  # [P]: the pair at each place
     tokens: Tensor  # [P]: the token at each place
-    places: Tensor | None  # [T, A]: the place of each pair; not known where native.c has sorted
+    places: Tensor  # [T, A]: the place of each pair
     ends: Tensor  # [E] int32: where each expert's run of places ends
     cuts: Tensor | None = None  # on the host, if there are more than GROUPS experts: where each next GROUPS begin
 

@@ -30,7 +30,7 @@ typedef int64_t whole;
 typedef const REAL *restrict in;
 typedef REAL *restrict out;
 
-static out scratch(whole count) {
+static REAL *scratch(whole count) {
     REAL *memory = malloc((count ? count : 1) * sizeof(REAL));
     if (!memory) {
         fprintf(stderr, "out of memory: %lld bytes for a kernel\n", (long long)(count * sizeof(REAL)));
@@ -183,7 +183,7 @@ static void product(
     any_product(m, n, k, a, a_row, a_column, b, b_row, c, c_row, add, NULL);
 }
 
-/* The same, fetching `count` numbers from `next` on. */
+/* The same, fetching about `count` numbers from `next` on, whether they are there or not. */
 static void fetching_product(whole m, whole n, whole k, in a, whole a_row, whole a_column, in b, whole b_row, out c,
     whole c_row, int add, in next, whole count) {
     ahead memory = {(const char *)next, (const char *)(next + count)};
@@ -805,9 +805,17 @@ typedef struct {
 static REAL *take(REAL **memory, whole count) { return (*memory += count) - count; }
 
 static kept_numbers lay_out(whole T, whole R, whole N, whole M, whole K, REAL *memory) {
-    return (kept_numbers){take(&memory, T), take(&memory, T * R), take(&memory, T), take(&memory, T), take(&memory, T),
-        take(&memory, T * (N + M) * K), take(&memory, T * (N + M)), take(&memory, T * N * K),
-        take(&memory, T * N * K)};
+    kept_numbers own;
+    own.norms = take(&memory, T);
+    own.q = take(&memory, T * R);
+    own.scales = take(&memory, T);
+    own.chosen = take(&memory, T);
+    own.scores = take(&memory, T);
+    own.projected = take(&memory, T * (N + M) * K);
+    own.head_scales = take(&memory, T * (N + M));
+    own.query = take(&memory, T * N * K);
+    own.attended = take(&memory, T * N * K);
+    return own;
 }
 
 /* Along the sequence where there are `starts`, else along the depth, with D `keys` and `values` of which the last are

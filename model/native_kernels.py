@@ -4,6 +4,8 @@ are only the calls, and what is kept for the backward pass. Axes as in kernels.p
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -188,9 +190,10 @@ class WeightsBackward:
         """[..., I, O] transposed to [..., O, I]."""
         if self._shared is None:
             return transposed(weights)
-        if self._shared.turned is None:
-            self._shared.turned = transposed(weights)
-        return self._shared.turned
+        turned = self._shared.turned
+        if turned is None:
+            turned = self._shared.turned = transposed(weights)
+        return turned
 
     def gradient(self, weights: Tensor) -> tuple[Tensor, Tensor | None]:
         """Where to add the weights' gradient, and what autograd is to be told of it."""
@@ -201,6 +204,15 @@ class WeightsBackward:
         if task not in gradients:
             gradients[task] = torch.zeros_like(weights)
         return gradients[task], None
+
+
+def weights_backward(
+    kept: Iterable[WeightsBackward], weights: Iterable[Tensor]
+) -> tuple[list[Tensor], list[Tensor], list[Tensor | None]]:
+    """Of each of the weights: transposed, where to add its gradient, and what autograd is to be told of it."""
+    both = list(zip(kept, weights, strict=True))
+    turned, found = [own.turned(each) for own, each in both], [own.gradient(each) for own, each in both]
+    return turned, [gradient for gradient, _ in found], [passed_on for _, passed_on in found]
 
 
 class NativeMixedProduct(torch.autograd.Function):

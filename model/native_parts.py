@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from model.native import call, pointers
-from model.native_kernels import WeightsBackward, code_row, dense, route, route_backward
+from model.native_kernels import WeightsBackward, code_row, dense, route, route_backward, weights_backward
 
 
 class NativeAttention(torch.autograd.Function):
@@ -57,7 +57,10 @@ class NativeAttention(torch.autograd.Function):
         key, value, y = x.new_empty(T, M, K), x.new_empty(T, M, K), torch.empty_like(x)
         seen = x.new_empty((T, N, D) if starts is None else (T, N))
         kept = x.new_empty(T, 4 + R + (N + M) * (K + 1) + 2 * N * K)  # which native.c lays out
-        places, ends = torch.empty(3, T, dtype=torch.long), torch.empty(E, dtype=torch.int32)
+        places, ends = x.new_empty(3, T, dtype=torch.long), x.new_empty(E, dtype=torch.int32)
+        assert stream is None or stream.shape == x.shape
+        assert starts is None or len(starts) == T
+        assert all(entry.shape == key.shape and entry.dtype == x.dtype for entry in entries)
         heads = query_gain, key_gain, code
         call(
             "attention_forward",
@@ -83,9 +86,7 @@ class NativeAttention(torch.autograd.Function):
         x, gain, query, keys, inward, outward, *shared, query_gain, key_gain, code, starts = saved[:12]
         key, value, seen, kept, places, ends, *entries = saved[12:]
         gradient = torch.zeros_like(x) if gradient is None else gradient.contiguous()
-        both = list(zip(ctx.weights, (inward, outward), strict=True))
-        turned = [own.turned(each) for own, each in both]
-        (inward_gradient, of_inward), (outward_gradient, of_outward) = [own.gradient(each) for own, each in both]
+        turned, gradients, (of_inward, of_outward) = weights_backward(ctx.weights, (inward, outward))
         x_gradient, of_entries = torch.empty_like(x), x.new_empty(2, ctx.sizes[-1], *key.shape)
         own_gradients = [torch.empty_like(each) for each in (gain, query, keys, query_gain, key_gain)]
         call(
@@ -94,7 +95,7 @@ class NativeAttention(torch.autograd.Function):
             *(x, gain, query, keys, *turned, *shared, query_gain, key_gain, code, ctx.code_row, starts),
             *(*_pointers_behind(entries, key, value), key, value, seen, kept, places, ends),
             *(gradient, gradient if ctx.own_stream else None, *dense(later_key, later_value), *of_entries),
-            *(x_gradient, inward_gradient, outward_gradient, *own_gradients),
+            *(x_gradient, *gradients, *own_gradients),
         )
         *routing, query_gain_gradient, key_gain_gradient = own_gradients
         return (
@@ -133,6 +134,7 @@ class NativeExperts(torch.autograd.Function):
         ctx.weights = WeightsBackward(inward), WeightsBackward(outward)
         x, stream, gain, query, keys = dense(x, stream, gain, query, keys)
         bias, inward, outward = dense(bias, inward, outward)
+        assert stream is None or stream.shape == x.shape
         *routed, weights, order, tokens, ends = route(x, gain, query, keys, bias, active, True, float(epsilon))
         E, F, H = outward.shape
         ctx.sizes = len(x), E, H, F
@@ -152,9 +154,7 @@ class NativeExperts(torch.autograd.Function):
         routed, (weights, inward, outward, *rest) = saved[:-7], saved[-7:]
         x, gain, norms = routed[0], routed[1], routed[4]
         rows, weights_gradient = torch.empty_like(x), torch.empty_like(weights)
-        both = list(zip(ctx.weights, (inward, outward), strict=True))
-        turned = [own.turned(each) for own, each in both]
-        gradients, passed_on = zip(*(own.gradient(each) for own, each in both), strict=True)
+        turned, gradients, passed_on = weights_backward(ctx.weights, (inward, outward))
         gradient = gradient.contiguous()
         inputs = x, gain, norms, weights, *turned, *rest, gradient
         call("swiglu_backward", *ctx.sizes, *inputs, rows, weights_gradient, *gradients)

@@ -28,6 +28,7 @@ from model.dreamer import Dreamer
 from model.experts import ExpertAttention
 from model.kernels import attend_depth, dispatch, mixed_product, rms_norm, share
 from model.native_kernels import NativeAttendSequence, SharedWeights
+from model.native_parts import NativeAttention
 
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="no C compiler")
 sizes = st.integers(1, 70)  # below, at and above whole vectors, tiles and blocks
@@ -166,16 +167,16 @@ def test_whole_attention(data, rows, length, hidden, own_stream, recurrent, dtyp
     others = [] if own_stream else [normal(rows * length, hidden, dtype=dtype)]
     others += [normal(rows * length, module.key_value_heads, K, dtype=dtype) for _ in range(2 * earlier)]
 
+    key_only = kind is DepthAttention and data.draw(st.booleans())  # a later depth sees it, nobody the stream
+
     def through(x, *others):
         stream, entries = (x, others) if own_stream else (others[0], others[1:])
         history = list(zip(entries[::2], entries[1::2], strict=True))
         stream, ids, seen, scores = module(x, stream, prepare(), context(documents, K, dtype), 0, history)
-        return (
-            stream,
-            *(part for entry in seen for part in entry),
-            *([] if scores is None else [scores + 0 * stream.sum()]),
-            ids,
-        )
+        if key_only:
+            return seen[-1][0] + sum(0 * each.sum() for each in (x, *others, *module.parameters())), ids
+        entries = [part for entry in seen for part in entry]
+        return stream, *entries, *([] if scores is None else [scores + 0 * stream.sum()]), ids
 
     assert_modules_agree(module, through, normal(rows * length, hidden, dtype=dtype), *others)
 
@@ -435,6 +436,27 @@ def test_attention_far_from_zero_does_not_overflow():
     value = torch.arange(9.0).view(9, 1, 1).expand(9, 1, 4)
     attended = NativeAttendSequence.apply(query, query, value, torch.zeros(9, dtype=torch.long))
     torch.testing.assert_close(attended[:, 0, 0], torch.arange(9.0) / 2)  # equal scores: the mean of all before
+
+
+@needs_compiler
+def test_another_default_device_changes_nothing():
+    module, prepare = made(DepthAttention, torch.float32, hidden_size=16, routing_size=8, depth_head_size=8)
+    x, around = torch.randn(20, 16), context(torch.zeros(1, 20, dtype=torch.long), 8, torch.float32)
+    expected = module(x, x, prepare(), around, 0, []).stream
+    prepared = prepare()
+    with torch.device("meta"):
+        assert torch.equal(module(x, x, prepared, around, 0, []).stream, expected)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_what_torch_compiles_is_not_computed_here(monkeypatch):
+    module, prepare = made(DepthAttention, torch.float32, hidden_size=16, routing_size=8, depth_head_size=8)
+    x, around = torch.randn(20, 16), context(torch.zeros(1, 20, dtype=torch.long), 8, torch.float32)
+    expected = module(x, x, prepare(), around, 0, []).stream
+    module.compile(backend="eager")
+    monkeypatch.setattr(NativeAttention, "apply", lambda *_: pytest.fail("this is compiled"))
+    torch.testing.assert_close(module(x, x, prepare(), around, 0, []).stream, expected)
 
 
 @needs_compiler
