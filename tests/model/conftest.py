@@ -24,3 +24,12 @@ def engine(request):
             assert native.runs(torch.device("cpu"), torch.float32)
         yield request.param
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Of torch, as native.c is for."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
