@@ -166,8 +166,9 @@ class Dreamer(nn.Module):
                 if observer is not None:
                     observer(index, name, result)
         x = x if self.config.recurrent else self.norm(x)
-        for router, ids in chosen.items() if self.training and cache is None else ():
-            router.count(ids, valid)
+        if self.training and cache is None:
+            for router, ids in chosen.items():
+                router.count(ids, valid)
         if cache is not None:
             cache.advance(S, lengths)
         hidden = x.view(B, S, -1)
