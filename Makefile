@@ -14,7 +14,7 @@ test-slow: $(READY)
 	$(BIN)/pytest -m slow
 
 up: $(READY)
-	$(BIN)/python -m flows.serve
+	$(BIN)/python -m flows.prefect.serve
 
 lint: $(READY)
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -20,4 +20,4 @@ def register() -> None:
         from lm_eval.api.registry import model_registry
 
         if "dreamer" not in model_registry:
-            model_registry.register("dreamer", target="model.harness:DreamerLM")
+            model_registry.register("dreamer", target="model.evaluation.harness:DreamerLM")

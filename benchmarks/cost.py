@@ -25,15 +25,15 @@ import yaml
 
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
-from model.device import device_name
-from model.random_stream import write_random_stream
-from model.run import read_run
-from model.trainer import Trainer
+from model.ops.device import device_name
+from model.profiling.random_stream import write_random_stream
+from model.training.run import read_run
+from model.training.trainer import Trainer
 from pipeline.errors import InputError
 from reports.drawing import COUNT_LABEL, Figure, colour, composed, panel, records, shape
 from reports.theme import styles
 
-PRESETS = Path(__file__).parents[1] / "flows" / "presets"
+PRESETS = Path(__file__).parents[1] / "flows" / "study" / "presets"
 STEPS = 2  # of each point in a round
 AXES = {"depth": "depth", "experts": "experts of LA in a layer", "context": "context: tokens in a row"}
 

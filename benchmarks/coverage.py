@@ -26,9 +26,9 @@ from collections.abc import Iterable
 import numpy as np
 
 from benchmarks.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
-from sql.bootstrap import Factors, crossing_factors, factor_interval, possible_goals, with_training_noise
-from sql.draws import Curve, resample
-from sql.fit import Fit, Points, fit_curve, fit_draws
+from sql.statistics.bootstrap import Factors, crossing_factors, factor_interval, possible_goals, with_training_noise
+from sql.statistics.draws import Curve, resample
+from sql.statistics.fit import Fit, Points, fit_curve, fit_draws
 
 REPLICATES = 400
 SHARE = 0.95  # of LA's rise, as in data_efficiency_fitted.sql

@@ -30,12 +30,12 @@ import pyarrow.parquet as pq
 from datasketch import MinHash
 
 from benchmarks.corpus import Corpus, corpus, original_text, texts_of, vocabulary
-from pipeline.decontaminate import DecontaminationSettings, decontaminate
-from pipeline.dedup import DedupSettings, deduplicate
-from pipeline.documents import KEPT, SCHEMA, DocumentWriter, read_documents
-from pipeline.minhash import signatures
-from pipeline.ngrams import blocks, text_column
-from pipeline.ragged import distinct, jaccard
+from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from pipeline.dedup.minhash import signatures
+from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
+from pipeline.text.ngrams import blocks, text_column
+from pipeline.text.ragged import distinct, jaccard
 
 WORDS = 5
 THRESHOLD = 0.7
@@ -101,7 +101,7 @@ def measure_signatures(texts: list[str]) -> None:
     except ImportError:
         print("\n(rensa is not installed and left out)")
     ours(column.slice(0, 100))
-    paths["pipeline.minhash"] = cpu(lambda: ours(column), 3) / len(texts)
+    paths["pipeline.dedup.minhash"] = cpu(lambda: ours(column), 3) / len(texts)
     size = sum(map(len, texts)) / len(texts)
     base = paths["datasketch update_batch"]
     table(

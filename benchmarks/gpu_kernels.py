@@ -21,12 +21,12 @@ from benchmarks.device_timing import (
     peak_gigabytes,
     random_tensor,
 )
-from model import packed_attention
 from model.config import DreamerConfig
-from model.context import document_mask
 from model.dreamer import Dreamer
-from model.kernels import attend_depth, dispatch, route, swiglu_experts
-from model.loss import cross_entropy_sum
+from model.ops import varlen as packed_attention
+from model.ops.context import document_mask
+from model.ops.kernels import attend_depth, dispatch, route, swiglu_experts
+from model.ops.loss import cross_entropy_sum
 
 
 def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:

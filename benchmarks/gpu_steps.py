@@ -24,15 +24,15 @@ from benchmarks.device_timing import Say, Sizes, forget_peak, milliseconds, peak
 from benchmarks.gpu_kernels import compile_options
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr_da, la
-from model.device import device_name, peak_flops
 from model.dreamer import Dreamer
 from model.generate import generate
-from model.kernels import dispatch, swiglu_experts
-from model.loss import cross_entropy_sum
-from model.profile import profile_step, table
-from model.random_stream import write_random_stream
-from model.run import read_run
-from model.trainer import Trainer
+from model.ops.device import device_name, peak_flops
+from model.ops.kernels import dispatch, swiglu_experts
+from model.ops.loss import cross_entropy_sum
+from model.profiling.profile import profile_step, table
+from model.profiling.random_stream import write_random_stream
+from model.training.run import read_run
+from model.training.trainer import Trainer
 
 TIMED_STEPS = 3
 

@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from sql.bootstrap import factor_intervals
-from sql.curves import fit_curves
 from sql.results import connect, ingest
+from sql.statistics.bootstrap import factor_intervals
+from sql.statistics.curves import fit_curves
 
 TASKS, CHECKPOINTS, ITEMS = "abcde", 24, 1319
 SPEEDS = {"LA": 1.0, "DR": 1.5, "DR+DA": 2.0}

@@ -28,14 +28,14 @@ from torch import Tensor, nn
 
 from model.accounting import flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
-from model.context import document_mask
 from model.dreamer import Dreamer
-from model.random_stream import write_random_stream
-from model.run import read_run
-from model.stream import IGNORED, Batch, TokenStream
-from model.trainer import Trainer
+from model.ops.context import document_mask
+from model.profiling.random_stream import write_random_stream
+from model.training.run import read_run
+from model.training.stream import IGNORED, Batch, TokenStream
+from model.training.trainer import Trainer
 
-PRESETS = Path(__file__).parents[1] / "flows" / "presets"
+PRESETS = Path(__file__).parents[1] / "flows" / "study" / "presets"
 STEPS = 3  # of each contestant in a round
 OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))  # by transformers: for experts, for attention
 

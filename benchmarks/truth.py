@@ -19,16 +19,16 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.curation import table
-from pipeline.decontaminate import DecontaminationSettings, decontaminate
-from pipeline.dedup import DedupSettings, deduplicate
-from pipeline.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.download import find_split, read_source
-from pipeline.guards import NUMBER_WORDS
-from pipeline.ngrams import ngram_ids
-from pipeline.planting import EDITS
-from pipeline.sources import resolve_source
+from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from pipeline.dedup.guards import NUMBER_WORDS
+from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.sources.download import find_split, read_source
+from pipeline.sources.table import resolve_source
+from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.text.ngrams import ngram_ids
 from pipeline.traces import strip_traces
-from pipeline.worlds import WORLD_SOURCE, WorldSettings, world_items, write_world
+from pipeline.worlds.planting import EDITS
+from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, world_items, write_world
 
 SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # lower ends of ranges; duplicates are those from 0.7
 WIDTH = 0.05

@@ -13,13 +13,13 @@ from prefect import flow, task
 from prefect.artifacts import create_link_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
-from flows import progress
-from flows.evaluate import evaluate_runs
-from flows.prepare import Prepared, prepare_data
-from flows.results import enter_evaluations, enter_runs, enter_study
-from flows.study import Study, load_study
-from flows.train import Run, plan_models, train_models
-from pipeline.store import Store
+from flows.running import progress
+from flows.stages.evaluate import evaluate_runs
+from flows.stages.prepare import Prepared, prepare_data
+from flows.stages.results import enter_evaluations, enter_runs, enter_study
+from flows.stages.train import Run, plan_models, train_models
+from flows.study.configuration import Study, load_study
+from pipeline.storage.store import Store
 from reports.report import write_report
 from sql.results import query
 

@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model import native
 from model.config import DreamerConfig
-from model.context import Context, History, Prepared, Result
 from model.experts import MixedProjections, PlainProjections, Route, Router
-from model.kernels import attend_depth, rms_norm, split_heads
-from model.native_kernels import NativeAttendSequence
-from model.native_parts import NativeAttention
-from model.packed_attention import attend_documents
+from model.ops.context import Context, History, Prepared, Result
+from model.ops.kernels import attend_depth, rms_norm, split_heads
+from model.ops.native import library as native
+from model.ops.native.functions import NativeAttendSequence
+from model.ops.native.fused import NativeAttention
+from model.ops.varlen import attend_documents
 
 
 class _Attention(nn.Module):

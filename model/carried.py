@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from model.launch import leashed, rank_environments
-from model.screening import screening_loss
+from model.training.launch import leashed, rank_environments
+from model.training.screening import screening_loss
 from pipeline.errors import InputError
 
 PLAN = "plan.json"

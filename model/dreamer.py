@@ -21,11 +21,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from model import native, packed_attention
 from model.attention import DepthAttention, SequenceAttention
 from model.cache import Cache
 from model.config import DreamerConfig
-from model.context import (
+from model.experts import ExpertAttention, Router
+from model.ops import varlen as packed_attention
+from model.ops.context import (
     Context,
     History,
     Prepared,
@@ -37,9 +38,9 @@ from model.context import (
     document_starts,
     position_code,
 )
-from model.experts import ExpertAttention, Router
-from model.kernels import rms_norm
-from model.reference import reference_block, reference_norm
+from model.ops.kernels import rms_norm
+from model.ops.native import library as native
+from model.ops.reference import reference_block, reference_norm
 from pipeline.errors import InputError
 
 ATTENTIONS: dict[str, type[nn.Module]] = {

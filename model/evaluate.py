@@ -27,14 +27,14 @@ from typing import Any
 
 import torch
 
-from model.device import use_one_core
+from model.evaluation.job import Checkpoint, Job, check_settings, read_job, replace_json
+from model.evaluation.pieces import Piece, Task, finished_pieces, pieces, put_together, remove_pieces
+from model.evaluation.tasks import PlainTask
+from model.evaluation.text import load_text_model
+from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.introspect import Sample, sample_of_stream, sample_of_texts
-from model.job import Checkpoint, Job, check_settings, read_job, replace_json
-from model.pieces import Piece, Task, finished_pieces, pieces, put_together, remove_pieces
-from model.plain import PlainTask
-from model.stream import read_packed
-from model.text import load_text_model
-from model.tokenizer import Tokenizer, load_tokenizer
+from model.ops.device import use_one_core
+from model.training.stream import read_packed
 from pipeline.errors import InputError
 
 TELL_SECONDS = 1.0
@@ -85,7 +85,7 @@ def build_tasks(job: Job) -> list[Task]:
             f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
             "pip install 'lm-eval[math]'"
         )
-    from model.harness import HarnessTask, fresh_cache, tune_libraries
+    from model.evaluation.harness import HarnessTask, fresh_cache, tune_libraries
 
     tune_libraries()
     with fresh_cache(job.output) as cache:

@@ -19,11 +19,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from model import native
-from model.balance import balance_step
 from model.config import DreamerConfig
-from model.context import Context, History, Prepared, Result
-from model.kernels import (
+from model.ops.balance import balance_step
+from model.ops.context import Context, History, Prepared, Result
+from model.ops.kernels import (
     GROUPS,
     Dispatch,
     dispatch,
@@ -34,7 +33,8 @@ from model.kernels import (
     share,
     swiglu_experts,
 )
-from model.native_parts import NativeExperts
+from model.ops.native import library as native
+from model.ops.native.fused import NativeExperts
 
 
 class Router(nn.Module):

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.context import Result
 from model.dreamer import Dreamer
-from model.stream import PADDING, TokenStream
+from model.ops.context import Result
+from model.training.stream import PADDING, TokenStream
 
 # Enough for shares of a few percent: among 64 experts at a depth, each is chosen some hundred times.
 SAMPLE_TOKENS = 8192

@@ -24,11 +24,11 @@ from pathlib import Path
 
 import torch
 
-from model.journal import Journal
-from model.parallel import Elsewhere, joined
-from model.run import TrainingConfig, read_run
-from model.safety import TrainingFailed
-from model.trainer import Trainer
+from model.training.distributed import Elsewhere, joined
+from model.training.failures import TrainingFailed
+from model.training.journal import Journal
+from model.training.run import TrainingConfig, read_run
+from model.training.trainer import Trainer
 from pipeline.errors import InputError
 
 __all__ = ["TrainingConfig", "main", "train"]

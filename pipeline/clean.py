@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.documents import DocumentWriter, read_shard
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.resume import shard_by_shard
+from pipeline.storage.documents import DocumentWriter, read_shard
+from pipeline.storage.resume import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
 

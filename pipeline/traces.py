@@ -36,9 +36,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.documents import DocumentWriter, read_shard
 from pipeline.progress import quiet
-from pipeline.resume import shard_by_shard
+from pipeline.storage.documents import DocumentWriter, read_shard
+from pipeline.storage.resume import shard_by_shard
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
 BATCH_ROWS = 1024  # traces are long

@@ -2,9 +2,9 @@ import os
 
 import pytest
 import torch
-from compiler import COMPILER
 
-from model import native
+from model.ops.native import library as native
+from tests.model.compiler import COMPILER
 
 if not COMPILER:
     os.environ["DREAMER_NATIVE"] = "0"  # else every process of the tests would say that there is none

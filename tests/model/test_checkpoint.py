@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from packed_folder import SMALL
 
 from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state, written_whole
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
+from tests.model.packed_folder import SMALL
 
 
 @pytest.fixture

@@ -10,7 +10,18 @@ import re
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_network import (
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+from torch.func import functional_call
+
+from model.cache import Cache
+from model.config import MIXTURES
+from model.dreamer import Dreamer
+from model.ops import varlen as packed_attention
+from model.ops.context import document_positions
+from model.ops.kernels import rms_norm
+from pipeline.errors import InputError
+from tests.model.tiny_network import (
     DR,
     DR_DA,
     LA,
@@ -24,17 +35,6 @@ from tiny_network import (
     random_tokens,
     twin,
 )
-from torch import Tensor, nn
-from torch.autograd import gradcheck
-from torch.func import functional_call
-
-from model import packed_attention
-from model.cache import Cache
-from model.config import MIXTURES
-from model.context import document_positions
-from model.dreamer import Dreamer
-from model.kernels import rms_norm
-from pipeline.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("engine")
 

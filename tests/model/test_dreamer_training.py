@@ -9,7 +9,13 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
-from tiny_network import (
+from torch import Tensor, nn
+
+from model.cache import Cache
+from model.config import MIXTURES, DreamerConfig
+from model.dreamer import ATTENTIONS, Dreamer
+from model.ops.context import Prepared, Result
+from tests.model.tiny_network import (
     DR_DA,
     VARIANTS,
     assert_near,
@@ -20,12 +26,6 @@ from tiny_network import (
     random_tokens,
     twin,
 )
-from torch import Tensor, nn
-
-from model.cache import Cache
-from model.config import MIXTURES, DreamerConfig
-from model.context import Prepared, Result
-from model.dreamer import ATTENTIONS, Dreamer
 
 # Balance
 

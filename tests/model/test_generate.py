@@ -6,7 +6,6 @@ import weakref
 
 import pytest
 import torch
-from evaluation_world import plain_generation, small_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -15,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from model.cache import Cache
 from model.generate import generate, take_rows
 from pipeline.errors import InputError
+from tests.model.evaluation.evaluation_world import plain_generation, small_model
 
 END = 0
 VARIANTS = {

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.clean import CleanSettings, clean
-from pipeline.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.errors import InputError
+from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 OFF = CleanSettings(
     compose_unicode=False,

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline.clean import clean
-from pipeline.documents import DocumentWriter, read_documents, shards
-from pipeline.reading import read_source
-from pipeline.sources import resolve_source
+from pipeline.sources.stage import read_source
+from pipeline.sources.table import resolve_source
+from pipeline.storage.documents import DocumentWriter, read_documents, shards
 from pipeline.traces import strip_traces
 
 FILES = 4

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.download import read_source
-from pipeline.sources import resolve_source
+from pipeline.sources.download import read_source
+from pipeline.sources.table import resolve_source
+from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.traces import DROP_EMPTY, DROP_UNCLOSED, MARKS, NO_CLOSING, strip_trace, strip_traces
 
 MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from sql.bootstrap import factor_intervals
-from sql.curves import fit_curves
 from sql.results import connect, ingest
+from sql.statistics.bootstrap import factor_intervals
+from sql.statistics.curves import fit_curves
 
 STUDY = "small-00000000"
 ITEMS = 40

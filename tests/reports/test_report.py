@@ -10,7 +10,11 @@ from pathlib import Path
 
 import altair as alt
 import pytest
-from small_results import (
+
+from pipeline.errors import InputError
+from reports.report import write_report
+from sql.results import connect
+from tests.reports.small_results import (
     POINTS,
     RIGHT,
     STUDY,
@@ -23,10 +27,6 @@ from small_results import (
     study,
     whole_study,
 )
-
-from pipeline.errors import InputError
-from reports.report import write_report
-from sql.results import connect
 
 VOID = {"meta", "link", "img", "br", "input"}
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from by_hand import put
+
+from tests.sql.by_hand import put
 
 # Design section 5: names, columns and their order are what queries and inserts from elsewhere rely on.
 AGREED = {

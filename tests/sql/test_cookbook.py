@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from by_hand import enter_scores
 
 from pipeline.errors import InputError
 from sql import results
-from sql.bootstrap import factor_intervals
 from sql.cookbook import answered, queries
-from sql.curves import fit_curves
+from sql.statistics.bootstrap import factor_intervals
+from sql.statistics.curves import fit_curves
+from tests.sql.by_hand import enter_scores
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
 

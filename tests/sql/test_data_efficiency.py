@@ -6,9 +6,10 @@ import itertools
 from fractions import Fraction
 
 import pytest
-from by_hand import efficiency, enter, pair, put
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from tests.sql.by_hand import efficiency, enter, pair, put
 
 # Data efficiency ----------------------------------------------------------------------------------------------------
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import yaml
-from processes import PROJECT, shell, start
 
-from flows.evaluate import checkpoints
-from flows.prepare import prepare_data
-from flows.results import FOUND
-from flows.study import load_study
-from flows.train import plan_models, train_models
-from pipeline.store import Store
+from flows.stages.evaluate import checkpoints
+from flows.stages.prepare import prepare_data
+from flows.stages.results import FOUND
+from flows.stages.train import plan_models, train_models
+from flows.study.configuration import load_study
+from pipeline.storage.store import Store
 from sql import results
+from tests.sql.processes import PROJECT, shell, start
 
 pytestmark = pytest.mark.slow
 TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
@@ -34,8 +34,8 @@ ENTER = """
     import sys
     import time
     from pathlib import Path
-    from flows.evaluate import result_folders
-    from flows.results import FOUND
+    from flows.stages.evaluate import result_folders
+    from flows.stages.results import FOUND
     from pipeline.errors import InputError
     from sql import results
 

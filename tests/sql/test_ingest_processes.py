@@ -8,9 +8,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from processes import shell, start
 
 from sql import results
+from tests.sql.processes import shell, start
 
 pytestmark = pytest.mark.slow
 ITEMS = 2000

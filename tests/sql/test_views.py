@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from by_hand import efficiency, enter, pair, put
+
+from tests.sql.by_hand import efficiency, enter, pair, put
 
 # Which number is the accuracy ---------------------------------------------------------------------------------------
 

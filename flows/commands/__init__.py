@@ -1,0 +1,1 @@
+"""The `dreamer` command, one file per subcommand."""

@@ -1,0 +1,52 @@
+"""`dreamer compare`: what changed beyond noise between two studies, as tables with the verdict on top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from flows.commands.show import console, print_table
+from sql.statistics.comparison import compare
+
+ACCURACIES = ["depth", "variant", "task", "checkpoint", "items", "first", "second", "difference", "low", "high"]
+FACTORS = ["depth", "variant", "task", "rule"]
+
+
+def print_comparison(
+    first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None
+) -> None:
+    """Compare two studies by their results files (or the folders that hold them); see sql/comparison.py.
+
+    Raises InputError where there is nothing to compare, or a file has several studies and none is named.
+    """
+    files = [path / "results.duckdb" if path.is_dir() else path for path in (first, second)]
+    found = compare(*files, first_study=first_study, second_study=second_study)
+    console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n", soft_wrap=True)
+    console.print(
+        "Accuracy on the same items: paired tests, p by Holm over all rows; low and high: 95 % of the difference"
+    )
+    shown = found.accuracies[ACCURACIES].assign(p=found.accuracies["adjusted_p"])
+    print_table(shown.assign(changed=_marks(found.accuracies["changed"])))
+    if len(found.factors):
+        console.print("\nData-efficiency factors with their 95 % intervals; apart: the intervals do not overlap")
+        sides = {side: [_factor(row, side) for row in found.factors.to_dict("records")] for side in ("first", "second")}
+        print_table(found.factors[FACTORS].assign(**sides, apart=_marks(found.factors["apart"])))
+    for note in found.notes:
+        console.print(note, soft_wrap=True, highlight=False)
+    console.print(
+        "\nNoise of accuracies here is that of the items: trainings of one model with other seeds differ by more."
+    )
+
+
+def _marks(changed: pd.Series) -> list[str]:
+    return ["yes" if mark else "" for mark in changed]
+
+
+def _factor(row: dict, side: str) -> str:
+    """The factor and its interval: 1.50 [1.20, 1.90]."""
+    factor, low, high, bound = (row[f"{name}_{side}"] for name in ("factor", "low", "high", "bound"))
+    if pd.isna(factor):
+        return "-"
+    said = f"{'' if bound == 'exact' else f'{bound} '}{factor:.2f}"
+    return said if pd.isna(low) else f"{said} [{low:.2f}, {high:.2f}]"

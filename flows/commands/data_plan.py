@@ -1,0 +1,142 @@
+"""The part of `dreamer plan` about data: documents, downloads, disk, memory and core-hours, stage by stage.
+
+Sizes are those of `pipeline.sources.sizes`; a source whose size nobody knows is left out of the sums, which are then "at
+least". Rates are measured ones, and the table says where.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from flows.running.processes import cores
+from flows.stages.prepare import PROCESS_MEMORY
+from flows.study.configuration import BUILTIN, Study
+from pipeline.dedup.clusters import memory_bytes
+from pipeline.errors import InputError
+from pipeline.sources.download import source_files
+from pipeline.sources.sizes import Size, size_of, stripped_text
+from pipeline.sources.table import Source, resolve_source
+from pipeline.worlds.world import WORLD_SOURCE
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Megabytes of text that one core gets through in a second of its time, and on what that was measured."""
+
+    megabytes: float
+    where: str
+
+
+RATES = {
+    "documents": Rate(34, "reasoning-gym rows, gzipped JSON lines"),
+    "traces": Rate(34, "reasoning-gym rows, all with traces"),
+    "clean": Rate(26, "reasoning-gym rows, with their traces"),
+    "deduplicate": Rate(16.7, "1M documents of 830 bytes"),
+    "decontaminate": Rate(36, "500k documents against 23k items"),
+    "tokens": Rate(2.1, "reasoning-gym rows, vocabulary of 8,000"),
+}
+AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
+PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
+WORLD_DOCUMENT = 360  # bytes of text of a document of the built-in world
+BYTES_PER_TOKEN = 3.5
+
+
+def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
+    """The sources with their sizes, the stages with their cost, and lines about totals and memory.
+
+    Raises InputError for a file in the mirror that is damaged.
+    """
+    sources = [_sized(study, entry) for entry in study.data.sources]
+    rows = [
+        {
+            "source": source.name,
+            "documents": _known(size.documents, "{:,.0f}"),
+            "to download": "at hand" if size.download == 0 else _amount(size.download),
+            "text": _amount(size.text),
+            "without traces": _amount(None if size.text is None else stripped_text(source, size.text)),
+        }
+        for source, size in sources
+    ]
+    text = sum(size.text or 0 for _, size in sources)
+    stripped = sum(stripped_text(source, size.text or 0) for source, size in sources)
+    each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
+    costs = []
+    for stage, rate in RATES.items():
+        read = stripped if stage in AFTER_TRACES else text
+        written = text if stage == "documents" else stripped
+        disk = stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK
+        costs.append((stage, read, disk, read / rate.megabytes / 1e6 / 3600, rate))
+    stages = pd.DataFrame(
+        [
+            {
+                "stage": stage,
+                "reads": amount(read),
+                "disk": amount(disk),
+                "core-hours": f"{hours:,.3g}",
+                "rate": f"{rate.megabytes:g} MB/s a core: {rate.where}",
+            }
+            for stage, read, disk, hours, rate in costs
+        ]
+    )
+    sizes = [size for _, size in sources]
+    memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
+    lines = {
+        "data": f"{_total([s.documents for s in sizes], '{:,.0f}')} documents, "
+        f"{_total([s.download for s in sizes], '')} to download, "
+        f"{_total([s.text for s in sizes], '')} of text",
+        "stages": f"{sum(hours for *_, hours, _ in costs):,.3g} core-hours, {amount(sum(c[2] for c in costs))} of disk"
+        f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
+        "epochs": f"{study.training.tokens / max(stripped / BYTES_PER_TOKEN, 1):,.3g} over about "
+        f"{stripped / BYTES_PER_TOKEN:,.3g} tokens, at {BYTES_PER_TOKEN} bytes each",
+        "memory": f"at most data.memory = {study.data.memory} at once; "
+        f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
+    }
+    return pd.DataFrame(rows), stages, lines
+
+
+def _sized(study: Study, entry: str | dict) -> tuple[Source, Size]:
+    source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
+    if entry == BUILTIN:
+        documents = study.data.world.documents
+        return source, Size(documents, 0, documents * WORLD_DOCUMENT)
+    size = size_of(source, _files(source, study.data.mirror))
+    limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
+    if limit is None or size.documents is None or size.documents <= limit:
+        return source, size
+    share = limit / size.documents
+    return source, Size(limit, size.download, None if size.text is None else size.text * share)
+
+
+def _files(source: Source, mirror: Path | None) -> list[Path]:
+    try:
+        return source_files(source, mirror / source.repository) if mirror else []
+    except InputError:  # not in the mirror: it is to be fetched
+        return []
+
+
+def amount(count: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _amount(count: float | None) -> str:
+    return "unknown" if count is None else amount(count)
+
+
+def _known(count: float | None, form: str) -> str:
+    return "unknown" if count is None else form.format(count)
+
+
+def _total(values: list[float | int | None], form: str) -> str:
+    """The sum of what is known, and how many are not."""
+    total = sum(value for value in values if value is not None)
+    unknown = sum(value is None for value in values)
+    said = form.format(total) if form else amount(total)
+    return f"at least {said} ({unknown} of {len(values)} sources unknown)" if unknown else said

@@ -1,0 +1,1 @@
+"""What Prefect needs: the plugin, the server and the deployments."""

@@ -1,0 +1,1 @@
+"""What a study is: the YAML file and the presets."""

@@ -1,0 +1,1 @@
+"""Evaluating checkpoints: tasks, scoring, the lm-eval adapter."""

@@ -1,0 +1,111 @@
+"""Tasks as files of plain items, for machines without lm-eval: the built-in world's benchmarks, and whoever writes
+such a file.
+
+A line of JSON per item: `id`, `prompt`, `target`; with `choices` it is multiple choice, with `until` the answer is
+written and compared with the target, with neither the target is a text whose perplexity is measured. Scores are those
+of lm-eval's task of the same form (tests compare the two on the same model).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from model.evaluation.measures import Measure, Scored, bits_per_unit, digest_of_items, perplexity, token_perplexity
+from model.evaluation.text import MAX_NEW_TOKENS, Generation
+from pipeline.errors import InputError
+
+
+class PlainTask:
+    """One file of items, taken apart as `harness.HarnessTask` is: requests to any model, and scores from its
+    answers."""
+
+    def __init__(
+        self, specification: Mapping[str, Any], *, limit: int | None = None, max_new_tokens: int = MAX_NEW_TOKENS
+    ) -> None:
+        """`limit` takes the first items only; `max_new_tokens` holds where neither overrides nor item say."""
+        self.specification = specification
+        self.name: str = specification["task"]
+        self._lines = read_items(Path(specification["plain"]))[:limit]
+        longest = (specification.get("overrides") or {}).get("max_new_tokens")
+        self.requests: dict[str, list[Any]] = defaultdict(list)
+        for item in self._lines:
+            prompt = item["prompt"]
+            if item.get("choices"):
+                self.requests["loglikelihood"].extend((prompt, f" {choice}") for choice in item["choices"])
+            elif item.get("until"):
+                tokens = longest or item.get("max_new_tokens") or max_new_tokens
+                self.requests["generate_until"].append((prompt, Generation(tuple(item["until"]), tokens)))
+            else:
+                self.requests["loglikelihood_rolling"].append(item["target"])
+
+    @property
+    def items(self) -> int:
+        """How many items are evaluated."""
+        return len(self._lines)
+
+    def score(self, answers: Mapping[str, Sequence[Any]]) -> Scored:
+        """Metrics of every item, from the answers in the order of the requests."""
+        given = {kind: iter(found) for kind, found in answers.items()}
+        metric, filter_ = self.specification["metric"], self.specification["filter"]
+        accuracy: dict[str, float] = {}
+        documents: list[tuple[str, str, float, int]] = []
+        for item in self._lines:
+            if item.get("choices"):
+                values = [next(given["loglikelihood"])[0] for _ in item["choices"]]
+                if metric == "acc_norm":
+                    values = [value / len(choice) for value, choice in zip(values, item["choices"], strict=True)]
+                accuracy[item["id"]] = float(item["choices"][int(np.argmax(values))] == item["target"])
+            elif item.get("until"):
+                accuracy[item["id"]] = float(next(given["generate_until"]).strip() == item["target"])
+            else:
+                documents.append((item["id"], item["target"], *next(given["loglikelihood_rolling"])))
+        measures = [Measure(metric, filter_, accuracy)] if accuracy else []
+        if documents:
+            measures += _perplexities(documents)
+        versions = dict.fromkeys(str(item["version"]) for item in self._lines if "version" in item)
+        return Scored(
+            self.specification["benchmark"],
+            ", ".join(versions) or None,
+            self.specification.get("chance"),
+            measures,
+            data_version=digest_of_items(self._lines),
+            harness_version="plain items",
+        )
+
+
+def read_items(path: Path) -> list[dict[str, Any]]:
+    """The items of a file. InputError, naming file and line, if it is missing, empty or a line is not an item."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file of items; write the benchmark again") from None
+    items = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            item = json.loads(line)
+            item["id"], item["prompt"], item["target"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}, line {number}: not an item with id, prompt and target ({error!r})") from None
+        items.append(item)
+    if not items:
+        raise InputError(f"{path}: the file holds no item; write the benchmark again")
+    return items
+
+
+def _perplexities(documents: list[tuple[str, str, float, int]]) -> list[Measure]:
+    """lm-eval's three, counted as it counts, and that of tokens."""
+    words = {item: (value, len(re.split(r"\s+", text))) for item, text, value, _ in documents}
+    bytes_ = {item: (value, len(text.encode())) for item, text, value, _ in documents}
+    return [
+        Measure("word_perplexity", "none", words, perplexity, single=True),
+        Measure("byte_perplexity", "none", bytes_, perplexity, single=True),
+        Measure("bits_per_byte", "none", bytes_, bits_per_unit, single=True),
+        token_perplexity((item, value, tokens) for item, _, value, tokens in documents),
+    ]

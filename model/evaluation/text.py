@@ -1,0 +1,207 @@
+"""A model that reads and writes text: network, tokenizer and batching behind the three questions an evaluation asks.
+
+`harness.py` asks them for lm-eval's tasks, `plain.py` for items from a file; both get their numbers here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from model.checkpoint import load_model
+from model.dreamer import Dreamer
+from model.evaluation.scoring import log_likelihoods, rolling_windows
+from model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from model.generate import generate, nothing
+from model.ops.device import choose_device
+from pipeline.errors import InputError
+
+# Tokens to write when neither task nor job says how many: lm-eval's own default.
+MAX_NEW_TOKENS = 256
+CPU_BATCH_TOKENS = 16_384
+
+_LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+_OF_SAMPLING = ("top_p", "top_k", "min_p")  # without effect on greedy decoding
+
+
+@dataclass(frozen=True)
+class Generation:
+    """How to write: stop strings (the text is cut before the first of them), most tokens, temperature (0: greedy)."""
+
+    until: tuple[str, ...] = ()
+    max_new_tokens: int = MAX_NEW_TOKENS
+    temperature: float = 0.0
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any], max_new_tokens: int = MAX_NEW_TOKENS) -> Generation:
+        """From the generation arguments of an lm-eval task, the length under any of the names lm-eval accepts.
+
+        `max_new_tokens` holds where they say nothing about it. Raises InputError for an argument that would change
+        the result and that we do not have (num_beams, ...).
+        """
+        lengths = [arguments[name] for name in _LENGTHS if arguments.get(name) is not None]
+        until = arguments.get("until") or ()
+        sampled = arguments.get("do_sample")
+        temperature = float(arguments.get("temperature") or 0.0) if sampled is not False else 0.0
+        if sampled and arguments.get("temperature") is None:
+            temperature = 1.0
+        known = {"until", "do_sample", "temperature", *_LENGTHS, *(_OF_SAMPLING if temperature == 0 else ())}
+        for name in arguments.keys() - known:
+            raise InputError(f"generation: argument {name!r} of the task is not supported; remove it from the task")
+        return cls(
+            until=(until,) if isinstance(until, str) else tuple(text for text in until if text),
+            max_new_tokens=int(lengths[0]) if lengths else max_new_tokens,
+            temperature=temperature,
+        )
+
+
+class TextModel:
+    """Log-likelihoods of texts and written answers.
+
+    `finished(n)` is called when n more requests, or parts, are done. Setting `depth` runs a recurrent model at another
+    depth than it was trained at.
+    """
+
+    def __init__(
+        self,
+        model: Dreamer,
+        tokenizer: Tokenizer,
+        *,
+        batch_tokens: int | None = None,
+        seed: int = 0,
+        finished: Callable[[float], None] = nothing,
+    ) -> None:
+        self.model, self.tokenizer = model, tokenizer
+        self.batch_tokens = batch_tokens or suitable_batch(model)
+        self.seed, self.finished = seed, finished
+        self.depth: int | None = None
+
+    @property
+    def sequence_length(self) -> int:
+        """The most tokens the model reads at once."""
+        return self.model.config.sequence_length
+
+    def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool]]:
+        """The log-probability of each (context, continuation)'s continuation, and whether greedy decoding writes it.
+
+        An empty context is replaced by the end mark; an empty continuation has log-probability 0.
+        """
+        tokens = self.tokenizer.encode_pairs(pairs)
+        return log_likelihoods(
+            self.model, tokens, batch_tokens=self.batch_tokens, depth=self.depth, finished=self.finished
+        )
+
+    def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
+        """Each text's log-probability, taken in disjoint windows as long as the model reads, and number of tokens."""
+        encoded = self.tokenizer.encode_all(texts)
+        windows, owners = [], []
+        for owner, tokens in enumerate(encoded):
+            for window in rolling_windows(tokens, self.tokenizer.end_token, self.sequence_length):
+                windows.append(window)
+                owners.append(owner)
+        values = log_likelihoods(
+            self.model,
+            windows,
+            batch_tokens=self.batch_tokens,
+            depth=self.depth,
+            finished=lambda done: self.finished(done * len(texts) / len(windows)),
+        )
+        totals = [0.0] * len(texts)
+        for owner, (value, _) in zip(owners, values, strict=True):
+            totals[owner] += value
+        return [(total, len(tokens)) for total, tokens in zip(totals, encoded, strict=True)]
+
+    def write(self, requests: Sequence[tuple[str, Generation]]) -> list[str]:
+        """What the model writes after each prompt, cut before the first stop string."""
+        alike: dict[Generation, list[int]] = defaultdict(list)
+        for index, (_, generation) in enumerate(requests):
+            alike[generation].append(index)
+        answers = [""] * len(requests)
+        for generation, indices in alike.items():
+            prompts = self.tokenizer.encode_all(requests[index][0] for index in indices)
+            written = generate(
+                self.model,
+                [tokens or [self.tokenizer.end_token] for tokens in prompts],
+                max_new_tokens=generation.max_new_tokens,
+                end_token=self.tokenizer.end_token,
+                stop=self._stop(generation.until),
+                temperature=generation.temperature,
+                seed=self.seed,
+                batch_tokens=self.batch_tokens,
+                depth=self.depth,
+                finished=self.finished,
+            )
+            for index, tokens in zip(indices, written, strict=True):
+                answers[index] = cut_at_stops(self.tokenizer.decode(tokens), generation.until)
+        return answers
+
+    def _stop(self, until: tuple[str, ...]) -> Callable[[list[int]], bool] | None:
+        """Whether a stop string is complete.
+
+        It is looked for in the last tokens: each holds a byte of it, and three more make up for a tail that begins
+        within a character.
+        """
+        if not until:
+            return None
+        found = re.compile("|".join(map(re.escape, until))).search
+        reach = max(len(text.encode()) for text in until) + 3
+        return lambda tokens: found(self.tokenizer.decode(tokens[-reach:])) is not None
+
+
+def cut_at_stops(text: str, until: Sequence[str]) -> str:
+    """The text before the first of the stop strings."""
+    for stop in until:
+        text = text.split(stop, 1)[0]
+    return text
+
+
+def load_text_model(
+    path: Path | str, tokenizer: Tokenizer | Path | str, device: str = "auto", **options: Any
+) -> TextModel:
+    """The model of a checkpoint folder on `device`, ready for inference: merged (Eq. 8) and on CUDA in bfloat16.
+
+    `device` 'auto' is CUDA where there is one. Raises InputError if the folder or the tokenizer's is not one, or they
+    do not fit each other.
+    """
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = load_tokenizer(tokenizer)
+    model = load_model(path, device=choose_device(device)).merged()
+    if tokenizer.size > model.config.vocabulary_size:
+        raise InputError(
+            f"{path}: the model knows {model.config.vocabulary_size} tokens, the tokenizer has {tokenizer.size}; "
+            "evaluate with the tokenizer it was trained with"
+        )
+    if model.head.is_cuda:
+        narrow(model)
+    return TextModel(model, tokenizer, **options)
+
+
+def suitable_batch(model: Dreamer) -> int:
+    """How many positions a batch should have: on a CPU, where more are not faster, 16,384.
+
+    On CUDA, where a step takes as long for few rows as for many, what half of the free memory holds: cached keys and
+    values, half of them once more while rows are taken out, and inputs and activations of the chosen experts, some of
+    them up to three times.
+    """
+    if not model.head.is_cuda:
+        return CPU_BATCH_TOKENS
+    config, bytes_ = model.config, (model.dtype or model.head.dtype).itemsize
+    cached = 1.5 * config.depth * 2 * config.key_value_heads * config.head_size * bytes_
+    passing = 3 * config.active_experts * (config.hidden_size + 3 * config.expert_size) * bytes_
+    free, _ = torch.cuda.mem_get_info(model.head.device)
+    return max(config.sequence_length, int(free / 2 / (cached + passing)))
+
+
+def narrow(model: Dreamer) -> None:
+    """Compute in bfloat16 with weights kept in bfloat16, but route in float32 with float32 weights, as in training."""
+    routing = {id(parameter) for router in model.routers().values() for parameter in router.parameters()}
+    for parameter in model.parameters():
+        if id(parameter) not in routing:
+            parameter.data = parameter.data.to(torch.bfloat16)
+    model.dtype = torch.bfloat16

@@ -1,0 +1,1 @@
+"""Operations in C, for one CPU core."""

@@ -1,0 +1,1 @@
+"""Training one run: the token stream, the optimiser step, checkpoints, ranks."""

@@ -1,0 +1,106 @@
+"""What one rank of a training writes down beside the model: its log, tables and progress, and when it saves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from model.accounting import flops_per_token
+from model.ops.device import device_name, peak_flops
+from model.training.records import Progress, StepLog, write_run_table
+from model.training.trainer import Trainer
+
+FLUSH_SECONDS = 1.0
+LINE_SECONDS = 5.0
+
+
+class Journal:
+    """The records of a run while it trains, and the times at which it is saved."""
+
+    def __init__(
+        self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]
+    ) -> None:
+        self.trainer, self.line, self.notice = trainer, line, notice
+        run = trainer.run
+        self.rows = run.folder / "rows"
+        self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes)
+        self.progress = Progress(run.folder / "progress.json", run.run_id, goal)
+        peak = peak_flops(device_name(trainer.device), trainer.precision)
+        # A backward pass costs two forward ones; what is recomputed to save memory does not count.
+        flops = 3 * flops_per_token(run.model, trainer.stream.document_length) if peak else None
+        self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
+        self.noticed = trainer.halved
+        self.saved = self.flushed = time.monotonic()
+        self.told = 0.0
+        self.tell("starting")
+
+    def enter(self, loss: float, learning_rate: float, norm: float) -> None:
+        """One step, and whatever is due after it."""
+        trainer, config, now = self.trainer, self.trainer.config, time.monotonic()
+        if trainer.step % config.log_every == 0:
+            self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
+        if trainer.halved != self.noticed:
+            self.noticed = trainer.halved
+            self.notice(f"{trainer.run.run_id}: {halving(trainer)}")
+        if trainer.due or now - self.saved >= config.save_every_seconds:
+            self.save("stopped")
+            self.saved = now
+        if now - self.flushed >= FLUSH_SECONDS:
+            self.log.flush()
+            self.tell("running")
+            self.flushed = now
+
+    def end(self, status: str) -> None:
+        """The run is 'complete' or 'stopped'."""
+        self.save(status)
+        self.tell(status)
+
+    def fail(self) -> None:
+        """The training has failed: its tables are written, its last state stays as it is."""
+        self.write_tables("stopped")
+        self.tell("failed")
+
+    def close(self) -> None:
+        """Flush and close the log."""
+        self.log.close()
+
+    def save(self, status: str) -> None:
+        """State, due checkpoint and tables. Until a run is complete, what is on disk calls it stopped."""
+        self.trainer.save(self.log.sync())
+        self.write_tables(status)
+
+    def write_tables(self, status: str) -> None:
+        """The run's rows of the tables `steps` and `runs`."""
+        trainer = self.trainer
+        rate = trainer.tokens / trainer.seconds if trainer.seconds else None
+        row = {
+            "run_id": trainer.run.run_id,
+            "seed": trainer.config.seed,
+            "status": status,
+            "tokens": trainer.tokens,
+            "seconds": trainer.seconds,
+            "device": device_name(trainer.device),
+            "tokens_per_second": rate,
+            "mfu": rate * self.flops_share if rate and self.flops_share else None,
+            "stream_hash": trainer.stream_hash,
+        }
+        self.log.write_table(trainer.run.run_id, self.rows / "steps.parquet")
+        write_run_table(row, self.rows / "runs.parquet")
+
+    def tell(self, state: str) -> None:
+        """Rewrite the progress file, and every few seconds send the line."""
+        trainer, now = self.trainer, time.monotonic()
+        loss = trainer.losses[-1] if trainer.losses else None
+        note = halving(trainer)
+        text = self.progress.write(state, now, trainer.step, trainer.tokens, loss, self.flops_share, note)
+        if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
+            self.line(text)
+            self.told = now
+
+
+def halving(trainer: Trainer) -> str:
+    """Words for how a shortage of memory was met; none where there was none."""
+    if not trainer.halved:
+        return ""
+    now, step = trainer.micro_rows * trainer.stream.sequence_length, trainer.halved["step"]
+    return f"out of memory at step {step}: micro-batch of {now} tokens instead of {trainer.halved['from']}"

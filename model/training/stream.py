@@ -1,0 +1,245 @@
+"""The training stream: which tokens every optimiser step reads, and in which order.
+
+The data folder, the seed and the number of rows per batch decide it, nothing else: variants that are compared see the
+same rows in the same order, a running hash over the rows proves it, and any step's batch can be built without those
+before it, so that resuming needs no more than the number of the step. One epoch is a seeded permutation of all rows;
+the next one is a fresh permutation, and a batch may reach over the border.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from model.training.run import Run
+from pipeline.errors import InputError
+
+IGNORED = -100
+"""Target of a position that has no loss; the value torch's cross entropy ignores too."""
+
+PADDING = -1
+"""Document label of a position that belongs to no document."""
+
+START_HASH = "0" * 32
+"""Running hash of a stream of which nothing has been read."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One optimiser step's rows, all int64 [B, S] on the CPU.
+
+    Each target is the token after its position in the same document, or IGNORED; positions restart with every document;
+    documents are numbered within their row, PADDING between them.
+    """
+
+    tokens: Tensor
+    targets: Tensor
+    positions: Tensor
+    documents: Tensor
+    real_tokens: int
+    target_tokens: int
+    epoch: float
+    rows: np.ndarray
+
+    def extend(self, stream_hash: str) -> str:
+        """The running hash after these rows. Chained by row, it does not depend on the batch size."""
+        state = bytes.fromhex(stream_hash)
+        for row in self.rows:
+            state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
+        return state.hex()
+
+
+class _Shard:
+    """One shard of a packed folder, mapped into memory."""
+
+    def __init__(self, folder: Path, number: int, rows: int, documents: int, length: int, dtype: np.dtype) -> None:
+        tokens_path, index_path = folder / f"tokens-{number:05d}.bin", folder / f"index-{number:05d}.npy"
+        for path in (tokens_path, index_path):
+            if not path.is_file():
+                raise InputError(f"packed data {folder} have no file {path.name}: run the packing stage again")
+        expected, found = rows * length * dtype.itemsize, tokens_path.stat().st_size
+        if found != expected:
+            raise InputError(f"{tokens_path} has {found} bytes where packed.json says {expected}: pack the data again")
+        self.tokens = np.memmap(tokens_path, dtype=dtype, mode="r", shape=(rows, length))
+        try:
+            self.spans = np.load(index_path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise InputError(f"{index_path} is damaged ({error}): pack the data again") from error
+        if self.spans.shape != (documents, 3):
+            raise InputError(f"{index_path} has shape {self.spans.shape}, not ({documents}, 3): pack the data again")
+        starts = np.ascontiguousarray(self.spans[:, 0])
+        if np.any(starts[1:] < starts[:-1]):  # the rows of a packer with several open bins come in any order
+            self.spans = self.spans[np.argsort(starts, kind="stable")]
+            starts = np.ascontiguousarray(self.spans[:, 0])
+        ends = self.spans[:, 2]
+        if documents and (np.any(starts // length != (ends - 1) // length) or np.any(starts[1:] < ends[:-1])):
+            raise InputError(f"{index_path} has documents that overlap or cross a row of {length} tokens: pack again")
+        self.first_document = np.searchsorted(starts, np.arange(rows + 1) * length)
+
+
+class TokenStream:
+    """The endless, seeded stream of batches over a packed folder.
+
+    `batch_rows` rows make one optimiser step; `loss_on` is "all" (every token but a document's first) or "responses".
+    Raises InputError if the folder is not a complete packed folder.
+    """
+
+    def __init__(self, folder: Path | str, seed: int, batch_rows: int, loss_on: str = "all") -> None:
+        if loss_on not in ("all", "responses"):
+            raise InputError(f"loss_on is {loss_on!r}: it must be 'all' or 'responses'")
+        self.folder, self.seed, self.batch_rows, self.loss_on = Path(folder), seed, batch_rows, loss_on
+        self.metadata = read_packed(self.folder)
+        self.sequence_length: int = self.metadata["sequence_length"]
+        self.vocabulary_size: int = self.metadata["vocabulary_size"]
+        self._dtype = np.dtype(self.metadata["dtype"]).newbyteorder("<")
+        self._last_row = np.cumsum([shard["rows"] for shard in self.metadata["shards"]])
+        self.rows = int(self._last_row[-1])
+        self._shards: dict[int, _Shard] = {}
+        self._orders: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def document_length(self) -> float:
+        """Length of the document the average token lies in: what attention costs are counted with (first shard)."""
+        spans = self._shard(0).spans
+        lengths = (spans[:, 2] - spans[:, 0]).astype(np.float64)
+        return float((lengths**2).sum() / lengths.sum())
+
+    def batch(self, step: int) -> Batch:
+        """The batch of one optimiser step, counted from 0."""
+        length, count = self.sequence_length, self.batch_rows
+        chosen = self._rows_of(step)
+        shard_numbers = np.searchsorted(self._last_row, chosen, side="right")
+        rows = np.empty((count, length), dtype=self._dtype)
+        found = []
+        for number in np.unique(shard_numbers):
+            shard = self._shard(int(number))
+            places = np.flatnonzero(shard_numbers == number)
+            local = chosen[places] - (self._last_row[number] - shard.tokens.shape[0])
+            rows[places] = shard.tokens[local]
+            found.append(_documents(shard, local, places, length))
+        starts, responses, ends, labels = (np.concatenate(column) for column in zip(*found, strict=True))
+
+        tokens = rows.astype(np.int64).reshape(-1)
+        lengths = ends - starts
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        place = np.repeat(starts, lengths) + within
+        positions, documents = np.zeros_like(tokens), np.full_like(tokens, PADDING)
+        positions[place] = within
+        documents[place] = np.repeat(labels, lengths)
+        predicted = within > 0
+        if self.loss_on == "responses":
+            predicted &= place >= np.repeat(responses, lengths)
+        predicted = place[predicted]
+        targets = np.full_like(tokens, IGNORED)
+        targets[predicted - 1] = tokens[predicted]
+        shaped = (torch.from_numpy(flat.reshape(count, length)) for flat in (tokens, targets, positions, documents))
+        return Batch(
+            *shaped,
+            real_tokens=len(place),
+            target_tokens=len(predicted),
+            epoch=(step + 1) * count / self.rows,
+            rows=rows,
+        )
+
+    def _rows_of(self, step: int) -> np.ndarray:
+        """The numbers of the step's rows in the folder, int64 [B]."""
+        epochs, places = np.divmod(np.arange(step * self.batch_rows, (step + 1) * self.batch_rows), self.rows)
+        for epoch in [epoch for epoch in self._orders if epoch < epochs[0]]:
+            del self._orders[epoch]
+        return np.concatenate([self._order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)])
+
+    def _order(self, epoch: int) -> np.ndarray:
+        """The epoch's permutation, by sorting raw Philox numbers: numpy may change `permutation`, but never those."""
+        if epoch not in self._orders:
+            generator = np.random.Philox(key=np.array([self.seed, epoch], dtype=np.uint64))
+            self._orders[epoch] = np.argsort(generator.random_raw(self.rows), kind="stable")
+        return self._orders[epoch]
+
+    def _shard(self, number: int) -> _Shard:
+        if number not in self._shards:
+            shard = self.metadata["shards"][number]
+            self._shards[number] = _Shard(
+                self.folder, number, shard["rows"], shard["documents"], self.sequence_length, self._dtype
+            )
+        return self._shards[number]
+
+
+def _documents(shard: _Shard, local: np.ndarray, places: np.ndarray, length: int) -> tuple[np.ndarray, ...]:
+    """Start, response start, end (offsets into the flat batch) and number within its row of every document.
+
+    `local` are rows of the shard, `places` the rows of the batch where they go.
+    """
+    first = shard.first_document[local]
+    counts = shard.first_document[local + 1] - first
+    labels = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    spans = shard.spans[np.repeat(first, counts) + labels] + np.repeat((places - local) * length, counts)[:, None]
+    return spans[:, 0], spans[:, 1], spans[:, 2], labels
+
+
+def read_packed(folder: Path) -> Mapping[str, Any]:
+    """What packed.json says about the folder. Raises InputError if it is missing, damaged or holds no rows."""
+    path = folder / "packed.json"
+    try:
+        metadata = json.loads(path.read_text())
+        empty = sum(shard["rows"] for shard in metadata["shards"]) == 0
+    except FileNotFoundError as error:
+        raise InputError(f"no packed data in {folder}: packed.json is missing; run the packing stage") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} is damaged ({error!r}): run the packing stage again") from error
+    if empty:
+        raise InputError(f"packed data in {folder} hold no rows: nothing was left to train on")
+    return metadata
+
+
+def open_stream(run: Run, ranks: int = 1) -> TokenStream:
+    """The run's stream. Raises InputError if data, model, batch sizes and ranks do not fit each other."""
+    stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
+    S, V = stream.sequence_length, stream.vocabulary_size
+    if not read_packed(run.data).get("tokens", True):
+        raise InputError(f"packed data in {run.data} hold no tokens: nothing was left to train on")
+    if run.model.sequence_length < S:
+        raise InputError(
+            f"the data in {run.data} have rows of {S} tokens, "
+            f"the model's sequence_length is only {run.model.sequence_length}"
+        )
+    if run.model.vocabulary_size < V:
+        raise InputError(
+            f"the data in {run.data} use a vocabulary of {V}, "
+            f"the model's vocabulary_size is only {run.model.vocabulary_size}"
+        )
+    for name in ("batch_tokens", "micro_batch_tokens"):
+        value = getattr(run.training, name)
+        if value is not None and value % S:
+            raise InputError(f"{name} is {value}, but it must be a multiple of the packed sequence length {S}")
+    stream.batch_rows = run.training.batch_tokens // S
+    if stream.batch_rows < ranks:
+        raise InputError(f"batch_tokens ({run.training.batch_tokens}) are {stream.batch_rows} rows, for {ranks} ranks")
+    return stream
+
+
+def data_digest(folder: Path, budget: int = 2**28, block: int = 2**16) -> str:
+    """Digest over the folder's contents, wherever it lies: names, sizes and bytes of packed.json and all shards.
+
+    Of data larger than `budget` bytes, blocks spread evenly over each file are read, so that starting stays quick.
+    """
+    paths = sorted([folder / "packed.json", *folder.glob("tokens-*.bin"), *folder.glob("index-*.npy")])
+    whole = sum(path.stat().st_size for path in paths) <= budget
+    digest = hashlib.blake2b(digest_size=16)
+    for path in paths:
+        size = path.stat().st_size
+        digest.update(f"{path.name} {size}\n".encode())
+        count = -(-size // block) if whole else max(2, budget // block // len(paths))
+        with path.open("rb") as file:
+            for offset in np.unique(np.linspace(0, max(0, size - block), max(1, count)).astype(np.int64)):
+                file.seek(int(offset))
+                digest.update(file.read(block))
+    return digest.hexdigest()

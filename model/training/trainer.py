@@ -1,0 +1,298 @@
+"""The training engine: one optimiser step, exactly counted, and everything about it saved and restored.
+
+States and checkpoints are written in this order: the state first, and with it whether a checkpoint is due. So a
+checkpoint on disk never lies ahead of its run, and one that a kill prevented is made up for on resume.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
+from model.dreamer import Dreamer
+from model.ops.device import choose_device, choose_precision, use_one_core
+from model.ops.loss import cross_entropy_sum
+from model.training.distributed import Ranks
+from model.training.failures import TrainingFailed, has_spiked
+from model.training.optimizer import AdamW, warmed_up
+from model.training.run import Run, code_version, differences
+from model.training.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
+from pipeline.errors import InputError
+
+LOSS_WINDOW = 100
+"""A checkpoint's loss is the mean over this many last steps: one batch alone says little."""
+
+
+class Trainer:
+    """A run's model, optimiser, stream and counters, new or as its newest state left them.
+
+    With several ranks each has all of this and the rows that are its own; whatever is saved does not depend on how
+    many they are. Raises InputError if run.json and the data do not fit each other, or have changed since the state
+    was saved.
+    """
+
+    def __init__(self, run: Run, ranks: Ranks | None = None) -> None:
+        self.run, self.config, self.ranks = run, run.training, ranks or Ranks()
+        self.device = choose_device(self.config.device, self.ranks.local)
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        self.precision = choose_precision(self.config.precision, self.device)
+        if self.device.type == "cpu":
+            use_one_core()
+        self.stream = open_stream(run, self.ranks.count)
+        self.own = self.ranks.share(self.stream.batch_rows)
+        micro_batch_tokens = self.config.micro_batch_tokens or self.config.batch_tokens
+        largest = -(-self.stream.batch_rows // self.ranks.count)
+        self.micro_rows = min(max(1, micro_batch_tokens // self.stream.sequence_length), largest)
+        self.halved: dict[str, int] | None = None
+        self.origin = {
+            **run.settings(),
+            "data": data_digest(run.data),
+            "code": code_version(),
+            "computed_on": f"{self.device.type} in {self.precision}",
+        }
+        self.step = self.tokens = 0
+        self.seconds, self.stream_hash, self.epoch = 0.0, START_HASH, 0.0
+        self.losses: deque[float] = deque(maxlen=LOSS_WINDOW)
+        self._compiled = False
+        self.due = 0 in self.config.checkpoints
+        self.log_bytes = 0
+
+        state = newest_state(run.folder / "state")
+        if state:
+            self._check_origin(state)
+        elif any((run.folder / "checkpoints").glob("[0-9]*")):
+            raise InputError(f"{run.folder} holds checkpoints, but no state to go on from; remove it to start over")
+        torch.manual_seed(self.config.seed)
+        options = {"checkpointing": self.config.checkpointing, "dtype": self.precision}
+        if state:
+            self.model = empty_model(run.model, **options)
+            load_tensors(self.model, _part(state, "model."), run.folder / "state")
+            self.model.to(self.device)
+        else:
+            with self.device:
+                self.model = Dreamer(run.model, **options)
+        self.optimizer = AdamW(
+            self.model.named_parameters(),
+            self.model.decayed_parameters(),
+            beta1=self.config.beta1,
+            beta2=self.config.beta2,
+            epsilon=self.config.epsilon,
+            weight_decay=self.config.weight_decay,
+        )
+        if state:
+            self._restore(state)
+        self.model.train()
+        if self.config.compile and self.device.type == "cuda":
+            self.compile(dynamic=False)
+        self._next: tuple[int, Batch] | None = None
+
+    def agree(self) -> None:
+        """Take over what the first rank's model holds. All ranks must do it before the first step."""
+        self.ranks.spread([tensor.data for tensor in self.model.state_dict().values()])
+
+    def compile(self, **options: Any) -> None:
+        """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
+        torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
+        self.model.compile(**options)
+        self._compiled = True
+
+    def train_step(self) -> tuple[float, float, float]:
+        """One optimiser step; its loss (mean over the batch's target tokens), learning rate and gradient norm.
+
+        Raises TrainingFailed, the parameters untouched, if loss or norm is not finite, the loss has left its course,
+        or memory is short a second time.
+        """
+        batch = self._batch(self.step)
+        total = self._backward(batch)
+        self.ranks.add_up([total, *self.optimizer.gradients()])
+        norm = self.optimizer.gradient_norm()
+        if self.device.type == "cuda":
+            self._batch(self.step + 1)  # built while the device is at work
+        loss_value, norm_value = torch.stack((total, norm)).tolist()
+        self._check(loss_value, norm_value)
+        learning_rate = warmed_up(self.config.learning_rate, self.config.warmup_steps, self.step + 1)
+        self.optimizer.step(learning_rate, norm, self.config.clip)
+        self.optimizer.clear()
+        self.model.update_balance()
+        if self._compiled:
+            torch.compiler.set_stance("fail_on_recompile")
+
+        before = self.tokens
+        self.step += 1
+        self.tokens += batch.real_tokens
+        self.epoch = batch.epoch
+        self.stream_hash = batch.extend(self.stream_hash)
+        self.losses.append(loss_value)
+        points = (*self.config.checkpoints, self.config.tokens)
+        self.due = any(before < point <= self.tokens for point in points)
+        return loss_value, learning_rate, norm_value
+
+    def _check(self, loss: float, norm: float) -> None:
+        """Raise TrainingFailed where going on would only spoil what has been learned."""
+        if not math.isfinite(loss) or not math.isfinite(norm):
+            raise TrainingFailed(
+                f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped, "
+                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
+            )
+        steps = self.config.spike_steps
+        if has_spiked([*self.losses, loss], self.config.spike_deviations, steps):
+            raise TrainingFailed(
+                f"step {self.step + 1}: the loss ({loss:.3f}) has been more than {self.config.spike_deviations:g} "
+                f"deviations above its running median for {steps} steps; training stopped, "
+                f"{self._last_good(self.step + 1 - steps)}; lower learning_rate or clip, or set spike_deviations"
+            )
+
+    def _backward(self, batch: Batch) -> Tensor:
+        """Gradients of this rank's rows, and its part of the loss; where memory is short, once in smaller pieces."""
+        while True:
+            total = self._attempt(batch)
+            if self.ranks.any(total is None) == [False]:
+                return total
+            self._halve()
+
+    def _attempt(self, batch: Batch) -> Tensor | None:
+        """One forward and backward pass over this rank's rows; None if there was not memory enough."""
+        total = torch.zeros((), device=self.device)
+        try:
+            for begin in range(self.own.start, self.own.stop, self.micro_rows):
+                rows = slice(begin, min(begin + self.micro_rows, self.own.stop))
+                loss = self._loss(batch, rows) / max(1, batch.target_tokens)
+                loss.backward()
+                total += loss.detach()
+        except torch.OutOfMemoryError:
+            return None  # with everything that the failed pass held on to
+        except RuntimeError as error:
+            first, *_ = str(error).splitlines() or [""]
+            if not (self._compiled and first.startswith("Detected recompile")):
+                raise
+            raise TrainingFailed(f"step {self.step + 1}: {first}; set compile to false, or mend it") from error
+        return total
+
+    def _halve(self) -> None:
+        """Forget the failed attempt at a step, to try again with half as many rows at a time; once in a run."""
+        tokens = self.micro_rows * self.stream.sequence_length
+        if self.halved or self.micro_rows == 1:
+            raise TrainingFailed(
+                f"step {self.step + 1}: out of memory on {self.device} with {tokens} tokens at a time; "
+                "lower micro_batch_tokens, or set checkpointing"
+            )
+        self.optimizer.clear()
+        for router in self.model.routers().values():
+            router.counts.zero_()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.halved = {"step": self.step + 1, "from": tokens}
+        self.micro_rows //= 2
+        if self._compiled:
+            torch.compiler.set_stance("default")  # for the new shapes
+
+    def _loss(self, batch: Batch, rows: slice) -> Tensor:
+        """Sum of the losses at the targets of some rows. Hidden states without a target never meet the vocabulary."""
+        targets = batch.targets[rows].flatten()
+        wanted = (targets != IGNORED).nonzero().squeeze(1)
+        tokens, positions, documents, targets, wanted = (
+            self._move(tensor)
+            for tensor in (batch.tokens[rows], batch.positions[rows], batch.documents[rows], targets[wanted], wanted)
+        )
+        hidden = self.model(tokens, positions=positions, documents=documents, return_hidden=True)
+        hidden = hidden.flatten(0, 1).index_select(0, wanted)
+        return cross_entropy_sum(hidden, self.model.head.to(hidden.dtype), targets)
+
+    def _move(self, tensor: Tensor) -> Tensor:
+        if self.device.type == "cpu":
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
+
+    def _batch(self, step: int) -> Batch:
+        if self._next is None or self._next[0] != step:
+            self._next = step, self.stream.batch(step)
+        return self._next[1]
+
+    def save(self, log_bytes: int) -> None:
+        """Save the state, then the checkpoint if one is due and not there yet. On one rank: all have the same.
+
+        Raises TrainingFailed, and saves nothing, if the last step has left a parameter that is not finite.
+        """
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            raise TrainingFailed(
+                f"step {self.step}: parameters are not finite behind it; training stopped, "
+                f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
+            )
+        random = {"random.cpu": torch.get_rng_state()}
+        if self.device.type == "cuda":
+            random["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        model = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        moments = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.tensors().items()}
+        values = {
+            "step": self.step,
+            "tokens": self.tokens,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "stream_hash": self.stream_hash,
+            "losses": list(self.losses),
+            "due": self.due,
+            "log_bytes": log_bytes,
+            "halved": self.halved,
+            "origin": self.origin,
+        }
+        save_state(
+            self.run.folder / "state", self.step, State({**model, **moments, **random}, values), self.config.keep
+        )
+        self.save_checkpoint()
+
+    def save_checkpoint(self) -> None:
+        """Write `checkpoints/<tokens>/` if one is due at this step and it is not there yet."""
+        folder = self.run.folder / "checkpoints" / f"{self.tokens:015d}"
+        if not self.due or folder.exists():
+            return
+        extra = {
+            "run_id": self.run.run_id,
+            "tokens": self.tokens,
+            "step": self.step,
+            "epoch": self.epoch,
+            "loss": sum(self.losses) / len(self.losses) if self.losses else None,
+            "seconds": self.seconds,
+            "stream_hash": self.stream_hash,
+        }
+        save_model(folder, self.model, extra)
+
+    def _check_origin(self, state: State) -> None:
+        changed = differences(state.values["origin"], self.origin)
+        if changed:
+            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+            raise InputError(
+                f"{self.run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
+                "undo that, or remove the folder to start over"
+            )
+
+    def _restore(self, state: State) -> None:
+        values = state.values
+        self.optimizer.load(_part(state, "optimizer."))
+        torch.set_rng_state(state.tensors["random.cpu"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(state.tensors["random.cuda"], self.device)
+        self.losses.extend(values["losses"])
+        for name in ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes"):
+            setattr(self, name, values[name])
+        halved = values["halved"]
+        if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
+            self.halved = halved
+            self.micro_rows //= 2
+
+    def _last_good(self, step: int) -> str:
+        """Words for the newest checkpoint that is not younger than a step."""
+        checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
+        good = [path for path in checkpoints if json.loads((path / "checkpoint.json").read_text())["step"] <= step]
+        return f"the last good checkpoint is {good[-1]}" if good else "there is no checkpoint yet"
+
+
+def _part(state: State, prefix: str) -> dict[str, Tensor]:
+    """Copies (what is loaded is mapped from a file) of the tensors whose names begin with `prefix`, without it."""
+    return {n.removeprefix(prefix): tensor.clone() for n, tensor in state.tensors.items() if n.startswith(prefix)}

@@ -1,0 +1,1 @@
+"""Removing documents that contain benchmark items."""

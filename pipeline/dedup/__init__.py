@@ -1,0 +1,1 @@
+"""Deduplication: exact, near, and a cap per question."""

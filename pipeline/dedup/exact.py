@@ -1,0 +1,52 @@
+"""Keys of whole texts: equal for texts that differ only in case, white space and typography, and for no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.text.ngrams import cut, text_column
+
+_UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_BLANK, _WORD = range(1, 3)  # kinds of bytes; 0 for punctuation
+_LOWER = bytes([ord(" ")] * 33 + [*range(33, 256)]).translate(bytes.maketrans(_UPPER, _UPPER.lower()))
+_KINDS = bytes(
+    _BLANK if byte == ord(" ") else _WORD if chr(byte).isalnum() or byte >= 128 else 0 for byte in range(256)
+)
+
+
+def normal_text(text: str) -> str:
+    """The form that is compared: folded, in lower case, white space kept only where it parts letters or digits."""
+    return next(_normal_rows(text_column(pa.array([text])))).decode()
+
+
+def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """128-bit keys uint64 [D, 2] of the rows of a `text_column`, and their lengths int64 [D] in bytes.
+
+    Lengths are those of the normal form, so that white space makes no text longer.
+    """
+    digests, lengths = [], []
+    for row in _normal_rows(texts):
+        digests.append(blake2b(row, digest_size=16).digest())
+        lengths.append(len(row))
+    return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2), np.array(lengths, np.int64)
+
+
+def _normal_rows(texts: pa.Array) -> Iterator[bytes]:
+    for _, _, data, offsets in cut(texts):
+        text = bytearray(data).translate(_LOWER)
+        data = np.frombuffer(text, np.uint8)
+        data[offsets[1:] - 1] = 0  # rows end here: no text holds this byte any more
+        kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
+        blank = kinds == _BLANK
+        repeated = blank[1:] & blank[:-1]
+        if repeated.any():
+            once = np.concatenate([[True], ~repeated])
+            data, kinds, blank = data[once], kinds[once], blank[once]
+        word = kinds == _WORD
+        keep = ~blank
+        keep[1:-1] |= word[:-2] & word[2:]
+        yield from data[keep].tobytes().split(b"\0")[:-1]

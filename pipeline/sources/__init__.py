@@ -1,0 +1,1 @@
+"""Where raw rows come from, and how they become documents."""

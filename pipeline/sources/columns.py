@@ -1,0 +1,251 @@
+r"""Where a text comes from in a row: the small language in which sources and benchmarks name their columns.
+
+    problem                        a column
+    conversations[1].value         a path: list elements by position (negative ones count from the end), fields by name
+    generations[*]                 every element of a list; each becomes a response of its own
+    problem | question             the first of these that the file has, for files whose names are not certain
+    {Body} {Question}              a template: columns in braces, the rest of the text as it stands
+    [Body, Question]               (a list) the columns joined by a space, empty ones left out
+    boxed(solution)                the content of the last balanced \boxed{...} or \fbox{...}; empty without one
+    after(answer, "####")          what follows the last "####" on its line, without thousands commas and a full stop
+    lines(hints/solutions)         a list of texts, or a text that holds one as JSON or Python literal, line by line
+    last(hints/solutions)          the last element of such a list
+    choice(choices, answer)        the element of the list `choices` at the position in `answer`
+    option(options, correct)       in "a ) 38 , b ) 27.675" the text of the letter in `correct`
+
+An expression is parsed once, bound to the columns a file has, and evaluated on Arrow tables whose columns are paths:
+the readers of `pipeline.sources.readers` extract those, so that nothing here knows how a file is stored.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import InputError
+from pipeline.sources.paths import steps
+
+_PLACE = re.compile(r"\{([^{}]+)\}")
+_CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+_BRACE = re.compile(r"[{}]")
+_NUMBER = re.compile(r"-?\$?-?\d[\d,]*(\.\d+)?%?")
+_OPTION = re.compile(r"(?:^|[\s,])([a-z]) \) ?")
+
+
+class MissingColumn(Exception):
+    """A file lacks the columns an expression names; `wanted` are the paths that were tried."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A parsed column expression: pieces of fixed text (`str`) and columns (`tuple` of alternative paths).
+
+    `function` names one of the functions above, whose arguments are then the columns; `joined` marks a list.
+    """
+
+    pieces: tuple[str | tuple[str, ...], ...]
+    function: str = ""
+    mark: str = ""
+    joined: bool = False
+
+    def bind(self, has: Callable[[str], bool]) -> Expression:
+        """The same expression with one path for each column: the first that `has` accepts. Raises MissingColumn."""
+        pieces: list[str | tuple[str, ...]] = []
+        for piece in self.pieces:
+            if isinstance(piece, str):
+                pieces.append(piece)
+                continue
+            found = next((path for path in piece if has(path)), None)
+            if found is None:
+                raise MissingColumn(" | ".join(piece))
+            pieces.append((found,))
+        return replace(self, pieces=tuple(pieces))
+
+    def paths(self) -> list[str]:
+        """The paths of the columns, in order; those of a bound expression are what a reader has to extract."""
+        return [path for piece in self.pieces if not isinstance(piece, str) for path in piece]
+
+    def evaluate(self, table: pa.Table) -> pa.ChunkedArray | pa.Array:
+        """Text for each row of a table whose columns are this bound expression's paths; null only where a plain
+        column is null."""
+        if self.function:
+            return pa.array(_FUNCTIONS[self.function](self, table), pa.string())
+        columns = [piece if isinstance(piece, str) else _text(table[piece[0]]) for piece in self.pieces]
+        if len(columns) == 1 and not isinstance(columns[0], str):
+            return columns[0]
+        filled = [column if isinstance(column, str) else pc.fill_null(column, "") for column in columns]
+        if self.joined:
+            present = [pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column) for column in filled]
+            return pc.binary_join_element_wise(*present, " ", null_handling="skip")
+        return pc.binary_join_element_wise(*filled, "")
+
+
+def parse(text: str | Sequence[str]) -> Expression:
+    """Read an expression. Raises InputError for one that is none, with the reason."""
+    if isinstance(text, str):
+        return _parse_text(text)
+    if not text or not all(isinstance(part, str) for part in text):
+        raise InputError(f"column expression {text!r} is not a text or a list of texts; write a column name")
+    return Expression(tuple(_alternatives(part) for part in text), joined=True)
+
+
+def _parse_text(text: str) -> Expression:
+    call = _CALL.fullmatch(text.strip())
+    if call and call[1] in _FUNCTIONS:
+        return _parse_call(text, call[1], call[2])
+    if call and re.fullmatch(r"[^\s/]+", call[1]) and (near := difflib.get_close_matches(call[1], _FUNCTIONS, 1)):
+        raise InputError(f"column expression {text!r}: no function {call[1]!r}; did you mean {near[0]!r}?")
+    if "{" in text or "}" in text:
+        pieces: list[str | tuple[str, ...]] = []
+        end = 0
+        for place in _PLACE.finditer(text):
+            pieces += [text[end : place.start()], _alternatives(place[1])]
+            end = place.end()
+        pieces.append(text[end:])
+        if any(isinstance(piece, str) and _BRACE.search(piece) for piece in pieces):
+            raise InputError(f"column expression {text!r} has a brace without its partner")
+        return Expression(tuple(piece for piece in pieces if piece))
+    return Expression((_alternatives(text),))
+
+
+def _parse_call(text: str, function: str, inner: str) -> Expression:
+    mark = ""
+    if function == "after":
+        inner, _, quoted = inner.partition(",")
+        if not re.fullmatch(r"""\s*("[^"]+"|'[^']+')\s*""", quoted):
+            raise InputError(f'column expression {text!r}: write after(column, "mark") with the mark in quotes')
+        mark = quoted.strip()[1:-1]
+    pieces = tuple(_alternatives(part) for part in inner.split(","))
+    wanted = 2 if function in ("choice", "option") else 1
+    if len(pieces) != wanted:
+        raise InputError(f"column expression {text!r}: {function} takes {wanted} column(s), not {len(pieces)}")
+    return Expression(pieces, function, mark)
+
+
+def _alternatives(text: str) -> tuple[str, ...]:
+    paths = tuple(path.strip() for path in text.split("|"))
+    for path in paths:
+        steps(path)
+    return paths
+
+
+# --------------------------------------------------------------------------------------------- values as text
+
+
+def as_text(value: object) -> str | None:
+    """A JSON or CSV value as text: numbers without a trailing ".0", lists by line; None for null and for objects."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    if isinstance(value, list):
+        parts = [as_text(part) for part in value]
+        return "\n".join(part for part in parts if part is not None)
+    return None if isinstance(value, dict) else str(value)
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    if pa.types.is_list(column.type):
+        return pa.array([as_text(value) for value in column.to_pylist()], pa.string())
+    return column
+
+
+def as_list(value: object) -> list[str]:
+    """A list of texts from a list, or from a text that holds one as JSON or as a Python literal; else of one text."""
+    if isinstance(value, str) and value.strip().startswith("["):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                found = read(value.strip())
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                continue  # not this notation: the text itself may be meant
+            if isinstance(found, list):
+                value = found
+                break
+    values = value if isinstance(value, list) else [value]
+    return [text for text in map(as_text, values) if text]
+
+
+def last_boxed(text: str) -> str:
+    r"""The content of the last \boxed{...} or \fbox{...} whose braces balance, trimmed; "\boxed 5" counts as well."""
+    end = len(text)
+    while (start := max(text.rfind("\\boxed", 0, end), text.rfind("\\fbox", 0, end))) >= 0:
+        opening = start + (6 if text.startswith("\\boxed", start) else 5)
+        depth = 0
+        if text.startswith("{", opening):
+            for brace in _BRACE.finditer(text, opening):
+                if _escaped(text, brace.start()):
+                    continue
+                depth += 1 if brace[0] == "{" else -1
+                if depth == 0:
+                    return text[opening + 1 : brace.start()].strip()
+        elif bare := re.compile(r"\s+([^\s${}\\]+)").match(text, opening):
+            return bare[1].rstrip(".,;")
+        end = start
+    return ""
+
+
+def _escaped(text: str, position: int) -> bool:
+    start = position
+    while start and text[start - 1] == "\\":
+        start -= 1
+    return (position - start) % 2 == 1
+
+
+def after(text: str, mark: str) -> str:
+    """What follows the last `mark` on its line: trimmed, one final full stop and a number's commas and "$" removed."""
+    _, found, rest = text.rpartition(mark)
+    if not found:
+        return ""
+    rest = rest.strip().partition("\n")[0].strip().removesuffix(".")
+    return rest.replace(",", "").replace("$", "") if _NUMBER.fullmatch(rest) else rest
+
+
+def option(options: str, letter: str) -> str:
+    """The text of one lettered option: split at the next letter's mark, since an option may hold ", " itself."""
+    marks = []
+    for mark in _OPTION.finditer(options):
+        if ord(mark[1]) - ord("a") == len(marks):
+            marks.append(mark)
+    index = ord(letter.strip().lower()[:1] or "?") - ord("a")
+    if not 0 <= index < len(marks):
+        return ""
+    end = marks[index + 1].start() if index + 1 < len(marks) else len(options)
+    return options[marks[index].end() : end].strip(" ,")
+
+
+def _argument(expression: Expression, table: pa.Table, number: int) -> list:
+    return table[expression.paths()[number]].to_pylist()
+
+
+def _choice(expression: Expression, table: pa.Table) -> list[str]:
+    texts = []
+    for values, index in zip(_argument(expression, table, 0), _argument(expression, table, 1), strict=True):
+        known = values is not None and str(index).isdigit() and int(index) < len(values)
+        texts.append((as_text(values[int(index)]) or "") if known else "")
+    return texts
+
+
+_FUNCTIONS: dict[str, Callable[[Expression, pa.Table], list[str]]] = {
+    "boxed": lambda e, table: [last_boxed(as_text(value) or "") for value in _argument(e, table, 0)],
+    "after": lambda e, table: [after(as_text(value) or "", e.mark) for value in _argument(e, table, 0)],
+    "lines": lambda e, table: ["\n".join(as_list(value)) for value in _argument(e, table, 0)],
+    "last": lambda e, table: [(as_list(value) or [""])[-1] for value in _argument(e, table, 0)],
+    "choice": _choice,
+    "option": lambda e, table: [
+        option(options or "", letter or "")
+        for options, letter in zip(_argument(e, table, 0), _argument(e, table, 1), strict=True)
+    ],
+}

@@ -1,0 +1,303 @@
+"""Rows of data files, whatever their container: Parquet, JSON lines, a JSON array, CSV, each also compressed with gzip.
+
+A reader opens one file, knows its columns, and yields Arrow tables whose columns are the paths it was asked for (see
+`pipeline.sources.columns`), so that everything after it is the same for all containers. Nothing is held in memory whole.
+Parquet is read as Arrow batches from end to end. JSON goes through Python's parser record by record: Arrow's reader is
+only 1.5 times as fast, gives up a whole block for one broken line or one number among texts, and takes texts like dates
+for dates.
+
+What cannot be read: a broken JSON line or a CSV record of another length is handed on as a malformed row, with its
+text. A file that ends early (a cut Parquet or gzip file, a JSON array without its end, a last line cut in half) raises
+InputError, and so do a broken element of a JSON array, after which nothing in the file can be trusted, and a file in
+UTF-16. Single bytes that are not UTF-8 become U+FFFD, which cleaning counts.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+import json
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.errors import InputError
+from pipeline.sources.columns import as_text
+from pipeline.sources.paths import Steps, extract, leads_somewhere, root, steps, walk
+
+SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz")
+BLOCK_BYTES = 16 * 2**20
+PEEK = 100
+RECORDS = 2048
+LONGEST_SHOWN = 10_000
+_DECODER = json.JSONDecoder(strict=False)  # a raw tab inside a text is bad JSON and good data
+_CUT = (EOFError, zlib.error, gzip.BadGzipFile)
+
+Record = dict[str, Any] | str  # a malformed one is its text
+Sized = tuple[Record, int]  # with about how many characters it took
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a file: a table with one column per path, the rows' numbers in the file, and the malformed rows
+    among them as (row, text). `end` is the number of the row after these, `done` the fraction of the file read."""
+
+    table: pa.Table
+    rows: pa.Array
+    end: int
+    done: float
+    malformed: list[tuple[int, str]] = field(default_factory=list)
+
+
+class ParquetRows:
+    """A Parquet file. Large ones are read in batches of about `BLOCK_BYTES` of text."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self.file = pq.ParquetFile(path)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise _unreadable(path, error) from error
+        self.schema = self.file.schema_arrow
+        self.columns = list(self.schema.names)
+        self.rows: int | None = self.file.metadata.num_rows
+
+    def has(self, path: str) -> bool:
+        """Whether the path leads to a column."""
+        return leads_somewhere(self.schema, path)
+
+    def blocks(self, paths: Sequence[str], limit: int | None = None) -> Iterator[Block]:
+        """All rows, or `limit` of them taken evenly from the heads of the row groups."""
+        metadata = self.file.metadata
+        total = metadata.num_rows
+        roots = list(dict.fromkeys(root(path, self.columns) for path in paths))
+        first_row = taken = 0
+        for group in range(metadata.num_row_groups):
+            rows = metadata.row_group(group).num_rows
+            quota = rows
+            if limit is not None and limit < total:
+                quota = (first_row + rows) * limit // total - first_row * limit // total
+            size = max(metadata.row_group(group).total_byte_size // max(rows, 1), 1)
+            batch_rows = min(max(BLOCK_BYTES // size, 1), 16_384, max(quota, 1))
+            start = first_row
+            try:
+                for batch in self.file.iter_batches(batch_rows, row_groups=[group], columns=roots) if quota else ():
+                    batch = batch.slice(0, min(len(batch), first_row + quota - start))
+                    numbers = pa.array(range(start, start + len(batch)), pa.int64())
+                    start += len(batch)
+                    taken += len(batch)
+                    columns = [extract(batch, path, self.path) for path in paths]
+                    done = taken / min(limit or total, total)
+                    yield Block(pa.table(columns, names=list(paths)), numbers, start, done)
+                    if start - first_row >= quota:
+                        break
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _unreadable(self.path, error, start) from error
+            first_row += rows
+
+
+class RecordRows:
+    """A JSON or CSV file: records one after the other, of which the first are looked at to learn the columns."""
+
+    rows: int | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = max(path.stat().st_size, 1)
+        self.raw: BinaryIO = path.open("rb")
+        self.stream: Any = gzip.GzipFile(fileobj=self.raw) if path.suffix == ".gz" else self.raw
+        head = self._head()
+        self.lines = path.name.removesuffix(".gz").endswith((".jsonl", ".json")) and not head.startswith(b"[")
+        records = self._records()
+        self.peeked = next(_batches(records, PEEK), [])
+        self.records = chain(((record, 0) for record in self.peeked), records)
+        found = [record for record in self.peeked if isinstance(record, dict)]
+        if self.peeked and not found:
+            raise InputError(
+                f"{path}: none of the first {len(self.peeked)} rows is a record; is it what its name says?"
+            )
+        self.columns = list(dict.fromkeys(key for record in found for key in record))
+        self._found = found
+
+    def has(self, path: str) -> bool:
+        """Whether any of the first rows has a value there (an empty list is enough)."""
+        first = root(path, self.columns)
+        if first is None:
+            return False
+        where = [first] if first == path else steps(path)
+        return len(where) == 1 or any(walk(record, where) not in (None, []) for record in self._found)
+
+    def blocks(self, paths: Sequence[str], limit: int | None = None) -> Iterator[Block]:
+        """All rows, or the first `limit` of them."""
+        where = {path: [path] if path in self.columns else steps(path) for path in paths}
+        row = 0
+        for batch in _batches(islice(self.records, limit), RECORDS):
+            yield _block(batch, where, row, min(self.raw.tell() / self.size, 1.0))
+            row += len(batch)
+        self.raw.close()
+
+    def _records(self) -> Iterator[Sized]:
+        """Records as dictionaries, a malformed one as its text, each with its size."""
+        if ".csv" in self.path.suffixes[-2:]:
+            yield from self._csv()
+        elif self.lines:
+            for line in io.BufferedReader(_Reader(self), 2**18):
+                if line.strip():
+                    yield self._line(line), len(line)
+        else:
+            yield from self._array()
+
+    def _line(self, line: bytes) -> Record:
+        text = line.decode("utf-8", "replace").removeprefix("\ufeff").rstrip("\r\n")
+        try:
+            record = _DECODER.decode(text)
+        except (ValueError, RecursionError) as error:
+            if not line.endswith(b"\n"):
+                raise InputError(f"{self.path}: cut off in the middle of its last row; fetch it again") from error
+            return text
+        return record if isinstance(record, dict) else text
+
+    def _array(self) -> Iterator[Sized]:
+        """The elements of a JSON array, decoded one at a time from a sliding buffer."""
+        row, position, chunk_size = 0, 1, 2**16
+        reader = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace")
+        text = reader.read(chunk_size).lstrip()
+        while True:
+            while position < len(text) and text[position] in " \t\r\n,":
+                position += 1
+            if text.startswith("]", position):
+                return
+            try:
+                value, end = _DECODER.raw_decode(text, position)
+            except json.JSONDecodeError as error:
+                cut = error.msg.startswith("Unterminated string") or error.pos >= len(text) - 16
+                more = reader.read(chunk_size) if cut else ""
+                if not more:
+                    what = "cut off in" if cut else "broken JSON in"
+                    raise InputError(f"{self.path}: {what} row {row} of its array; fetch it again") from error
+                chunk_size = min(chunk_size * 2, 2**24)  # a long element is not decoded again for every small piece
+                text, position = text[position:] + more, 0
+                continue
+            except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested without end
+                raise InputError(f"{self.path}: row {row} of its array cannot be read ({error})") from error
+            yield value if isinstance(value, dict) else json.dumps(value), end - position
+            row, position, chunk_size = row + 1, end, 2**16
+
+    def _csv(self) -> Iterator[Sized]:
+        csv.field_size_limit(sys.maxsize)
+        text = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace", newline="")
+        reader = csv.reader(text, strict=True)
+        try:
+            names = next(reader, [])
+            for record in reader:
+                if record:
+                    whole = len(record) == len(names)
+                    found = dict(zip(names, record, strict=True)) if whole else ",".join(record)
+                    yield found, sum(map(len, record))
+        except csv.Error as error:
+            what = "cut off" if "end of data" in str(error) else f"not CSV ({error})"
+            raise InputError(f"{self.path}: {what} at line {reader.line_num}; fetch it again") from error
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self.stream.read(size)
+        except _CUT as error:
+            raise InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again") from error
+
+    def _head(self) -> bytes:
+        """What the file begins with. Text in UTF-16 or UTF-32 has zeros there, which UTF-8 has not."""
+        head = self._read(4096)
+        self.stream.seek(0)
+        if head.startswith(b"\x1f\x8b"):
+            raise InputError(f"{self.path}: compressed with gzip; its name must end with .gz")
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head[:4]:
+            raise InputError(f"{self.path}: not UTF-8 text; convert it first (iconv -f UTF-16 -t UTF-8)")
+        return head.removeprefix(codecs.BOM_UTF8).lstrip()
+
+
+class _Reader(io.RawIOBase):
+    """The bytes of a file with the reader's own error for one that is cut off."""
+
+    def __init__(self, rows: RecordRows) -> None:
+        self._rows = rows
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._rows._read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+
+def open_rows(path: Path) -> ParquetRows | RecordRows:
+    """A reader for the file. Raises InputError when its name has no known ending or it cannot be read."""
+    if not path.name.endswith(SUFFIXES):
+        raise InputError(f"{path}: unknown kind of file; known are {', '.join(SUFFIXES)}")
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    return ParquetRows(path) if path.suffix == ".parquet" else RecordRows(path)
+
+
+def _batches(records: Iterator[Sized], most: int) -> Iterator[list[Record]]:
+    """Lists of at most `most` records and about `BLOCK_BYTES`."""
+    batch: list[Record] = []
+    size = 0
+    for record, length in records:
+        batch.append(record)
+        size += length
+        if len(batch) == most or size >= BLOCK_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _unreadable(path: Path, error: Exception, row: int | None = None) -> InputError:
+    where = "" if row is None else f" after row {row}"
+    reason = str(error).splitlines()[0]
+    return InputError(f"{path}: cut off or damaged{where} ({reason}); fetch it again")
+
+
+def _block(records: list[Any], where: dict[str, Steps], first_row: int, done: float) -> Block:
+    rows = [first_row + i for i, record in enumerate(records) if isinstance(record, dict)]
+    malformed = [(first_row + i, r[:LONGEST_SHOWN]) for i, r in enumerate(records) if not isinstance(r, dict)]
+    found = [record for record in records if isinstance(record, dict)]
+    columns = []
+    for path_steps in where.values():
+        if len(path_steps) == 1:
+            values = [record.get(path_steps[0]) for record in found]
+        else:
+            values = [walk(record, path_steps) for record in found]
+        columns.append(_column(values))
+    return Block(
+        pa.table(columns, names=list(where)), pa.array(rows, pa.int64()), first_row + len(records), done, malformed
+    )
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Strings, or lists of strings where every value is a list."""
+    try:
+        return pa.array(values, pa.string())
+    except (pa.ArrowException, UnicodeEncodeError, TypeError):
+        pass  # not all texts, or half a surrogate pair
+    if all(isinstance(value, list | None) for value in values):
+        lists = [None if value is None else [_clean(as_text(part)) for part in value] for value in values]
+        return pa.array(lists, pa.list_(pa.string()))
+    return pa.array([_clean(as_text(value)) for value in values], pa.string())
+
+
+def _clean(text: str | None) -> str | None:
+    """Text that UTF-8 can hold: JSON may escape half a surrogate pair, which becomes U+FFFD."""
+    if text is None or text.isascii():
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

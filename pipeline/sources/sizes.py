@@ -1,0 +1,68 @@
+"""How large the sources are, as far as that is known before they are fetched; and what a source at hand measures.
+
+The numbers are those of the public descriptions of the data sets (cards, listings of files, reports of who loaded
+them); None where none was found. `text` are the bytes of the questions and responses that are read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from pipeline.errors import InputError
+from pipeline.sources.table import Source
+
+COMPRESSION = 2.2  # of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1 (DeepMath)
+WORKED_SHARE = 0.1  # of a response with a trace is its worked solution: 1,450 of 14,367 characters (DeepMath)
+
+
+@dataclass(frozen=True)
+class Size:
+    """Documents, bytes to fetch, bytes of text; None for what is not known."""
+
+    documents: int | None
+    download: float | None
+    text: float | None
+
+
+UNKNOWN = Size(None, None, None)
+
+SIZES: dict[str, Size] = {
+    "math": Size(7_500, None, 6.9e6),
+    "curatedthoughts-openr1": Size(None, 2.0e9, 2.0e9 * COMPRESSION),
+    "curatedthoughts-openthoughts": Size(66_100, None, None),
+    "orca-math": Size(200_035, None, 200_035 * 1_117),  # 239 and 878 characters on average
+    "mathinstruct": Size(262_039, 212e6, 200e6),
+    "gsm8k": Size(7_473, 4.7e6, 4.0e6),
+    "amps-khan": Size(103_059, 78.2e6, 78.2e6),
+    "openthoughts2": Size(1_143_205, 8.31e9, 1_143_205 * 16_200),
+    "numinamath-cot": Size(859_494, 1.23e9, 1.25e9),  # the half of the 2.5 GB that is not `messages`
+    "natural-reasoning": Size(1_145_824, 4.2e9, 4.2e9),
+    "openmathinstruct-2": Size(13_972_791, 12.8e9, 15.6e9),  # of 20.2 GB for all four splits
+    "openmathreasoning": Size(3_201_061, 71.6e9 / COMPRESSION, 71.6e9),
+    "deepmath-103k": Size(309_330, 2.14e9, 4.96e9),  # three responses to each of 103,110 questions
+    "math-instruct": Size(114_636_942, 9.93e9, 15.58e9),
+    "nemotron-sft-math": UNKNOWN,
+    "maths-college": Size(969_980, 5.0e9, 5.0e9),
+}
+
+
+def size_of(source: Source, files: list[Path]) -> Size:
+    """The size of a source: of its files where they are at hand (nothing is to be fetched then), else what is known."""
+    if not files:
+        return SIZES.get(source.name, UNKNOWN)
+    text = sum(path.stat().st_size * (COMPRESSION if path.suffix in (".parquet", ".gz") else 1) for path in files)
+    rows = None
+    if all(path.suffix == ".parquet" for path in files):
+        try:
+            rows = sum(pq.read_metadata(path).num_rows for path in files)
+        except (OSError, ValueError) as error:
+            raise InputError(f"source {source.name!r}: a file is cut off or damaged ({error})") from error
+    return Size(rows, 0, text)
+
+
+def stripped_text(source: Source, text: float) -> float:
+    """About how much of a source's text is left without its reasoning traces."""
+    return text * (WORKED_SHARE if source.trace in ("paired", "thought", "closing") else 1)

@@ -1,0 +1,1 @@
+"""Documents and stage outputs on disk."""

@@ -1,0 +1,1 @@
+"""The normal form of text, and flat arrays of words."""

@@ -1,0 +1,217 @@
+"""The training text of documents, and the tokenizers that turn it into tokens: trained here, or taken as they are.
+
+The training text is the prompt, one space and the response, then an end mark. Prompt and response are encoded apart, as
+they are in evaluation, where the response is not known when the prompt is encoded. A text document (no question) is its
+response alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.errors import InputError
+from pipeline.progress import quiet
+from pipeline.storage.documents import read_documents
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PROMPT = "Question: {question}\nAnswer:"
+END = "<|end|>"
+END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<|eot_id|>", "<eos>")
+HUB_SECONDS = 5
+
+# Letters with the sign before them, as in "\\frac" or " coins"; every digit alone, the first with the space before it,
+# so that " 7" is one token wherever it stands; other signs together; line ends; spaces.
+WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+def training_parts(question: str | None, response: str | None) -> tuple[str, str]:
+    """The two texts of a document that are encoded one after the other; the first is empty for a text document."""
+    return (PROMPT.format(question=question), f" {response or ''}") if question else ("", response or "")
+
+
+def train_tokenizer(
+    source: Path,
+    output: Path,
+    vocabulary_size: int,
+    *,
+    sample_characters: int = 10**9,
+    progress: Callable[[float, str], None] = quiet,
+) -> dict[str, Any]:
+    """Train a byte-level BPE tokenizer on documents: {"vocabulary_size", "end_token", "characters"}.
+
+    Every text can be encoded and comes back exactly; digits are never merged. Of a larger corpus, documents evenly
+    spread over it that make up `sample_characters` are used. A small corpus may yield fewer tokens than asked for.
+    Raises InputError when there are no documents, or no room for the 256 bytes and the end mark.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    if vocabulary_size < 257:
+        raise InputError(f"vocabulary_size={vocabulary_size}: 256 bytes and the end mark need at least 257")
+    total = sum(_characters(batch) for batch in _questions_and_responses(source))
+    if not total:
+        raise InputError(f"no tokenizer can be trained on {source}: it holds no documents")
+    sample = _Sample(source, min(1.0, sample_characters / total), total, progress)
+    codec = Tokenizer(models.BPE())
+    codec.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(WORDS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    codec.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary_size,
+        special_tokens=[END],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    codec.train_from_iterator(sample, trainer)
+    progress(1.0, "trained")
+    return {**_save(codec, output, END), "characters": sample.characters}
+
+
+class _Sample:
+    """The training texts of a share of the documents, evenly spread over the corpus, in batches."""
+
+    def __init__(self, source: Path, share: float, total: int, progress: Callable[[float, str], None]) -> None:
+        self.source, self.share, self.expected, self.progress = source, share, share * total, progress
+        self.characters = 0
+
+    def __iter__(self) -> Iterator[list[str]]:
+        number = 0
+        for batch in _questions_and_responses(self.source):
+            texts: list[str] = []
+            for question, response in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if int((number + 1) * self.share) > int(number * self.share):
+                    texts += training_parts(question, response)
+                number += 1
+            self.characters += sum(map(len, texts))
+            self.progress(min(0.9, self.characters / self.expected), "reading documents")
+            yield texts
+
+
+def _questions_and_responses(source: Path) -> Iterator[pa.RecordBatch]:
+    return read_documents(source, columns=["question", "response"])
+
+
+def _characters(batch: pa.RecordBatch) -> int:
+    return sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for column in batch.columns)
+
+
+def take_tokenizer(
+    entry: Mapping[str, str], output: Path, *, progress: Callable[[float, str], None] = quiet
+) -> dict[str, Any]:
+    """Take a ready tokenizer, {"hub": id} or {"file": path}, optionally with "revision" and "end" (its end mark).
+
+    Without "end" it is looked for in the file tokenizer_config.json beside it and among the usual names; if there is
+    none, one is added. Raises InputError, within seconds also without a network, when it cannot be had or read.
+    """
+    entry = dict(entry)
+    unknown = set(entry) - {"hub", "file", "revision", "end"}
+    if unknown or ("hub" in entry) == ("file" in entry):
+        raise InputError(
+            f"tokenizer {entry}: give either `hub: <id>` or `file: <path>`, and `revision` or `end` at will"
+        )
+    progress(0.0, "looking for the tokenizer")
+    if "file" in entry:
+        path = Path(entry["file"])
+        path, revision = path / "tokenizer.json" if path.is_dir() else path, None
+    else:
+        path, revision = _from_hub(entry["hub"], entry.get("revision"))
+    codec = read_tokenizer(path)
+    codec.no_truncation()
+    codec.no_padding()
+    end = entry.get("end") or _end_mark(codec, path.with_name("tokenizer_config.json"))
+    if end is None:
+        end = END
+        codec.add_special_tokens([END])
+    elif codec.token_to_id(end) is None:
+        raise InputError(f"tokenizer {path}: its vocabulary has no end mark {end!r}; name one that it has as `end`")
+    progress(1.0, "taken")
+    return {**_save(codec, output, end), "revision": revision}
+
+
+def read_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer in a file, or in a folder's tokenizer.json. Special tokens written out in a text are read as text:
+    no data can smuggle in an end mark. Raises InputError when it is missing or damaged."""
+    from tokenizers import Tokenizer
+
+    path = Path(path)
+    path = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        codec = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            f"tokenizer {path}: {error.strerror}; give a tokenizer.json of the tokenizers library"
+        ) from None
+    except Exception as error:  # the library raises bare Exception for whatever is wrong inside
+        raise InputError(f"tokenizer {path} is no tokenizer.json of the tokenizers library: {error}") from None
+    codec.encode_special_tokens = True
+    return codec
+
+
+def read_meta(folder: Path | str) -> dict[str, Any]:
+    """What tokenizer_meta.json in a tokenizer's folder says: end_token, end, vocabulary_size. InputError without it."""
+    path = Path(folder) / "tokenizer_meta.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read ({error}): give a folder written by the tokenizer stage") from None
+
+
+def _from_hub(repository: str, revision: str | None) -> tuple[Path, str]:
+    """tokenizer.json of a model on the hub, and the revision it has."""
+    from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
+
+    cached = None
+    try:
+        cached = try_to_load_from_cache(repository, "tokenizer.json", revision=revision)
+        if revision and isinstance(cached, str):
+            return Path(cached), revision
+        found = HfApi().model_info(repository, revision=revision, timeout=HUB_SECONDS)
+        names = {file.rfilename for file in found.siblings or ()}
+        if "tokenizer_config.json" in names:
+            hf_hub_download(repository, "tokenizer_config.json", revision=found.sha, etag_timeout=HUB_SECONDS)
+        path = hf_hub_download(repository, "tokenizer.json", revision=found.sha, etag_timeout=HUB_SECONDS)
+        return Path(path), found.sha
+    except Exception as error:  # the hub's client raises errors of several libraries
+        if isinstance(cached, str):
+            return Path(cached), Path(cached).parent.name
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(
+            f"tokenizer {repository} cannot be had from the hub ({reason}): copy its tokenizer.json here and name it "
+            "with `file: <path>`, or train one"
+        ) from None
+
+
+def _end_mark(codec: Tokenizer, config: Path) -> str | None:
+    if config.is_file():
+        try:
+            named = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
+        except (ValueError, AttributeError):
+            raise InputError(f"tokenizer: {config} is damaged; fetch it again, or name the end mark as `end`") from None
+        named = named.get("content") if isinstance(named, dict) else named
+        if named and codec.token_to_id(named) is not None:
+            return named
+    return next((name for name in END_NAMES if codec.token_to_id(name) is not None), None)
+
+
+def _save(codec: Tokenizer, output: Path, end: str) -> dict[str, Any]:
+    output = Path(output)
+    output.mkdir(parents=True, exist_ok=True)
+    meta = {
+        "end_token": codec.token_to_id(end),
+        "end": end,
+        "vocabulary_size": max(codec.get_vocab(with_added_tokens=True).values()) + 1,
+    }
+    codec.save(str(output / "tokenizer.json"))
+    (output / "tokenizer_meta.json").write_text(json.dumps(meta, indent=1, ensure_ascii=False), encoding="utf-8")
+    return {"vocabulary_size": meta["vocabulary_size"], "end_token": meta["end_token"]}

@@ -1,0 +1,290 @@
+"""The built-in world: a seeded data set of arithmetic stories, written in the layout of a mirror.
+
+It is read like any other data set and has benchmarks of its own. Its training rows carry reasoning traces, duplicates,
+leaked benchmark items and broken rows on purpose, so that every stage has something real to do: `truth.jsonl` says of
+every row what it is, and `score_curation` compares that with what a pipeline kept.
+
+Nothing that is written depends on where it is written, so the folder may be moved; `world_specifications` fills the
+place in.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from pipeline.errors import InputError
+from pipeline.progress import quiet
+from pipeline.worlds.planting import (
+    BROKEN_KINDS,
+    EDITS,
+    TRACE_KINDS,
+    Crowd,
+    Row,
+    columns,
+    leak,
+    repeat_exactly,
+    repeat_nearly,
+    similarity,
+    vary_numbers,
+)
+from pipeline.worlds.stories import Story, pick, shuffled
+from pipeline.worlds.tasks import (
+    REPOSITORY,
+    WORLD_BENCHMARKS,
+    card,
+    data_file,
+    data_rows,
+    plain_items,
+    task,
+    world_items,
+    world_specifications,
+)
+
+__all__ = [
+    "WORLD_BENCHMARKS",
+    "WORLD_SOURCE",
+    "WorldSettings",
+    "score_curation",
+    "world_items",
+    "world_specifications",
+    "write_world",
+]
+
+WORLD_SOURCE = {
+    "name": "world",
+    "repository": REPOSITORY,
+    "question": "question",
+    "response": "response",
+    "answer": "answer",
+}
+
+
+@dataclass(frozen=True)
+class WorldSettings:
+    """What world to make. Shares are of the training rows, except `leaked`, which is of each benchmark's items.
+
+    `documents` counts all training rows, also those meant to be dropped. `items` is the size of each benchmark and of
+    the validation split. The benchmarks depend on `seed`, `items` and the steps (`shortest` to `longest`) alone. Exact
+    and near duplicates repeat rows that are otherwise clean. `traces` is the share of rows with a closed trace before
+    the answer; rows in `unclosed` have one that never ends. Raises InputError when a value makes no sense.
+    """
+
+    seed: int = 0
+    documents: int = 50_000
+    items: int = 400
+    shortest: int = 1
+    longest: int = 6
+    exact_duplicates: float = 0.04
+    near_duplicates: float = 0.04
+    number_variants: float = 0.03
+    broken: float = 0.01
+    unclosed: float = 0.02
+    traces: float = 0.6
+    leaked: float = 0.1
+    near_edits: tuple[str, ...] = ("spacing", "case", "punctuation", "phrase", "word")
+    leak_edits: tuple[str, ...] = ("verbatim", "spacing", "case")
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shortest <= self.longest:
+            raise InputError(f"world: shortest={self.shortest}, longest={self.longest}: need 1 <= shortest <= longest")
+        for name in ("documents", "items"):
+            if getattr(self, name) < 1:
+                raise InputError(f"world: {name}={getattr(self, name)}: need at least 1")
+        shares = ("exact_duplicates", "near_duplicates", "number_variants", "broken", "unclosed", "traces", "leaked")
+        for name in shares:
+            if not 0 <= getattr(self, name) <= 1:
+                raise InputError(f"world: {name}={getattr(self, name)}: a share lies between 0 and 1")
+        for name in ("near_edits", "leak_edits"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+            unknown = set(getattr(self, name)) - set(EDITS)
+            if unknown or not getattr(self, name):
+                raise InputError(f"world: {name}={list(getattr(self, name))}: choose from {', '.join(EDITS)}")
+
+    @property
+    def steps(self) -> dict[str, range]:
+        """Numbers of chained steps by configuration: the shorter half, the longer half, all."""
+        middle = (self.shortest + self.longest) // 2
+        everything = range(self.shortest, self.longest + 1)
+        return {
+            "short": range(self.shortest, middle + 1),
+            "long": range(min(middle + 1, self.longest), self.longest + 1),
+            "choice": everything,
+            "text": everything,
+        }
+
+
+def write_world(
+    output: Path, settings: WorldSettings, *, progress: Callable[[float, str], None] = quiet
+) -> dict[str, Any]:
+    """Write the world as a mirror under `output`; return {"rows", "truth": rows by kind, "traces", "items"}.
+
+    `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row (row, kind, edit, of,
+    similarity, trace), `tasks/<task>.yaml` the lm-eval tasks without a place, `tasks/<task>.items.jsonl` the same items
+    for evaluation without lm-eval. Equal settings give equal content on every machine.
+    """
+    output = Path(output)
+    folder = output / REPOSITORY
+    stories = _benchmark_stories(settings)
+    rows = _training_rows(settings, stories, progress)
+    progress(0.8, "writing")
+    (output / "tasks").mkdir(parents=True, exist_ok=True)
+
+    random = Random(f"{settings.seed}/rows")
+    _write_lines(folder / "default" / "train.jsonl.gz", (columns(random, row) for row in rows))
+    random = Random(f"{settings.seed}/choices")
+    for name, benchmark in WORLD_BENCHMARKS.items():
+        lines = data_rows(name, random, stories[name])
+        _write_lines(folder / data_file(benchmark), lines)
+        _write_lines(output / "tasks" / f"{name}.items.jsonl", plain_items(name, lines))
+        (output / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task(name), sort_keys=False))
+    (folder / "README.md").write_text(card())
+
+    progress(0.95, "writing the truth")
+    numbers = {id(row): number for number, row in enumerate(rows)}
+    _write_lines(output / "truth.jsonl", (_truth(row, numbers) for row in rows))
+    progress(1.0, "written")
+    return {
+        "rows": len(rows),
+        "truth": dict(sorted(Counter(row.kind for row in rows).items())),
+        "traces": dict(sorted(Counter(row.trace for row in rows).items())),
+        "items": {name: len(told) for name, told in stories.items()},
+    }
+
+
+def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int]]:
+    """How well a pipeline did, given the numbers of the training rows it kept: by kind, rows and how many are right.
+
+    Right is: a clean row or a variant in other numbers was kept; a leak, a broken row or one with an unclosed trace was
+    dropped; a duplicate and the row it repeats were not both kept. A clean row that gave way to its own duplicate
+    counts as kept.
+    """
+    with (Path(folder) / "truth.jsonl").open(encoding="utf-8") as file:
+        truth = [json.loads(line) for line in file]
+    kept = set(kept)
+    stands_in = {entry["of"]: entry["row"] for entry in truth if entry["kind"] in ("exact", "near")}
+    scores: dict[str, dict[str, int]] = {}
+    for entry in truth:
+        row, kind = entry["row"], entry["kind"]
+        if kind in ("clean", "numbers"):
+            right = row in kept or stands_in.get(row) in kept
+        elif kind in ("exact", "near"):
+            right = row not in kept or entry["of"] not in kept
+        else:
+            right = row not in kept
+        score = scores.setdefault(kind, {"rows": 0, "right": 0})
+        score["rows"] += 1
+        score["right"] += right
+    return dict(sorted(scores.items()))
+
+
+# --- the rows ---
+
+
+def _benchmark_stories(settings: WorldSettings) -> dict[str, list[Story]]:
+    crowd = Crowd()
+    stories = {}
+    for name, benchmark in WORLD_BENCHMARKS.items():
+        random = Random(f"{settings.seed}/{name}")
+        steps = settings.steps[benchmark["configuration"]]
+        stories[name] = [crowd.tell(random, steps) for _ in range(settings.items)]
+    return stories
+
+
+def _training_rows(
+    settings: WorldSettings, stories: Mapping[str, list[Story]], progress: Callable[[float, str], None]
+) -> list[Row]:
+    """All training rows in their final order."""
+    random = Random(f"{settings.seed}/train")
+    crowd = Crowd(story for told in stories.values() for story in told)
+    leaks = _leaks(random, settings, stories)
+    exact, near, variants, broken, unclosed = (
+        round(settings.documents * share)
+        for share in (
+            settings.exact_duplicates,
+            settings.near_duplicates,
+            settings.number_variants,
+            settings.broken,
+            settings.unclosed,
+        )
+    )
+    clean = settings.documents - len(leaks) - (exact + near + variants + broken + unclosed)
+    if clean < 2 * (exact + near + variants):
+        raise InputError(
+            f"world: {settings.documents} documents leave {max(clean, 0)} clean rows for {exact + near + variants} "
+            f"duplicates and variants, and {len(leaks)} leaks: ask for more documents or smaller shares"
+        )
+
+    def fresh(count: int) -> Iterator[Row]:
+        for _ in range(count):
+            story = crowd.tell(random, settings.steps["choice"])
+            yield Row(story, story.question)
+
+    originals = []
+    for row in fresh(clean):
+        originals.append(row)
+        if len(originals) % 1024 == 0:
+            progress(0.8 * len(originals) / clean, "telling stories")
+    waiting = iter(originals)  # each clean row is repeated once at most, so every pair stands alone
+    rows = [*leaks, *originals, *(repeat_exactly(next(waiting)) for _ in range(exact))]
+    for number in range(near):
+        edit = settings.near_edits[number % len(settings.near_edits)]
+        rows.append(_first(f"near duplicate ({edit})", (repeat_nearly(random, row, edit) for row in waiting)))
+    for _ in range(variants):
+        rows.append(_first("variant in other numbers", (vary_numbers(random, row, crowd) for row in waiting)))
+    for row in rows:
+        if random.random() < settings.traces:
+            row.trace = pick(random, TRACE_KINDS[1:])
+    for number, row in enumerate(fresh(broken)):
+        row.kind, row.edit = "broken", BROKEN_KINDS[number % len(BROKEN_KINDS)]
+        rows.append(row)
+    for row in fresh(unclosed):
+        row.kind = row.trace = "unclosed"
+        rows.append(row)
+    return shuffled(random, rows)
+
+
+def _leaks(random: Random, settings: WorldSettings, stories: Mapping[str, list[Story]]) -> list[Row]:
+    rows = []
+    for name, told in stories.items():
+        chosen = shuffled(random, range(len(told)))[: round(settings.leaked * len(told))]
+        for number, item in enumerate(chosen):
+            edit = settings.leak_edits[number % len(settings.leak_edits)]
+            rows.append(leak(random, told[item], f"{name}/{item}", edit))
+    return rows
+
+
+def _first(what: str, candidates: Iterable[Row | None]) -> Row:
+    found = next((row for row in candidates if row is not None), None)
+    if found is None:
+        raise InputError(f"world: no clean row is left that could have a {what}: ask for smaller shares or more steps")
+    return found
+
+
+def _truth(row: Row, numbers: Mapping[int, int]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"row": numbers[id(row)], "kind": row.kind, "edit": row.edit, "of": row.of}
+    if isinstance(row.of, Row):
+        entry["of"] = numbers[id(row.of)]
+        entry["similarity"] = round(similarity(row, row.of), 3)
+    return {**entry, "trace": row.trace}
+
+
+# --- the files ---
+
+
+def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """JSON lines, gzipped by the file's name; the compressed file holds no time and no name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as raw:
+        packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if path.suffix == ".gz" else None
+        with io.TextIOWrapper(packed or raw, encoding="utf-8", newline="\n") as file:
+            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)

@@ -1,0 +1,1 @@
+"""Statistics that SQL cannot do."""

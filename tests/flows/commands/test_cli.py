@@ -1,0 +1,169 @@
+"""The dreamer command: bad input is one clear line and status 2, within seconds, and nothing is lost."""
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flows.commands.cli import main
+from sql.results import connect
+
+TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A study file with one source, `owner/rows`, that a test puts into the mirror as it likes."""
+    text = TINY.read_text().replace(
+        "sources: [builtin]",
+        "sources: [builtin, {name: rows, repository: owner/rows, question: question, response: response}]",
+    )
+    path = tmp_path / "study.yaml"
+    path.write_text(text)
+    return path
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """Run the command, which must refuse; its one line."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")]
+    assert len(said) == 1
+    return said[0]
+
+
+def test_misspelt_key(capsys: pytest.CaptureFixture[str], study: Path) -> None:
+    study.write_text(study.read_text().replace("learning_rate", "learning_rat"))
+    assert "did you mean 'learning_rate'?" in refusal(capsys, "run", study)
+
+
+def test_study_that_is_no_text(capsys: pytest.CaptureFixture[str], study: Path) -> None:
+    study.write_bytes(b"name: \xff\xfe")
+    assert "study.yaml: not " in refusal(capsys, "plan", study)
+
+
+@pytest.mark.parametrize(
+    ("query", "count"), [("", "no"), (";", "no"), ("-- nothing", "no"), ("select 1; select 2", "2")]
+)
+def test_a_query_is_one_statement(capsys: pytest.CaptureFixture[str], tmp_path: Path, query: str, count: str) -> None:
+    connect(tmp_path / "results.duckdb").close()
+    assert f"it holds {count} statements" in refusal(capsys, "sql", tmp_path / "results.duckdb", query)
+
+
+def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
+    connect(tmp_path / "results.duckdb").close()
+    assert str(study) in refusal(capsys, "export", tmp_path / "results.duckdb", study / "tables")
+
+
+def test_source_that_is_nowhere(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
+    started = time.monotonic()
+    said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run")
+    assert time.monotonic() - started < 30
+    assert "owner/rows" in said
+    assert str(tmp_path / "mirror") in said
+    assert "dreamer download" in said
+
+
+def rows_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "mirror" / "owner" / "rows" / "default"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.mark.slow
+def test_missing_column_names_both_lists(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
+    with gzip.open(rows_folder(tmp_path) / "train.jsonl.gz", "wt") as file:
+        file.write(json.dumps({"question": "q", "solution": "s"}) + "\n")
+    said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run")
+    for word in ("response", "question", "solution"):
+        assert word in said
+
+
+@pytest.mark.slow
+def test_truncated_parquet(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
+    path = rows_folder(tmp_path) / "train.parquet"
+    pq.write_table(pa.table({"question": ["q"] * 1000, "response": ["r"] * 1000}), path)
+    path.write_bytes(path.read_bytes()[:-100])
+    said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run")
+    assert str(path) in said
+
+
+def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    root.mkdir()
+    database = str(root / "results.duckdb")
+    code = f"import duckdb, sys; c = duckdb.connect({database!r}); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout
+        holder.stdout.readline()
+        said = refusal(capsys, "run", TINY, "--root", root)
+        assert str(holder.pid) in said
+        assert holder.stdin
+        holder.stdin.close()
+
+
+def test_a_reader_that_leaves_early_is_no_failure() -> None:
+    command = f"set -o pipefail; '{sys.executable}' -m flows.cli sources --long | head -1"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for command in (["sql", TINY, "SELECT 1"], ["report", TINY], ["preview", TINY]):
+        said = refusal(capsys, *command, "--root", tmp_path)
+        assert " yet; " in said
+        assert f"`dreamer run {TINY} --root {tmp_path}`" in said  # which would work as it stands
+    assert "no such results file" in refusal(capsys, "sql", tmp_path / "results.duckdb", "SELECT 1")
+
+
+def test_sql_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "results.duckdb")):
+        pass
+    said = refusal(capsys, "sql", tmp_path / "results.duckdb", "SELECT nothing_such FROM data_efficiency")
+    assert "data_efficiency" in said or "nothing_such" in said
+
+
+def test_sql_shows_texts_as_they_are(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    connect(tmp_path / "results.duckdb").close()
+    assert main(["sql", str(tmp_path / "results.duckdb"), "select 'ends [/think], [b]so[/b]' as text"]) == 0
+    assert "ends [/think], [b]so[/b]" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("preset", ["demo", "gpu-small", "paper-mini", "paper-16", "paper-32"])
+def test_plan_of_every_preset(capsys: pytest.CaptureFixture[str], preset: str) -> None:
+    assert main(["plan", preset]) == 0
+    said = capsys.readouterr().out
+    assert "DR+DA" in said
+    assert "time" in said
+
+
+def test_plan_finds_the_sizes_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "paper-16"]) == 0
+    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "517" in rows["DR-16"]
+    assert "504" in rows["DR-16"]
+    assert "537" in rows["DR+DA-16"]
+    assert "480" in rows["DR+DA-16"]
+
+
+def test_sources_shows_licences_and_gates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sources"]) == 0
+    said = capsys.readouterr().out
+    assert "openai/gsm8k" in said
+    assert "gated" in said
+    assert "mmlu_math" in said
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    said = capsys.readouterr().out
+    for command in ("run", "plan", "status", "report", "sql", "sources", "download", "carry", "adopt"):
+        assert f"\n    {command} " in said

@@ -1,0 +1,81 @@
+"""How a study shares a machine's devices among its runs, and that this decides nothing about them."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import flows.stages.train
+from flows.stages.train import Slots, describe_run, plan_models, ranks_of_each
+from flows.study.configuration import load_study
+from model.training.run import HOW_IT_RUNS, TrainingConfig
+from pipeline.errors import InputError
+
+PRESETS = ("demo", "gpu-small", "paper-mini", "paper-16", "paper-32")
+BUILTIN = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
+
+
+def study(**training: object) -> object:
+    recipe = {"tokens": 10**6, "batch_tokens": 2**14, "sequence_length": 1024, **training}
+    return load_study({"name": "small", **BUILTIN, "training": recipe})
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.train, "accelerators", lambda study: 8)
+
+
+@pytest.mark.usefixtures("eight_gpus")
+@pytest.mark.parametrize(("runs", "ranks"), [(1, 8), (2, 4), (3, 2), (6, 1), (20, 1)])
+def test_gpus_are_divided_by_the_runs(runs: int, ranks: int) -> None:
+    assert ranks_of_each(study(), runs) == ranks
+    assert ranks_of_each(study(ranks=3), runs) == 3
+    assert ranks_of_each(study(batch_tokens=1024), runs) == 1  # a batch of one row cannot be shared
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_more_gpus_than_there_are_is_bad_input() -> None:
+    with pytest.raises(InputError, match=r"training\.ranks is 9, but this machine has 8 GPUs"):
+        ranks_of_each(study(ranks=9), 1)
+
+
+def test_a_cpu_trains_by_one_process_unless_told() -> None:
+    assert ranks_of_each(study(device="cpu"), 1) == 1
+    assert ranks_of_each(study(device="cpu", ranks=4), 1) == 4
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    slots = Slots(study())
+    with slots.some(3) as first, slots.one() as second, slots.some(4) as third:
+        assert first == {"CUDA_VISIBLE_DEVICES": "0,1,2"}
+        assert second == {"CUDA_VISIBLE_DEVICES": "3"}
+        assert third == {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
+    monkeypatch.setattr(flows.train, "accelerators", lambda study: 2)
+    with Slots(study()).some(2) as both:
+        assert both == {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
+
+
+def test_how_a_run_is_computed_is_no_part_of_what_it_is() -> None:
+    plain = study()
+    changed = study(ranks=2, micro_batch_tokens=1024, checkpointing=True, compile=True, keep=3, spike_deviations=0)
+    other = study(learning_rate=1e-3)
+    assert plain.study_id == changed.study_id != other.study_id
+    (model, *_), packed = plan_models(plain, 512), SimpleNamespace(key="k")
+    names = [describe_run(one, packed, model, 0)["run_id"] for one in (plain, changed, other)]
+    assert names[0] == names[1] != names[2]
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_describe_runs_that_training_accepts(preset: str) -> None:
+    loaded = load_study(preset)
+    model = plan_models(loaded, loaded.data.tokenizer.vocabulary_size)[0]
+    values = describe_run(loaded, SimpleNamespace(key="k"), model, 0)["training"]
+    config = TrainingConfig.from_dict(values)
+    assert config.tokens == loaded.training.tokens
+    assert set(HOW_IT_RUNS) <= config.to_dict().keys()
+    micro = config.micro_batch_tokens or config.batch_tokens
+    assert config.batch_tokens % loaded.training.sequence_length == 0
+    assert micro % loaded.training.sequence_length == 0

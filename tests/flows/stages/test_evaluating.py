@@ -1,0 +1,120 @@
+"""Evaluation within a study: all places are used, and everything found becomes rows of the results database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+import yaml
+
+from flows.stages.evaluate import evaluate_runs, result_folders
+from flows.stages.prepare import prepare_data
+from flows.stages.results import enter_evaluations, enter_runs
+from flows.stages.train import Run, plan_models, train_models
+from flows.study.configuration import Study, load_study
+from pipeline.errors import InputError
+from pipeline.storage.store import Store
+
+TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+
+
+def small_study(root: Path) -> Study:
+    """Two models, one seed, three checkpoints; more places than runs."""
+    content = yaml.safe_load(TINY.read_text())
+    content["models"]["variants"] = ["LA", "DR+DA"]
+    content["training"] |= {"seeds": [0], "tokens": 3000, "checkpoints": 3}
+    content["evaluation"] |= {"depths": [1, 2, 3], "limit": 5, "bootstrap_replicates": 0}
+    return load_study({**content, "workers": 5}, root=root)
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Run], Path]:
+    """A study up to its results, and the folder of one evaluation."""
+    study = small_study(tmp_path_factory.mktemp("study"))
+    store = Store(study.store_folder)
+    prepared = prepare_data(study, store)
+    planned = plan_models(study, prepared.vocabulary_size)
+    runs = train_models(study, store, prepared.packed, planned)
+    enter_runs(study, planned, runs)
+    outputs = evaluate_runs(study, store, prepared, runs)
+    for _ in range(2):  # entering again changes nothing
+        enter_evaluations(study, outputs)
+    assert all(len(result_folders(output.path / "results")) == 3 for output in outputs.values())
+    return study, runs, outputs[runs[-1].run_id].path
+
+
+@pytest.mark.slow
+def test_every_place_is_used(evaluated: tuple[Study, list[Run], Path]) -> None:
+    """Five places for two runs: three processes share one job and two the other, each checkpoint is done once."""
+    _, runs, folder = evaluated
+    logs = sorted(folder.glob("log-*.txt"))
+    assert len(logs) == 3
+    lines = [line for log in logs for line in log.read_text().splitlines()]
+    assert len(lines) == 3
+    assert all(f"{runs[-1].run_id} " in line and " items/s: " in line for line in lines)
+
+
+@pytest.mark.slow
+def test_all_that_evaluation_finds_is_entered_once(evaluated: tuple[Study, list[Run], Path]) -> None:
+    study, runs, _ = evaluated
+    points = {run.run_id: sorted(int(p.name) for p in (run.folder / "checkpoints").iterdir()) for run in runs}
+    layered, recurrent = (run.run_id for run in runs)
+    with duckdb.connect(str(study.database), read_only=True) as connection:
+
+        def ask(query: str) -> list[tuple]:
+            return connection.execute(query).fetchall()
+
+        said = ask("select run_id, tokens, step, epoch, loss, seconds, stream_hash from checkpoints order by all")
+        for run_id, tokens, *values in said:
+            folder = next(run.folder for run in runs if run.run_id == run_id)
+            written = json.loads((folder / "checkpoints" / f"{tokens:015d}" / "checkpoint.json").read_text())
+            names = ("step", "epoch", "loss", "seconds", "stream_hash")
+            assert values == [written[name] for name in names]
+        assert [row[:2] for row in said] == sorted((run, tokens) for run, own in points.items() for tokens in own)
+        assert ask("select * from stream_mismatches") == []
+
+        benchmarks = {name for (name,) in ask("select distinct task from evaluations")}
+        assert benchmarks == {"world_short", "world_long", "world_choice"}
+        versions = ask("select distinct run_id, tokens, task from evaluation_versions")
+        assert len(versions) == len(ask("from evaluation_versions")) == 2 * 3 * 3
+        (packages,) = ask("select distinct packages from evaluation_versions")
+        assert {"python", "torch", "lm-eval", "tokenizers"} <= set(json.loads(packages[0]))
+
+        # Recurrent models run at other depths, at their last checkpoint; where it is their own it is the evaluation.
+        depths = ask("select distinct run_id, tokens, depth from depth_evaluations order by all")
+        assert depths == [(recurrent, points[recurrent][-1], depth) for depth in (1, 2, 3)]
+        assert ask("select count(*) from depth_evaluations where depth = 2") == ask(
+            "select count(*) from depth_evaluations "
+            "join evaluations using (run_id, tokens, task, metric, filter, value) where depth = 2"
+        )
+
+        usage = ask("select run_id, tokens, depth, sum(selections) from expert_usage group by all order by all")
+        assert [row[:3] for row in usage] == [
+            (run, tokens, depth) for run in sorted(points) for tokens in points[run] for depth in (1, 2)
+        ]
+        assert len({row[3] for row in usage}) == 1  # the same tokens for every model
+        assert ask("select count(*), min(run_id) from depth_attention") == [(3 * 3, recurrent)]
+        assert layered not in {row[0] for row in ask("select run_id from depth_attention")}
+        assert len(ask("from depth_accuracy")) == 3 * 3
+
+
+def test_settings_are_checked(tmp_path: Path) -> None:
+    content = yaml.safe_load(TINY.read_text())
+    content["evaluation"]["depths"] = [4, 0]
+    with pytest.raises(InputError, match=r"evaluation\.depths\.1"):
+        load_study(content)
+    study = small_study(tmp_path)
+    assert study.study_id != unobserved(study).study_id
+
+
+def unobserved(study: Study) -> Study:
+    """The same study without looking inside the models: another study, with other results."""
+    return study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"introspect": False})})
+
+
+def test_a_checkpoint_being_written_is_no_result(tmp_path: Path) -> None:
+    for name in ("000000000001000", "000000000002000.partial", "000000000003000.pieces"):
+        (tmp_path / "run" / name / "rows").mkdir(parents=True)
+    assert result_folders(tmp_path) == [tmp_path / "run" / "000000000001000" / "rows"]

@@ -1,0 +1,83 @@
+"""The whole curation against the built-in world's ground truth, as a study runs it; and that it is done only once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.stages.prepare import prepare_data
+from flows.study.configuration import load_study
+from model.training.stream import TokenStream
+from pipeline.storage.documents import KEPT, read_documents
+from pipeline.storage.store import Output, Store
+from pipeline.worlds.world import score_curation
+
+TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("study")
+    study_file = folder / "study.yaml"
+    study_file.write_text(TINY.read_text().replace("documents: 1500, items: 40", "documents: 20000, items: 400"))
+    study = load_study(study_file, root=folder)
+    store = Store(study.store_folder)
+    return {"study": study, "store": store, "data": prepare_data(study, store)}
+
+
+def stage(prepared: dict[str, Any], name: str) -> Output:
+    return next(output for output in prepared["data"].stages if output.stage == name)
+
+
+def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepared: dict[str, Any]) -> None:
+    world = next((prepared["study"].store_folder / "world").glob("*/manifest.json")).parent
+    kept = [
+        row
+        for batch in read_documents(stage(prepared, "decontaminate").path, columns=["row"])
+        for row in batch["row"].to_pylist()
+    ]
+    scores = score_curation(world, kept)
+    for kind in ("leak", "exact", "broken", "unclosed"):
+        assert scores[kind]["rows"] > 0
+        assert scores[kind]["right"] == scores[kind]["rows"], (kind, scores[kind])
+    for kind in ("clean", "numbers"):
+        assert scores[kind]["right"] >= 0.99 * scores[kind]["rows"], (kind, scores[kind])
+    assert scores["near"]["right"] >= 0.95 * scores["near"]["rows"], scores["near"]
+
+
+def test_every_dropped_document_says_why(prepared: dict[str, Any]) -> None:
+    for name, reasons in (("deduplicate", {"exact_duplicate", "near_duplicate"}), ("decontaminate", set())):
+        rows = [
+            row for batch in read_documents(stage(prepared, name).path, kind="dropped") for row in batch.to_pylist()
+        ]
+        assert rows
+        assert all(row["reason"] and row["because"] for row in rows)
+        assert reasons <= {row["reason"] for row in rows}
+
+
+def test_the_funnel_adds_up(prepared: dict[str, Any]) -> None:
+    before = None
+    for output in prepared["data"].stages:
+        total = sum(count["documents"] for count in output.results["counts"])
+        if before is not None:
+            assert total == before, output.stage
+        before = sum(count["documents"] for count in output.results["counts"] if count["reason"] == KEPT)
+
+
+def test_the_packed_stream_holds_what_was_kept(prepared: dict[str, Any]) -> None:
+    data = prepared["data"]
+    curated, packed = stage(prepared, "decontaminate"), stage(prepared, "tokens")
+    kept = sum(count["documents"] for count in curated.results["counts"] if count["reason"] == KEPT)
+    assert packed.results["documents"] == kept
+    assert packed.results["tokens"] == sum(count["tokens"] for count in packed.results["counts"])
+    described = json.loads((packed.path / "packed.json").read_text())
+    assert described["tokens"] == packed.results["tokens"]
+    assert described["vocabulary_size"] == data.vocabulary_size
+    batch = TokenStream(packed.path, seed=0, batch_rows=4).batch(0)
+    assert batch.tokens.shape[1] == prepared["study"].training.sequence_length
+
+
+def test_a_second_time_nothing_is_done(prepared: dict[str, Any]) -> None:
+    again = prepare_data(prepared["study"], Store(prepared["store"].root, builds=False))
+    assert again.packed.key == prepared["data"].packed.key

@@ -1,0 +1,99 @@
+"""Study files: presets load, mistakes are one clear line."""
+
+from pathlib import Path
+
+import pytest
+
+from flows.study.configuration import load_study, presets
+from pipeline.errors import InputError
+
+TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+
+
+@pytest.mark.parametrize("name", presets())
+def test_every_preset_loads(name: str) -> None:
+    study = load_study(name)
+    assert study.name == name
+    assert study.training.points[-1] == study.training.tokens
+
+
+def test_misspelt_key_names_the_nearest(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TINY.read_text().replace("warmup_steps", "warmup_stepz"))
+    with pytest.raises(
+        InputError, match=r"training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'\?"
+    ) as error:
+        load_study(path)
+    assert "\n" not in str(error.value)
+
+
+def test_misspelt_key_of_a_stage_and_of_a_source(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TINY.read_text().replace("documents: 1500", "documnets: 1500"))
+    with pytest.raises(InputError, match="unknown key 'documnets'; did you mean 'documents'"):
+        load_study(path)
+    path.write_text(TINY.read_text().replace("sources: [builtin]", "sources: [gsm8q]"))
+    with pytest.raises(InputError, match="gsm8k"):
+        load_study(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("tokens: 24_000", "tokens: 0"), "training.tokens"),
+        (("name: tiny", "name: 'a/b'"), "name"),
+        (("loss_on: responses", "loss_on: all of it"), "training.loss_on"),
+        (("name: tiny", "name: [tiny"), "not valid YAML"),
+        (("depths: [2]", "depths: [2]\n  variants: [LA, LA]"), "variant names must differ"),
+        (("tokenizer: {vocabulary_size: 400}", "tokenizer: {hub: a/b, file: c}"), "data.tokenizer"),
+        (("tokenizer: {vocabulary_size: 400}", "tokenizer: {file: nowhere.json}"), "no tokenizer file nowhere.json"),
+        (("tokenizer: {", "deduplicate: {threshold: 3}\n  tokenizer: {"), "threshold=3.0: need 0 < threshold <= 1"),
+        (("tokenizer: {", "deduplicate: {permutations: 1000000000}\n  tokenizer: {"), "permutations=1000000000: need"),
+        (("name: tiny", "name: tiny\nname: other"), "the key 'name' is given twice"),
+        (("tokens: 24_000", "tokens: 24_000\n  tokens: 5"), "the key 'tokens' is given twice"),
+        (("name: tiny", f"name: {'[' * 5000}"), "not valid YAML"),
+        (("depths: [2]", f"depths: [{'9' * 5000}]"), "not valid YAML"),
+        (("depths: [2]", "depths: [2, 2]"), "depths must differ, got 2, 2"),
+        (("seeds: [0, 1]", "seeds: [1, 1]"), "seeds must differ, got 1, 1"),
+        (("seeds: [0, 1]", "seeds: [-1]"), "seed is -1, but it must not be negative"),
+        (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
+        (("checkpoints: 4", "checkpoints: 1000000000000"), "1000000000000 checkpoints: give 1 to 10,000"),
+        (("device: cpu", "device: tpu"), "device is 'tpu', but it must be"),
+        (("device: cpu", "device: cpu\n  beta1: .nan"), "beta1 is nan, but it must be"),
+        (("device: cpu", "device: cpu\n  clip: -1"), "clip is -1.0, but it must be above 0"),
+        (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens is -1, but"),
+        (
+            ("sources: [builtin]", "sources: [builtin, {name: world, repository: a/b, question: q, response: r}]"),
+            "the name 'world' is given twice",
+        ),
+    ],
+)
+def test_bad_values_are_one_line(tmp_path: Path, change: tuple[str, str], said: str) -> None:
+    path = tmp_path / "s.yaml"
+    text = TINY.read_text()
+    assert change[0] in text
+    path.write_text(text.replace(*change))
+    with pytest.raises(InputError) as error:
+        load_study(path)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_study_that_is_not_there() -> None:
+    with pytest.raises(InputError, match="neither a preset"):
+        load_study("no-such-study")
+
+
+def test_identity_follows_what_decides_results(tmp_path: Path) -> None:
+    study = load_study(TINY)
+    assert study.study_id == load_study(TINY, root=tmp_path, mirror=tmp_path).study_id
+    path = tmp_path / "s.yaml"
+    path.write_text(TINY.read_text().replace("24_000", "24_001"))
+    assert load_study(path).study_id != study.study_id
+
+
+def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:
+    assert load_study(TINY).training.points == (6000, 12000, 18000, 24000)
+    path = tmp_path / "s.yaml"
+    path.write_text(TINY.read_text().replace("checkpoints: 4", "checkpoints: [9000, 100, 99999]"))
+    assert load_study(path).training.points == (100, 9000, 24000)

@@ -1,0 +1,159 @@
+"""What the tests of evaluation share: a small tokenizer, small models, and the same questions answered one by one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from model.checkpoint import save_model
+from model.config import DreamerConfig
+from model.dreamer import Dreamer
+from model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from pipeline.worlds.world import WorldSettings, world_specifications, write_world
+
+ITEMS = 9  # of each of the world's tasks in `write_place`
+END = "<|end|>"
+SENTENCES = (
+    "Question: Ann has 3 coins. She finds 4 more. How many coins does she have?\nAnswer: 7",
+    "Question: Ben gives away 12 of 20 apples. How many are left?\nAnswer: 8",
+    "The following are multiple choice questions (with answers) about abstract algebra.",
+    "Find the degree of the given field extension. A. 0 B. 4 C. 2 D. 6 naïve café – ½",
+)
+
+
+def write_tokenizer(folder: Path) -> Tokenizer:
+    """A byte-level BPE tokenizer in the form of the pipeline's."""
+    from tokenizers import Tokenizer as Codec
+    from tokenizers import decoders, models, pre_tokenizers, trainers
+
+    codec = Codec(models.BPE())
+    codec.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    codec.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=320, special_tokens=[END], initial_alphabet=alphabet, show_progress=False)
+    codec.train_from_iterator(SENTENCES, trainer)
+    folder.mkdir(parents=True)
+    codec.save(str(folder / "tokenizer.json"))
+    meta = {"end_token": codec.token_to_id(END), "vocabulary_size": codec.get_vocab_size()}
+    (folder / "tokenizer_meta.json").write_text(json.dumps(meta))
+    return load_tokenizer(folder)
+
+
+def small_config(**overrides: object) -> DreamerConfig:
+    """A DR+DA model with an odd number of experts, unless told otherwise."""
+    sizes = {
+        "depth": 3,
+        "recurrent": True,
+        "depth_attention": True,
+        "vocabulary_size": 320,
+        "hidden_size": 32,
+        "query_heads": 2,
+        "key_value_heads": 1,
+        "head_size": 16,
+        "depth_head_size": 16,
+        "experts": 5,
+        "active_experts": 2,
+        "expert_size": 16,
+        "routing_size": 16,
+        "sequence_length": 96,
+    }
+    return DreamerConfig(**{**sizes, **overrides})
+
+
+def small_model(seed: int = 0, **overrides: object) -> Dreamer:
+    """A random model whose predictions are far from uniform, so that greedy choices are not close calls."""
+    torch.manual_seed(seed)
+    model = Dreamer(small_config(**overrides)).eval()
+    with torch.no_grad():
+        model.head.mul_(8)
+    return model
+
+
+def save_small_model(folder: Path, seed: int = 0, **overrides: object) -> Path:
+    """The same on disk."""
+    save_model(folder, small_model(seed, **overrides), {"seed": seed})
+    return folder
+
+
+def write_data(folder: Path, configuration: str, **splits: list[dict[str, Any]]) -> Path:
+    """A data set in hub layout."""
+    files = []
+    for split, rows in splits.items():
+        path = folder / configuration / f"{split}.jsonl.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(path, "wt") as file:
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        files.append(f"  - split: {split}\n    path: {configuration}/{split}.jsonl.gz\n")
+    header = f"configs:\n- config_name: {configuration}\n  data_files:\n{''.join(files)}"
+    (folder / "README.md").write_text(f"---\n{header}---\n")
+    return folder
+
+
+@torch.inference_mode()
+def plain_logits(model: Dreamer, tokens: Sequence[int], depth: int | None = None) -> torch.Tensor:
+    """Logits [S, V] of one sequence, uncached and by itself, in float64."""
+    return model(torch.tensor([list(tokens)]), depth=depth)[0].double()
+
+
+def plain_log_likelihood(
+    model: Dreamer, context: Sequence[int], continuation: Sequence[int], depth: int | None = None
+) -> tuple[float, bool]:
+    """lm-eval's definition: all of it in one pass, cut on the left to what the model reads."""
+    whole = [*context, *continuation][-(model.config.sequence_length + 1) :]
+    values = plain_logits(model, whole[:-1], depth)[-len(continuation) :].log_softmax(-1)
+    wanted = torch.tensor(list(continuation))
+    return float(values.gather(-1, wanted[:, None]).sum()), bool((values.argmax(-1) == wanted).all())
+
+
+def plain_generation(model: Dreamer, prompt: Sequence[int], count: int, end_token: int) -> list[int]:
+    """Greedy decoding that computes the whole sequence anew for every token."""
+    written: list[int] = []
+    while len(written) < count:
+        token = int(plain_logits(model, [*prompt, *written])[-1].argmax())
+        if token == end_token:
+            break
+        written.append(token)
+    return written
+
+
+def write_place(place: Path) -> Path:
+    """A world, a tokenizer and two checkpoints."""
+    write_world(place / "world", WorldSettings(documents=300, items=ITEMS))
+    write_tokenizer(place / "tokenizer")
+    for seed in range(2):
+        save_small_model(place / f"checkpoint-{seed}", seed, sequence_length=256)
+    return place
+
+
+def write_job(place: Path, output: str, **changes: Any) -> Path:
+    """A job with paths relative to its file."""
+    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
+    job = {
+        "checkpoints": checkpoints,
+        "tokenizer": "tokenizer",
+        "tasks": world_specifications(place / "world"),
+        "limit": None,
+        "device": "cpu",
+        "output": output,
+        **changes,
+    }
+    path = place / f"{output}.json"
+    path.write_text(json.dumps(job))
+    return path
+
+
+def carried(place: Path) -> list[dict[str, Any]]:
+    """Specifications as they are carried to a bare machine: the plain items alone."""
+    return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """The rows of one table that an evaluation has left in a checkpoint's folder."""
+    import pyarrow.parquet as pq
+
+    return pq.read_table(folder / "rows" / f"{name}.parquet").to_pylist()

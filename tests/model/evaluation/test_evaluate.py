@@ -1,0 +1,314 @@
+"""The evaluation process: rows as the tables want them, with and without lm-eval, whole or not at all, each once."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from model.evaluate import evaluate, main
+from model.evaluation.job import read_job
+from model.evaluation.measures import Measure, Scored, bits_per_unit, perplexity, tables
+from model.evaluation.pieces import ANSWERS
+from model.evaluation.tasks import PlainTask, read_items
+from model.evaluation.text import TextModel, load_text_model
+from pipeline.errors import InputError
+from pipeline.worlds.world import world_specifications
+from tests.model.evaluation.evaluation_world import (
+    ITEMS,
+    carried,
+    plain_log_likelihood,
+    rows,
+    save_small_model,
+    write_job,
+    write_place,
+)
+from tests.model.packed_folder import write_packed
+
+EVALUATIONS = ["run_id", "tokens", "task", "metric", "filter", "value", "stderr", "items", "chance", "task_version"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_place(tmp_path_factory.mktemp("place"))
+
+
+def test_rows_are_those_of_the_tables(place: Path) -> None:
+    folders = evaluate(read_job(write_job(place, "rows")))
+    assert folders == [place / "rows" / "run" / f"{tokens:015d}" for tokens in (500, 1000)]
+    for folder, tokens in zip(folders, (500, 1000), strict=True):
+        assert pq.read_schema(folder / "rows" / "evaluations.parquet").names == EVALUATIONS
+        assert pq.read_schema(folder / "rows" / "items.parquet").names == [*EVALUATIONS[:5], "item_id", "value"]
+        evaluations, items = rows(folder, "evaluations"), rows(folder, "items")
+        assert {(row["run_id"], row["tokens"]) for row in evaluations + items} == {("run", tokens)}
+        assert {(row["task"], row["metric"], row["filter"]) for row in evaluations} == {
+            ("world_short", "exact_match", "strip"),
+            ("world_long", "exact_match", "strip"),
+            ("world_choice", "acc", "none"),
+            *(("world_text", f"{unit}_perplexity", "none") for unit in ("word", "byte", "token")),
+            ("world_text", "bits_per_byte", "none"),
+        }
+        for row in evaluations:
+            assert (row["items"], row["task_version"]) == (ITEMS, "1.0")
+            assert row["chance"] == {"world_short": 0.1, "world_long": 0.1, "world_choice": 0.25}.get(row["task"])
+            own = [i for i in items if all(i[key] == row[key] for key in ("task", "metric", "filter"))]
+            assert [item["item_id"] for item in own] == [f"{row['task']}/{number}" for number in range(ITEMS)]
+            if row["task"] != "world_text":
+                assert row["value"] == pytest.approx(sum(item["value"] for item in own) / ITEMS)
+    progress = json.loads((place / "rows" / "progress.json").read_text())
+    assert progress["done"] == progress["total"] == 2 * 4 * ITEMS
+    assert progress["seconds_left"] == 0
+    assert not list((place / "rows").rglob("*.partial"))
+
+
+def test_lm_eval_and_plain_items_agree(place: Path) -> None:
+    """Both ways of asking the world's questions give the same rows."""
+    found = [
+        [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluate(job)]
+        for harness in (True, False)
+        for job in [read_job(write_job(place, f"harness-{harness}", harness=harness))]
+    ]
+    for ours, plain in zip(*found, strict=True):
+        for name, own in ours.items():
+            assert len(own) == len(plain[name]) > 0
+            for row, other in zip(own, plain[name], strict=True):
+                assert {k: v for k, v in row.items() if k not in ("value", "stderr")} == {
+                    k: v for k, v in other.items() if k not in ("value", "stderr")
+                }
+                assert row["value"] == pytest.approx(other["value"])
+                assert row.get("stderr") == pytest.approx(other.get("stderr"))
+    assert {row["value"] for row in found[0][0]["items"] if row["task"] == "world_choice"} == {0.0, 1.0}
+
+
+def test_plain_scores(tmp_path: Path) -> None:
+    """Exact match after white space is removed; of choices the likeliest, by length where the metric says so."""
+
+    def scores(lines: list[dict[str, Any]], metric: str, answers: dict[str, Any]) -> dict[str, Any]:
+        path = tmp_path / "items.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        task = PlainTask({"benchmark": "b", "task": "t", "metric": metric, "filter": "none", "plain": str(path)})
+        return {measure.metric: measure.findings for measure in task.score(answers).measures}
+
+    line = {"id": "a", "prompt": "?", "target": "7", "until": ["\n"]}
+    found = scores([line, line | {"id": "b"}], "exact_match", {"generate_until": [" 7 ", "7 8"]})
+    assert found == {"exact_match": {"a": 1.0, "b": 0.0}}
+    line = {"id": "a", "prompt": "?", "target": "seven", "choices": ["eight", "seven", "9"]}
+    answers = {"loglikelihood": [(-9.0, False), (-4.0, False), (-3.0, False)]}
+    assert scores([line], "acc", answers) == {"acc": {"a": 0.0}}
+    assert scores([line], "acc_norm", answers) == {"acc_norm": {"a": 1.0}}
+    line = {"id": "a", "prompt": "", "target": "one two"}
+    found = scores([line], "word_perplexity", {"loglikelihood_rolling": [(-3.0, 4)]})
+    assert found["word_perplexity"] == {"a": (-3.0, 2)}
+    assert found["byte_perplexity"] == found["bits_per_byte"] == {"a": (-3.0, 7)}
+    assert found["token_perplexity"] == {"a": (-3.0, 4)}
+
+
+def test_a_limit_holds_for_each_task_and_shows(place: Path) -> None:
+    (folder, _) = evaluate(read_job(write_job(place, "limited", limit=2)))
+    assert {row["items"] for row in rows(folder, "evaluations")} == {2}
+    with pytest.raises(InputError, match=r"results of other settings \(limit\); name another folder"):
+        evaluate(read_job(write_job(place, "limited", limit=3)))
+
+
+def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
+    first = Scored("math", "1.0", 0.0, [Measure("exact_match", "none", {"a/0": 1, "a/1": 0, "a/2": 0})])
+    second = Scored("math", "2.0", 0.0, [Measure("exact_match", "none", {"b/0": True})])
+    (row,) = tables("r", 5, [first, second])["evaluations"].to_pylist()
+    assert (row["value"], row["items"], row["task_version"]) == (0.5, 4, "1.0, 2.0")
+    assert row["stderr"] == pytest.approx(math.sqrt(1 / 3 / 4))  # of 1, 0, 0, 1
+    (row,) = tables("r", 5, [second])["evaluations"].to_pylist()
+    assert (row["value"], row["stderr"]) == (1.0, None)
+
+
+def test_measures_of_a_corpus() -> None:
+    findings = {"t/0": (-10.0, 5), "t/1": (-2.0, 5), "t/2": (0.0, 0)}
+    measures = [
+        Measure("word_perplexity", "none", findings, perplexity, single=True),
+        Measure("bits_per_byte", "none", findings, bits_per_unit, single=True),
+        Measure("f1", "none", {"t/0": (1, 0)}, lambda pairs: 0.25),
+        Measure("byte_perplexity", "none", {"t/0": (-10000.0, 1)}, perplexity, single=True),
+    ]
+    found = tables("r", 5, [Scored("text", None, None, measures)])
+    values = {row["metric"]: row["value"] for row in found["evaluations"].to_pylist()}
+    assert values == {
+        "word_perplexity": pytest.approx(math.exp(1.2)),
+        "bits_per_byte": pytest.approx(1.2 / math.log(2)),
+        "f1": 0.25,
+        "byte_perplexity": math.inf,
+    }
+    assert all(row["stderr"] is None for row in found["evaluations"].to_pylist())
+    items = {(row["metric"], row["item_id"]): row["value"] for row in found["items"].to_pylist()}
+    assert items["word_perplexity", "t/0"] == pytest.approx(math.exp(2))
+    assert ("word_perplexity", "t/2") not in items  # an empty document has none of its own
+    assert ("f1", "t/0") not in items
+    assert found["items"].schema.field("value").type == pa.float64()
+
+
+def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
+    path = write_job(place, "again", tasks=carried(place)[:1])
+    folders = evaluate(read_job(path))
+    before = [folder.stat().st_ino for folder in folders]
+    (folders[1] / "rows" / "items.parquet").rename(place / "again" / "moved")
+    shutil.rmtree(folders[1])
+    # What a killed process leaves is neither taken for a result nor in the way.
+    (folders[1].with_name(folders[1].name + ".partial") / "rows").mkdir(parents=True)
+    assert evaluate(read_job(path)) == folders
+    assert folders[0].stat().st_ino == before[0]
+    assert rows(folders[1], "items") == pq.read_table(place / "again" / "moved").to_pylist()
+    assert not list((place / "again").rglob("*.partial"))
+
+
+def test_what_models_attend_to_is_observed(place: Path) -> None:
+    """On the text of a task where there is one, else on rows of the packed tokens; never without being asked to."""
+    write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
+    found = []
+    for name, tasks in (("on-text", carried(place)), ("on-rows", carried(place)[:1])):
+        job = read_job(write_job(place, name, tasks=tasks, observe="packed"))
+        folders = evaluate(job)
+        for folder, tokens in zip(folders, (500, 1000), strict=True):
+            attention, usage = rows(folder, "depth_attention"), rows(folder, "expert_usage")
+            assert list(attention[0]) == ["run_id", "tokens", "query_depth", "key_depth", "score"]
+            assert list(usage[0]) == ["run_id", "tokens", "depth", "expert", "selections"]
+            assert {(row["run_id"], row["tokens"]) for row in attention + usage} == {("run", tokens)}
+            assert len(attention) == 1 + 2 + 3
+            assert len(usage) == 3 * 5  # depths and experts
+            for depth in (1, 2, 3):
+                assert sum(row["score"] for row in attention if row["query_depth"] == depth) == pytest.approx(1)
+        found.append(usage)
+    assert found[0] != found[1]
+    # 80 rows with 48 or 50 real tokens each, every one choosing 2 experts at each depth; the texts are 9 short ones.
+    assert sum(row["selections"] for row in found[1]) == 3 * 2 * 40 * (57 + 55)
+    assert not (
+        evaluate(read_job(write_job(place, "unobserved", tasks=tasks)))[0] / "rows/expert_usage.parquet"
+    ).exists()
+
+
+def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
+    """A recurrent model is also run at other depths; the trained one is there to compare with. Layered ones are not."""
+    save_small_model(place / "layered", recurrent=False, depth_attention=False, sequence_length=256)
+    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
+    checkpoints.append({"run_id": "layered", "tokens": 1000, "path": "layered"})
+    job = read_job(write_job(place, "depths", tasks=carried(place), checkpoints=checkpoints, depths=[2, 3, 5]))
+    first, last, layered = evaluate(job)
+    assert not (first / "rows" / "depth_evaluations.parquet").exists()
+    assert not (layered / "rows" / "depth_evaluations.parquet").exists()
+    found = rows(last, "depth_evaluations")
+    assert list(found[0]) == ["run_id", "tokens", "depth", *EVALUATIONS[2:-1]]
+    own = [{**row, "depth": 3} for row in rows(last, "evaluations")]
+    for row in own:
+        del row["task_version"]
+    assert [row for row in found if row["depth"] == 3] == own
+    assert len(found) == 3 * len(own)
+    # Each number is what a plain pass at that depth gives, item by item.
+    model = load_text_model(place / "checkpoint-1", place / "tokenizer", "cpu")
+    (task,) = [task for task in carried(place) if task["task"] == "world_choice"]
+    items = read_items(Path(task["plain"]))
+    values = {row["depth"]: row["value"] for row in found if row["task"] == "world_choice"}
+    for depth in (2, 3, 5):
+        right = 0
+        for item in items:
+            prompt = model.tokenizer.encode(item["prompt"])
+            options = [model.tokenizer.encode(f" {choice}") for choice in item["choices"]]
+            likely = [plain_log_likelihood(model.model, prompt, option, depth)[0] for option in options]
+            right += item["choices"][likely.index(max(likely))] == item["target"]
+        assert values[depth] == pytest.approx(right / len(items))
+
+
+def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None:
+    (first, _) = evaluate(read_job(write_job(place, "versions", harness=True, limit=3)))
+    (second, _) = evaluate(read_job(write_job(place, "versions-plain", harness=False, limit=3)))
+    found = rows(first, "evaluation_versions")
+    assert [row["task"] for row in found] == ["world_short", "world_long", "world_choice", "world_text"]
+    for row, plain in zip(found, rows(second, "evaluation_versions"), strict=True):
+        assert re.fullmatch(r"\S+ .*sources [0-9a-f]{12}", row["code_version"])
+        assert row["harness_version"] == f"lm-eval {metadata.version('lm-eval')}"
+        assert plain["harness_version"] == "plain items"
+        assert json.loads(row["packages"])["torch"] == metadata.version("torch")
+        assert re.fullmatch("[0-9a-f]{16}", row["data_version"])
+    # The same items elsewhere have the same version, others another.
+    shutil.copytree(place / "world", tmp_path / "world")
+    (moved, _) = evaluate(read_job(write_job(place, "moved", tasks=world_specifications(tmp_path / "world"), limit=3)))
+    (fewer, _) = evaluate(read_job(write_job(place, "fewer", tasks=world_specifications(tmp_path / "world"), limit=2)))
+    versions = [
+        [row["data_version"] for row in rows(folder, "evaluation_versions")] for folder in (first, moved, fewer)
+    ]
+    assert versions[0] == versions[1]
+    assert not set(versions[0]) & set(versions[2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokenizer": "nowhere"}, "tokenizer: no file .*nowhere"),
+        ({"checkpoints": [{"run_id": "r", "tokens": 1, "path": "nowhere"}]}, "no model in .*nowhere"),
+        ({"checkpoints": [{"run_id": "r", "path": "x"}]}, "a checkpoint needs run_id, tokens and path"),
+        ({"checkpoints": []}, "checkpoints is missing"),
+        ({"limit": 0}, "limit is 0, but it must be a whole number of at least 1"),
+        ({"depths": [0]}, r"depths is \[0\], but it must be a list of whole numbers of at least 1"),
+        ({"observe": "nowhere"}, "no packed data in .*nowhere"),
+        ({"limits": 3}, "there is no field 'limits'; known are batch_tokens, "),
+        ({"tasks": [{"benchmark": "b", "task": "t"}]}, "task 't': metric is missing"),
+        ({"device": "abacus"}, "device is 'abacus', but it must be auto"),
+    ],
+)
+def test_bad_jobs_get_one_line(
+    place: Path, changes: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tasks = {"tasks": carried(place)}
+    assert main([str(write_job(place, f"bad-{'-'.join(changes)}", **{**tasks, **changes}))]) == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert re.search(message, said), said
+
+
+def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    task = {"benchmark": "gsm8k", "task": "gsm8k", "metric": "exact_match", "filter": "none", "chance": 0.0}
+    with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k needs lm-eval.*pip install"):
+        evaluate(read_job(write_job(place, "bare", tasks=[task])))
+
+
+def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    enough = TextModel.write
+
+    def scarce(model: TextModel, requests: Any) -> list[str]:
+        tried.append(model.batch_tokens)
+        if model.batch_tokens > 5000:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return enough(model, requests)
+
+    monkeypatch.setitem(ANSWERS, "generate_until", scarce)
+    folders = evaluate(read_job(write_job(place, "scarce", tasks=carried(place)[:1])))
+    assert tried == [16_384, 8192, 4096, 4096]
+    assert len(folders) == 2
+
+
+def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:
+    save_small_model(place / "narrow", vocabulary_size=100)
+    checkpoints = [{"run_id": "r", "tokens": 1, "path": "narrow"}]
+    with pytest.raises(InputError, match=r"narrow: the model knows 100 tokens, the tokenizer has \d+"):
+        evaluate(read_job(write_job(place, "misfit", checkpoints=checkpoints, tasks=carried(place))))
+
+
+def test_files_of_items(tmp_path: Path) -> None:
+    path = tmp_path / "items.jsonl"
+    given = {"benchmark": "b", "task": "t", "metric": "acc", "filter": "none", "plain": str(path)}
+    with pytest.raises(InputError, match="no such file of items"):
+        PlainTask(given)
+    path.write_text("")
+    with pytest.raises(InputError, match="holds no item"):
+        PlainTask(given)
+    path.write_text('{"id": "a", "prompt": "?", "target": "7"}\n{"id": "b"}\n')
+    with pytest.raises(InputError, match="line 2: not an item"):
+        PlainTask(given)

@@ -1,0 +1,143 @@
+"""The evaluation process: several on one job, killed ones, one on a bare machine, and what it says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model.evaluate import evaluate
+from model.evaluation.job import read_job
+from tests.model.evaluation.evaluation_world import ITEMS, carried, rows, write_job, write_place
+from tests.model.packed_folder import write_packed
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_place(tmp_path_factory.mktemp("place"))
+
+
+def start(path: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "model.evaluate", str(path), "--verbose"]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def many_tasks(place: Path) -> list[dict[str, Any]]:
+    """Many pieces to be killed between, each of them a little work."""
+    return [{**carried(place)[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(24)]
+
+
+def test_processes_share_a_job(place: Path) -> None:
+    checkpoints = [{"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)]
+    path = write_job(place, "shared", checkpoints=checkpoints, tasks=carried(place))
+    processes = [start(path), start(path)]
+    said = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], said
+    lines = [line.split(":")[0] for out, _ in said for line in out.splitlines()]
+    assert sorted(lines) == [f"run-{i} {i}" for i in range(6)]  # each by one of them, once
+    assert len(list((place / "shared").glob("*/*/rows/items.parquet"))) == 6
+
+
+def test_what_a_killed_process_had_in_hand_is_finished_by_another(place: Path) -> None:
+    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i}"} for i in range(2)]
+    path = write_job(place, "taken-over", checkpoints=checkpoints, tasks=many_tasks(place))
+    first, second = start(path), start(path)
+    # A checkpoint each; the first to be well into its own is killed with it.
+    while sum(len(list(pieces.glob("???"))) > 1 for pieces in (place / "taken-over" / "run").glob("*.pieces")) < 2:
+        assert first.poll() is None or second.poll() is None
+        time.sleep(0.002)
+    first.kill()
+    first.communicate(timeout=60)
+    out, err = second.communicate(timeout=120)
+    assert second.returncode == 0, err
+    assert len(out.splitlines()) == 2
+    assert len(list((place / "taken-over").glob("run/*/rows/items.parquet"))) == 2
+    assert not list((place / "taken-over").glob("run/*.pieces"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, number: signal.Signals) -> None:
+    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(40)]
+    path = write_job(place, f"killed-{number.value}", checkpoints=checkpoints, tasks=carried(place))
+    process = start(path)
+    process.stdout.readline()  # the first checkpoint is done
+    time.sleep(0.1)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 143)
+    finished = list((place / f"killed-{number.value}").glob("*/*[0-9]"))
+    assert 0 < len(finished) < 40
+    for folder in finished:
+        assert len(rows(folder, "items")) == 7 * ITEMS
+    read = read_job(path)
+    job = read.__class__(**{**vars(read), "checkpoints": read.checkpoints[: len(finished) + 1]})
+    assert len(evaluate(job)) == len(finished) + 1
+
+
+def test_a_kill_amid_a_checkpoint_loses_the_benchmark_in_hand(place: Path) -> None:
+    """Killed with -9 after some of its pieces: these are not asked again, and the rows are those of a quiet run."""
+    tasks = many_tasks(place)
+    checkpoints = [{"run_id": "run", "tokens": 1, "path": "checkpoint-0"}]
+    (quiet,) = evaluate(read_job(write_job(place, "undisturbed", tasks=tasks, checkpoints=checkpoints)))
+    path = write_job(place, "interrupted", tasks=tasks, checkpoints=checkpoints)
+    pieces = place / "interrupted" / "run" / f"{1:015d}.pieces"
+    folder = pieces.with_suffix("")
+    kept: dict[str, int] = {}
+    for count in (2, 9):
+        process = start(path)
+        while len(list(pieces.glob("???"))) < count and process.poll() is None:
+            time.sleep(0.002)
+        process.kill()
+        process.communicate(timeout=60)
+        there = {piece.name: piece.stat().st_ino for piece in pieces.glob("???")}
+        assert process.returncode == -9
+        assert count <= len(there) < len(tasks)
+        assert not folder.exists()  # nothing of a checkpoint that is not complete
+        assert kept.items() <= there.items()  # what was done before was not done again
+        kept = there
+    assert evaluate(read_job(path)) == [folder]
+    assert not pieces.exists()
+    for name in ("evaluations", "items"):
+        assert rows(folder, name) == rows(quiet, name)
+
+
+def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
+    process = start(write_job(place, "quiet", limit=2))
+    out, err = process.communicate(timeout=120)
+    assert (process.returncode, err) == (0, "")
+    assert [line.split(":")[0] for line in out.splitlines()] == ["run 500", "run 1,000"]
+
+
+BARE = """
+import sys
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+
+@staticmethod
+def find_what_is_there(name, *rest):
+    return None if name.partition(".")[0] in {missing!r} else find(name, *rest)
+
+PathFinder.find_spec = find_what_is_there
+from model.evaluate import main
+sys.exit(main([{job!r}]))
+"""
+
+
+def test_on_a_bare_machine(place: Path) -> None:
+    """Torch, numpy, safetensors, pyarrow and tokenizers are enough for all of the world's own evaluation."""
+    write_packed(place / "bare-packed", [[[(3, 20), (4, 30)]] * 9], 64, vocabulary_size=300)
+    missing = ("lm_eval", "datasets", "huggingface_hub", "pandas", "yaml", "pydantic", "duckdb", "prefect", "scipy")
+    code = BARE.format(missing=missing, job=str(write_job(place, "bare-machine", observe="bare-packed", depths=[2])))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for table, count in (("items", 2), ("evaluation_versions", 2), ("expert_usage", 2), ("depth_evaluations", 1)):
+        assert len(list((place / "bare-machine").glob(f"run/*/rows/{table}.parquet"))) == count

@@ -1,0 +1,371 @@
+"""The adapter: every number equal to a plain, unbatched, uncached computation; lm-eval's tasks as lm-eval builds
+them."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lm_eval.api.instance import Instance
+
+from model.evaluation import harness
+from model.evaluation.scoring import log_likelihoods, rolling_windows
+from model.evaluation.text import Generation, TextModel, narrow
+from model.evaluation.tokenizer import Tokenizer
+from pipeline.errors import InputError
+from tests.model.evaluation.evaluation_world import (
+    plain_generation,
+    plain_log_likelihood,
+    save_small_model,
+    small_model,
+    write_data,
+    write_tokenizer,
+)
+
+harness.tune_libraries()
+
+MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
+needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer and a saved model that fit each other."""
+    folder = tmp_path_factory.mktemp("model")
+    write_tokenizer(folder / "tokenizer")
+    save_small_model(folder / "checkpoint", sequence_length=192)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text_model(folder: Path) -> TextModel:
+    return harness.load_text_model(folder / "checkpoint", folder / "tokenizer", "cpu")
+
+
+def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:
+    own = {"metric": "acc", "filter": "none", "chance": 0.25, "yaml": None, "overrides": {}, "plain": None}
+    return {"benchmark": benchmark, "task": task, "dataset_path": str(place), **own, **more}
+
+
+# --- log-likelihoods ---
+
+
+def check_log_likelihoods(
+    pairs: list[tuple[list[int], list[int]]], batch_tokens: int, depth: int | None = None, **overrides: object
+) -> None:
+    model = small_model(**overrides)
+    found = log_likelihoods(model, pairs, batch_tokens=batch_tokens, depth=depth)
+    for (context, continuation), (value, greedy) in zip(pairs, found, strict=True):
+        expected, likeliest = plain_log_likelihood(model, context, continuation, depth)
+        assert math.isclose(value, expected, rel_tol=1e-5, abs_tol=1e-4)
+        assert greedy == likeliest
+
+
+tokens = st.lists(st.integers(0, 319), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 200, 100_000])
+def test_log_likelihoods_equal_a_plain_pass(batch_tokens: int) -> None:
+    model = small_model()
+    context = list(range(1, 31))
+    likely = plain_generation(model, context, 4, end_token=-1)
+    options = [[5], [6], [7, 8, 9], [7, 8], [7], [5], likely, likely[:1]]
+    pairs = [(context, option) for option in options]  # one question, options of different lengths, one twice
+    pairs += [(context[:20], [4, 4]), ([3], [1] * 40), ([3], [2] * 40), (context, [9] * 50)]
+    pairs += [(list(range(200, 310)), [1, 2]), (list(range(200, 310)), [3, 4, 5]), (list(range(96)), [9])]  # too long
+    check_log_likelihoods(pairs, batch_tokens)
+    assert log_likelihoods(model, pairs)[6][1]  # what greedy decoding writes is recognised
+
+
+@pytest.mark.parametrize("depth", [1, 6])
+def test_log_likelihoods_at_another_depth(depth: int) -> None:
+    context = list(range(1, 31))
+    pairs = [(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40), (list(range(100)), [4, 4])]
+    check_log_likelihoods(pairs, 200, depth)
+
+
+@pytest.mark.parametrize("family", [{"recurrent": False, "depth_attention": False}, {"depth_attention": False}])
+def test_log_likelihoods_of_the_other_families(family: dict[str, bool]) -> None:
+    context = list(range(1, 31))
+    check_log_likelihoods([(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40)], 200, **family)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=8), st.integers(1, 300))
+def test_log_likelihoods_of_anything(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
+    check_log_likelihoods(pairs, batch_tokens)
+
+
+def test_a_continuation_longer_than_the_model_reads() -> None:
+    model = small_model(sequence_length=16)
+    continuation = [7 * place % 320 for place in range(40)]
+    expected = [
+        plain_log_likelihood(model, context, scored) for context, scored in rolling_windows(continuation, 3, 16)
+    ]
+    (found,) = log_likelihoods(model, [([1, 2, 3], continuation)])
+    assert found[0] == pytest.approx(sum(value for value, _ in expected), abs=1e-4)
+    assert log_likelihoods(model, [([1], [])]) == [(0.0, True)]
+
+
+@given(st.lists(st.integers(1, 99), max_size=60), st.integers(1, 20))
+def test_rolling_windows_are_those_of_lm_eval(text: list[int], length: int) -> None:
+    from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
+
+    expected = map(make_disjoint_window, get_rolling_token_windows(text, 0, length, 1))
+    assert rolling_windows(text, 0, length) == list(expected)
+
+
+def test_texts(text_model: TextModel) -> None:
+    model, tokenizer = text_model.model, text_model.tokenizer
+    texts = ["How many coins? " * 40, "7", "Ben – naïve ½ 🙂"]
+    for text, (value, count) in zip(texts, text_model.rolling_log_likelihoods(texts), strict=True):
+        encoded = tokenizer.encode(text)
+        windows = rolling_windows(encoded, tokenizer.end_token, 192)
+        assert value == pytest.approx(sum(plain_log_likelihood(model, *window)[0] for window in windows), abs=1e-3)
+        assert count == len(encoded)
+    (empty,) = text_model.log_likelihoods([("", "7 coins")])
+    assert empty[0] == pytest.approx(text_model.rolling_log_likelihoods(["7 coins"])[0][0], abs=1e-4)
+
+
+def test_pairs_are_cut_apart_as_lm_eval_does(text_model: TextModel) -> None:
+    lm = harness.DreamerLM(text_model)
+    pairs = [
+        ("Question: How many?\nAnswer:", " 7"),
+        ("Question: How many?\nAnswer: ", "7"),
+        ("A. one\nB. two\nAnswer:", " B"),
+        ("x\n\n", "naïve"),
+    ]
+    assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
+    end = text_model.tokenizer.end_token
+    assert text_model.tokenizer.encode_pairs([("", "7")]) == [([end], text_model.tokenizer.encode("7"))]
+    assert end not in text_model.tokenizer.encode("<|end|>")  # no text can end a document
+
+
+# --- writing ---
+
+
+def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: TextModel) -> None:
+    model, tokenizer = text_model.model, text_model.tokenizer
+    prompts = ["Question: How many?\nAnswer:", "Ann has", "Ben gives away 12 of 20 apples. " * 30, ""]
+    free = text_model.write([(prompt, Generation(max_new_tokens=24)) for prompt in prompts])
+    for prompt, text in zip(prompts, free, strict=True):
+        context = (tokenizer.encode(prompt) or [tokenizer.end_token])[-(192 - 24) :]
+        assert text == tokenizer.decode(plain_generation(model, context, 24, tokenizer.end_token))
+    # Stop strings of one and of several tokens, taken from what is written, beside one that never comes.
+    stops = (free[0][7:10], free[1][3:4], "never written")
+    cut = text_model.write([(prompt, Generation(stops, 24)) for prompt in prompts])
+    for whole, part in zip(free, cut, strict=True):
+        places = [whole.find(stop) for stop in stops if stop in whole]
+        assert part == (whole[: min(places)] if places else whole)
+    assert len(cut[0]) <= 7
+
+
+@pytest.mark.parametrize("family", [{"recurrent": False, "depth_attention": False}, {"depth_attention": False}, {}])
+def test_what_lm_eval_asks_is_answered_item_by_item(text_model: TextModel, family: dict[str, bool]) -> None:
+    """lm-eval's three questions, as it asks them, against texts encoded and passed through the network one at a time:
+    empty contexts, several tokens to continue with, stop strings, and contexts longer than the model reads."""
+    model, tokenizer = small_model(sequence_length=96, **family), text_model.tokenizer
+    lm, end = harness.DreamerLM(TextModel(model, tokenizer)), tokenizer.end_token
+
+    def instances(kind: str, arguments: list[tuple]) -> list[Instance]:
+        return [Instance(kind, {}, each, number) for number, each in enumerate(arguments)]
+
+    long = "Ben gives away 12 of 20 apples. How many are left? " * 9
+    contexts = ["", "Question: How many?\nAnswer:", "Ann has ", long]
+    assert len(tokenizer.encode(long)) > 96
+    pairs = [(context, text) for context in contexts for text in (" 7", "12 coins and 8 apples", " naïve ½")]
+    for (context, text), (value, greedy) in zip(
+        pairs, lm.loglikelihood(instances("loglikelihood", pairs)), strict=True
+    ):
+        spaces = context[len(context.rstrip()) :]
+        tokens = tokenizer.encode(context.rstrip()) or [end], tokenizer.encode(spaces + text)
+        expected, likeliest = plain_log_likelihood(model, *tokens)
+        assert value == pytest.approx(expected, abs=1e-4)
+        assert greedy == likeliest
+
+    texts = [(text,) for text in ("7", "Ann has 3 coins.", long)]
+    found = lm.loglikelihood_rolling(instances("loglikelihood_rolling", texts))
+    for (text,), value in zip(texts, found, strict=True):
+        windows = rolling_windows(tokenizer.encode(text), end, 96)
+        assert value == pytest.approx(sum(plain_log_likelihood(model, *window)[0] for window in windows), abs=1e-3)
+
+    free = [tokenizer.decode(plain_generation(model, _cut(tokenizer, text, 96 - 20), 20, end)) for text in contexts]
+    # Of several characters and of one; none that stand for half a character.
+    several, one = (next(filter(None, (re.search(stop, text) for text in free)))[0] for stop in ("[ -~]{3}", "[a-z]"))
+    stops = [[], ["never written"], [several, one]]
+    asked = [(context, {"until": until, "max_gen_toks": 20}) for context in contexts for until in stops]
+    written = lm.generate_until(instances("generate_until", asked))
+    expected = [_before(text, until) for text in free for until in stops]
+    assert written == expected
+    assert len(set(written)) > len(contexts)  # the stop strings stop something
+
+
+def _cut(tokenizer: Tokenizer, prompt: str, room: int) -> list[int]:
+    return (tokenizer.encode(prompt) or [tokenizer.end_token])[-room:]
+
+
+def _before(text: str, stops: list[str]) -> str:
+    return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
+
+
+def test_a_stop_string_ends_the_writing(text_model: TextModel) -> None:
+    """Not only is the text cut: the tokens behind the stop string are never computed."""
+    (text,) = text_model.write([("Ann has", Generation(max_new_tokens=40))])
+    stop = text_model._stop((text[4:6],))
+    tokens = text_model.tokenizer.encode(text)
+    ends = [stop(tokens[:length]) for length in range(1, len(tokens) + 1)]
+    first = ends.index(True) + 1
+    assert text_model.tokenizer.decode(tokens[:first]).count(text[4:6]) >= 1
+    assert text[4:6] not in text_model.tokenizer.decode(tokens[: first - 1])
+
+
+def test_generation_arguments() -> None:
+    assert Generation.from_arguments({"until": "\n", "do_sample": False, "temperature": 0.7}) == Generation(("\n",))
+    assert Generation.from_arguments({"until": ["a", ""], "max_tokens": 9, "top_p": 1.0}) == Generation(("a",), 9)
+    assert Generation.from_arguments({"do_sample": True}, 12) == Generation((), 12, 1.0)
+    for arguments in ({"num_beams": 4}, {"do_sample": True, "top_p": 0.9}):
+        with pytest.raises(InputError, match=r"argument '(num_beams|top_p)' of the task is not supported"):
+            Generation.from_arguments(arguments)
+
+
+def test_narrow_weights_route_as_the_wide_ones_do(text_model: TextModel) -> None:
+    """What CUDA computes in: bfloat16, except for routing, so that tokens keep their experts."""
+    model = copy.deepcopy(text_model.model)
+    narrow(model)
+    routing = {
+        f"{router}.{name}" for router in model.routers() for name, _ in model.get_submodule(router).named_parameters()
+    }
+    kinds = {name: parameter.dtype for name, parameter in model.named_parameters()}
+    assert all(kind == (torch.float32 if name in routing else torch.bfloat16) for name, kind in kinds.items())
+    pairs = [("Question: How many?\nAnswer:", f" {number} coins") for number in range(10)]
+    narrowed = TextModel(model, text_model.tokenizer).log_likelihoods(pairs)
+    for (value, _), (expected, _) in zip(narrowed, text_model.log_likelihoods(pairs), strict=True):
+        assert value == pytest.approx(expected, rel=0.05)
+    assert len(TextModel(model, text_model.tokenizer).write([("Ann has", Generation(max_new_tokens=8))])[0]) > 0
+
+
+# --- tasks ---
+
+
+@needs_mirror
+def test_tasks_of_the_mirror_are_lm_evals_own(text_model: TextModel, tmp_path: Path) -> None:
+    gsm8k = harness.HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)
+    with gzip.open(MIRROR / "openai/gsm8k/main/test.jsonl.gz", "rt") as file:
+        first = json.loads(file.readline())
+    prompt, generation = gsm8k.requests["generate_until"][0]
+    assert prompt == f"Question: {first['question']}\nAnswer:"
+    assert generation == Generation(("Question:", "</s>", "<|im_end|>"), 256)
+    assert gsm8k.items == 3
+
+    mmlu = harness.HarnessTask(specification("mmlu", "mmlu_abstract_algebra", MIRROR / "cais/mmlu"), cache=tmp_path)
+    assert mmlu.items == 100
+    context, option = mmlu.requests["loglikelihood"][1]
+    assert context.startswith("The following are multiple choice questions (with answers) about abstract algebra.\n\n")
+    assert context.endswith("\nAnswer:")
+    assert option == " B"
+
+    # Only the split to be evaluated is there.
+    mathqa = harness.HarnessTask(specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"), cache=tmp_path)
+    assert mathqa.items == 1000
+    assert len(mathqa.requests["loglikelihood"]) == 5000
+
+    # Encoded apart, as in training, real questions and options give the tokens that lm-eval's way of cutting gives.
+    lm = harness.DreamerLM(text_model)
+    pairs = mmlu.requests["loglikelihood"] + mathqa.requests["loglikelihood"][:1000]
+    assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
+
+
+@pytest.mark.slow
+def test_math_by_both_definitions(tmp_path: Path) -> None:
+    """hendrycks_math reads between dollar signs, minerva_math finds the box; neither needs worked examples."""
+    rows = [
+        {"problem": "What is 1+1?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{2}$."},
+        {"problem": "Half of 1?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{\frac{1}{2}}$."},
+    ]
+    place = write_data(tmp_path / "math", "algebra", test=rows)
+    hendrycks = harness.HarnessTask(specification("math", "hendrycks_math_algebra", place), cache=tmp_path)
+    assert hendrycks.requests["generate_until"][0][0] == "Problem: What is 1+1?\nAnswer:"
+    minerva = harness.HarnessTask(specification("minerva", "minerva_math_algebra", place), cache=tmp_path)
+    assert minerva.requests["generate_until"][0][0] == "Problem:\nWhat is 1+1?\n\nSolution:"
+    answers = {"generate_until": [" The answer is $2$.", r" So it is $\boxed{0.5}$."]}
+    values = {
+        (measure.metric, item): value
+        for task in (hendrycks, minerva)
+        for measure in task.score(answers).measures
+        for item, value in measure.findings.items()
+    }
+    assert values["exact_match", "hendrycks_math_algebra/0"] == 1
+    assert values["exact_match", "hendrycks_math_algebra/1"] == 0
+    assert values["math_verify", "minerva_math_algebra/0"] == values["math_verify", "minerva_math_algebra/1"] == 1
+
+
+USERS_TASK = """
+task: shapes
+dataset_name: default
+output_type: generate_until
+test_split: test
+training_split: train
+doc_to_text: "{{question}}"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\\n"], max_gen_toks: 5}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+metadata: {version: 2.5}
+"""
+
+
+def test_a_users_own_task(tmp_path: Path) -> None:
+    place = write_data(tmp_path / "data", "default", test=[{"question": "Sides of a square?", "answer": "4"}])
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    overrides = {"doc_to_text": "{{question}} =", "generation_kwargs": {"until": [";"]}}
+    given = specification("shapes", "shapes", place, yaml=str(path), overrides=overrides)
+    task = harness.HarnessTask(given, max_new_tokens=99, cache=tmp_path)
+    assert task.requests == {"generate_until": [("Sides of a square? =", Generation((";",), 5))]}
+    scored = task.score({"generate_until": ["4"]})
+    assert (scored.version, scored.measures[0].findings) == ("2.5", {"shapes/0": 1.0})
+    assert task.score({"generate_until": ["5"]}).measures[0].findings == {"shapes/0": 0.0}  # nothing is left over
+
+
+def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    prompts = []
+    for text in ("one", "two"):
+        place = write_data(tmp_path / "data", "default", test=[{"question": text, "answer": "4"}])
+        for file in place.rglob("*"):
+            os.utime(file, (0, 0))
+        with harness.fresh_cache(tmp_path) as cache:
+            task = harness.HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=cache)
+        prompts += [prompt for prompt, _ in task.requests["generate_until"]]
+    assert prompts == ["one", "two"]
+    assert not list(tmp_path.glob(".datasets*"))
+
+
+def test_what_can_go_wrong(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lm-eval has no task 'gsm8'; did you mean gsm8k"):
+        harness.find_task("gsm8")
+    with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k: no data in .*nowhere.*dreamer download"):
+        harness.build_task(specification("gsm8k", "gsm8k", tmp_path / "nowhere"), tmp_path)
+    place = write_data(tmp_path / "data", "main", train=[{"question": "?", "answer": "4"}])
+    with pytest.raises(InputError, match="has no split 'test', only train"):
+        harness.build_task(specification("gsm8k", "gsm8k", place), tmp_path)
+    place = write_data(tmp_path / "other", "main", test=[{"query": "?", "answer": "4"}])
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK.replace("metadata", "metadatum"))
+    with pytest.raises(InputError, match=r"lm-eval refuses the definition in .*shapes.yaml.*metadatum"):
+        harness.build_task(specification("s", "shapes", place, yaml=str(path), overrides={"dataset_name": "main"}))
+    path.write_text("group: several\ntask: [gsm8k, mathqa]")
+    with pytest.raises(InputError, match="defines no single task"):
+        harness.build_task(specification("s", "several", place, yaml=str(path)))
+    with pytest.raises(InputError, match="no task file"):
+        harness.build_task(specification("s", "shapes", place, yaml=str(tmp_path / "none.yaml")))

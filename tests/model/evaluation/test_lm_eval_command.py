@@ -1,0 +1,130 @@
+"""A saved model in lm-eval's own command, `lm_eval --model dreamer`: the same numbers as in a study."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from model.evaluation.measures import tables
+from model.evaluation.pieces import ask
+from model.evaluation.text import load_text_model
+from model.evaluation.tokenizer import find_tokenizer
+from pipeline.errors import InputError
+from tests.model.evaluation.evaluation_world import save_small_model, write_data, write_tokenizer
+
+COMMAND = Path(sys.executable).with_name("lm_eval")
+COMMON = """dataset_name: default
+test_split: test
+doc_to_text: "Question: {{question}}\\nAnswer:"
+"""
+TASKS = {
+    "written": """
+output_type: generate_until
+generation_kwargs: {until: ["\\n", "a"], max_gen_toks: 5}
+metric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]
+doc_to_target: "{{answer}}"
+""",
+    "chosen": """
+output_type: multiple_choice
+doc_to_choice: ["3", "4", "the same as 4"]
+metric_list: [{metric: acc, aggregation: mean, higher_is_better: true},
+              {metric: acc_norm, aggregation: mean, higher_is_better: true}]
+doc_to_target: "{{number % 3}}"
+""",
+    "read": """
+output_type: loglikelihood_rolling
+metric_list: [{metric: word_perplexity, aggregation: weighted_perplexity, higher_is_better: false}]
+doc_to_target: "{{question}}"
+""",
+}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved model in the place where a carried study has it."""
+    study = tmp_path_factory.mktemp("study")
+    write_tokenizer(study / "tokenizer")
+    save_small_model(study / "runs/run/checkpoints/000000000001000", sequence_length=192)
+    return study
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("depth", [None, 2])
+def test_the_plain_command_gives_the_numbers_of_a_study(study: Path, tmp_path: Path, depth: int | None) -> None:
+    """From a shell, anywhere, naming nothing but the model's folder: every metric, to all digits."""
+    from model.evaluation.harness import HarnessTask, tune_libraries
+
+    model = study / "runs/run/checkpoints/000000000001000"
+    rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]
+    place = write_data(tmp_path / "data", "default", test=rows)
+    files = []
+    for name, definition in TASKS.items():
+        files.append(tmp_path / f"{name}.yaml")
+        files[-1].write_text(f"task: {name}\ndataset_path: {place}\n{COMMON}{definition}")
+    arguments = f"path={model}" + (f",depth={depth}" if depth else "")
+    command = [COMMAND, "--model", "dreamer", "--model_args", arguments, "--tasks", *files, "--device", "cpu"]
+    done = subprocess.run(
+        [*command, "--output_path", tmp_path / "out.json"],
+        capture_output=True, text=True, env=environment(tmp_path / "home"), cwd=tmp_path, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    (written,) = tmp_path.glob("out*.json")
+    theirs = json.loads(written.read_text())["results"]
+
+    tune_libraries()
+    text_model = load_text_model(model, study / "tokenizer", "cpu")
+    text_model.depth = depth
+    specifications = [
+        {"benchmark": path.stem, "task": path.stem, "dataset_path": str(place), "yaml": str(path)} for path in files
+    ]
+    tasks = [HarnessTask(specification, cache=tmp_path) for specification in specifications]
+    found = tables("run", 1000, ask(text_model, tasks))["evaluations"].to_pylist()
+    ours = {(row["task"], row["metric"]): row["value"] for row in found if row["metric"] != "token_perplexity"}
+    assert set(ours) == {
+        ("written", "exact_match"), ("chosen", "acc"), ("chosen", "acc_norm"), ("read", "word_perplexity"),
+    }  # fmt: skip
+    for (task, metric), value in ours.items():
+        assert value == pytest.approx(theirs[task][f"{metric},none"], rel=1e-9)
+
+
+def test_registering_costs_other_programs_nothing(tmp_path: Path) -> None:
+    """The hook runs whenever torch is imported; it must not bring lm-eval, or anything else of ours, along."""
+    (hook,) = [entry for entry in metadata.entry_points(group="torch.backends") if entry.name == "dreamer-in-lm-eval"]
+    assert hook.value == "dreamer_lm_eval:register"
+    (tmp_path / "model.py").write_text("raise RuntimeError('this is not the module you are looking for')")
+    ours = {"model", "dreamer_lm_eval", "lm_eval"}
+    code = f"import sys, torch; print(*{{name.partition('.')[0] for name in sys.modules}} & {ours})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert done.stdout.split() == ["dreamer_lm_eval"]
+
+
+def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
+    model = study / "runs/run/checkpoints/000000000001000"
+    assert find_tokenizer(model) == study / "tokenizer"
+    # In a store it is the one that made the tokens, whatever else lies there.
+    store = tmp_path / "store"
+    for key in ("a", "b"):
+        shutil.copytree(study / "tokenizer", store / "tokenizer" / key)
+    tokens, run = store / "tokens" / "t", store / "training" / "r" / "seed0"
+    tokens.mkdir(parents=True)
+    (tokens / "manifest.json").write_text(json.dumps({"inputs": ["decontaminate/d", "tokenizer/b"]}))
+    shutil.copytree(model, run / "checkpoints" / "000000000001000")
+    (run / "run.json").write_text(json.dumps({"data": "../../../tokens/t"}))
+    assert find_tokenizer(run / "checkpoints" / "000000000001000") == store / "tokenizer" / "b"
+    # A model given away lies beside its tokenizer, or in one folder with it.
+    shutil.copytree(model, tmp_path / "given" / "model")
+    with pytest.raises(InputError, match=r"given/model: no tokenizer.json there or beside it; name its folder"):
+        find_tokenizer(tmp_path / "given" / "model")
+    shutil.copytree(study / "tokenizer", tmp_path / "given" / "model", dirs_exist_ok=True)
+    assert find_tokenizer(tmp_path / "given" / "model") == tmp_path / "given" / "model"

@@ -1,0 +1,448 @@
+"""native_kernels.py and native_parts.py beside torch's own operations: the same values and gradients for all sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from model.attention import DepthAttention, SequenceAttention
+from model.config import dr_da
+from model.dreamer import Dreamer
+from model.experts import ExpertAttention
+from model.ops.context import (
+    Context,
+    depth_code,
+    document_mask,
+    document_positions,
+    document_starts,
+    position_code,
+)
+from model.ops.kernels import attend_depth, dispatch, mixed_product, rms_norm, share
+from model.ops.native import library as native
+from model.ops.native.functions import NativeAttendSequence, SharedWeights
+from model.ops.native.fused import NativeAttention
+from tests.model.compiler import needs_compiler
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+sizes = st.integers(1, 70)  # below, at and above whole vectors, tiles and blocks
+DTYPES = st.sampled_from([torch.float32, torch.float64])
+
+
+def normal(*shape, dtype):
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def chosen(tokens, experts, active):
+    """Some experts are left out altogether."""
+    usable = torch.randperm(experts)[: max(active, experts // 2)]
+    return torch.stack([usable[torch.randperm(len(usable))[:active]] for _ in range(tokens)])
+
+
+def assert_both_ways_agree(function, *inputs):
+    """Values and all gradients of `function`, natively and by torch, within rounding."""
+    assert native.takes(*inputs)
+    results = []
+    for runs in (native.runs, lambda device, dtype: False):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "runs", runs)
+            outputs = function(*inputs)
+        outputs = list(outputs) if isinstance(outputs, tuple) else [outputs]
+        torch.manual_seed(1)
+        directions = [torch.randn_like(each) for each in outputs]
+        results.append([*outputs, *torch.autograd.grad(outputs, inputs, directions)])
+    largest = max(each.abs().max() for each in results[1])
+    for one, other in zip(*results, strict=True):
+        assert one.isfinite().all()
+        tolerance = 1e-12 if one.dtype == torch.float64 else 2e-5
+        rounding = 10 * torch.finfo(one.dtype).eps * largest  # what should be zero is the difference of larger numbers
+        assert (one - other).abs().max() <= tolerance * (1 + other.abs().max()) + rounding
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None)
+@given(sizes, sizes, DTYPES)
+def test_norm(tokens, width, dtype):
+    assert_both_ways_agree(
+        lambda x, gain: rms_norm(x, gain, 1e-6), normal(tokens, width, dtype=dtype), normal(width, dtype=dtype)
+    )
+
+
+def made(kind, dtype, **changes):
+    """An attention of random sizes and weights, and what its only depth has prepared."""
+    config = dataclasses.replace(dr_da(1, experts=4, expert_size=8, active_experts=1), **changes)
+    module = kind(config).to(dtype)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    torch.nn.init.normal_(module.router.bias) if module.router else None
+    code = depth_code(1, config.routing_size, 100.0, torch.device("cpu"), dtype) if config.recurrent else None
+    return module, lambda: module.prepare(dtype, code)[0]
+
+
+def assert_modules_agree(module, function, x, *others):
+    """As `assert_both_ways_agree`; `function` gives the chosen ids too. An example of a tie, by rounding, is none."""
+    chosen = []
+
+    def outputs(*inputs):
+        *found, ids = function(*inputs[: len(others) + 1])
+        chosen.append(ids)
+        return tuple(found)
+
+    with torch.no_grad():
+        outputs(x, *others)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(native, "runs", lambda device, dtype: False)
+            outputs(x, *others)
+    one, other = (None if ids is None else ids.sort().values for ids in chosen)
+    assume(x.dtype == torch.float64 or one is None or torch.equal(one, other))
+    assert one is None or torch.equal(one, other)
+    assert_both_ways_agree(outputs, x, *others, *module.parameters())
+
+
+def attention_sizes(data, hidden):
+    keys = data.draw(st.integers(1, 2))
+    heads = {"key_value_heads": keys, "query_heads": keys * data.draw(st.integers(1, 3))}
+    heads |= {f"depth_{name.replace('query_', '')}": count for name, count in heads.items()}
+    size = data.draw(st.sampled_from([4, 8, 16, 20, 32, 64]))
+    return {
+        **heads,
+        "depth": data.draw(st.integers(1, 9)),  # as many experts
+        "shared_expert": data.draw(st.booleans()),
+        "hidden_size": hidden,
+        "head_size": size,
+        "depth_head_size": size,
+        "routing_size": data.draw(st.sampled_from([4, 16, 36])),
+    }
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.integers(1, 110), st.integers(4, 70), st.booleans(), DTYPES)
+def test_entering_and_leaving_an_attention(data, tokens, hidden, recurrent, dtype):
+    module, prepare = made(SequenceAttention, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
+    code = position_code(torch.arange(tokens), len(module.query_gain), 100.0, dtype).unsqueeze(1)
+
+    def through(x):
+        prepared = prepare()
+        query, key, value, route = module.enter(x, prepared, code)
+        return query, key, value, module.leave(query, prepared, route), None if route is None else route.ids
+
+    assert_modules_agree(module, through, normal(tokens, hidden, dtype=dtype))
+
+
+def context(documents, size, dtype):
+    """Of a batch with documents [B, S], and of one depth; how they are kept apart is seen by what computes."""
+    positions = document_positions(documents)
+    code = position_code(positions, size, 100.0, dtype).flatten(0, 1).unsqueeze(1)
+    depths = depth_code(1, size, 100.0, torch.device("cpu"), dtype)
+    natively = native.runs(torch.device("cpu"), dtype)
+    mask, starts = (None, document_starts(documents)) if natively else (document_mask(documents, dtype), None)
+    return Context(*documents.shape, code, depths, None, mask, None, starts, positions, None)
+
+
+@needs_compiler
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 3), st.integers(1, 40), st.integers(4, 70), st.booleans(), st.booleans(), DTYPES)
+def test_whole_attention(data, rows, length, hidden, own_stream, recurrent, dtype):
+    """The stream that x is added to may be x itself; what later depths see passes a gradient on too."""
+    kind = data.draw(st.sampled_from([SequenceAttention, DepthAttention]))
+    module, prepare = made(kind, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
+    cuts = data.draw(st.lists(st.booleans(), min_size=rows * length, max_size=rows * length))
+    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1)
+    K, earlier = len(module.query_gain), data.draw(st.integers(0, 4)) if kind is DepthAttention else 0
+    others = [] if own_stream else [normal(rows * length, hidden, dtype=dtype)]
+    others += [normal(rows * length, module.key_value_heads, K, dtype=dtype) for _ in range(2 * earlier)]
+
+    key_only = kind is DepthAttention and data.draw(st.booleans())  # a later depth sees it, nobody the stream
+
+    def through(x, *others):
+        stream, entries = (x, others) if own_stream else (others[0], others[1:])
+        history = list(zip(entries[::2], entries[1::2], strict=True))
+        stream, ids, seen, scores = module(x, stream, prepare(), context(documents, K, dtype), 0, history)
+        if key_only:
+            return seen[-1][0] + sum(0 * each.sum() for each in (x, *others, *module.parameters())), ids
+        entries = [part for entry in seen for part in entry]
+        return stream, *entries, *([] if scores is None else [scores + 0 * stream.sum()]), ids
+
+    assert_modules_agree(module, through, normal(rows * length, hidden, dtype=dtype), *others)
+
+
+@needs_compiler
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.integers(1, 110), st.integers(4, 70), st.integers(1, 24), DTYPES)
+def test_expert_attention(data, tokens, hidden, experts, dtype):
+    module, prepare = made(
+        ExpertAttention,
+        dtype,
+        hidden_size=hidden,
+        experts=experts,
+        active_experts=data.draw(st.integers(1, experts)),
+        expert_size=data.draw(st.sampled_from([8, 16, 72])),
+        recurrent=data.draw(st.booleans()),
+        routing_size=data.draw(st.sampled_from([4, 16, 36])),
+    )
+    others = data.draw(st.sampled_from([[], [normal(tokens, hidden, dtype=dtype)]]))  # the stream, where it is not x
+    assert_modules_agree(
+        module,
+        lambda x, *others: module(x, others[0] if others else x, prepare(), None, 0, [])[:2],
+        normal(tokens, hidden, dtype=dtype),
+        *others,
+    )
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 110), st.integers(1, 9), sizes, sizes, st.booleans(), DTYPES)
+def test_mixture(tokens, experts, inputs, outputs, shared, dtype):
+    to = dispatch(chosen(tokens, experts, 1), experts)
+    common = normal(inputs, outputs, dtype=dtype).detach() if shared else None
+    assert_both_ways_agree(
+        lambda x, scores, merged: mixed_product(x, scores, merged, common, to),
+        normal(tokens, inputs, dtype=dtype),
+        normal(tokens, 1, dtype=dtype),
+        normal(experts, inputs, outputs, dtype=dtype),
+    )
+
+
+def three_products(weights, x):
+    """Weights that three products share, one of them on another path through the graph."""
+    shared = share(weights)
+    ids, scores = torch.arange(len(x))[:, None] % len(weights), torch.rand(len(x), 1, dtype=x.dtype)
+    to = dispatch(ids, len(weights))
+    x = mixed_product(x, scores, shared, None, to)
+    return mixed_product(torch.tanh(mixed_product(x, scores, shared, None, to)), scores, shared, None, to) + x
+
+
+@needs_compiler
+def test_shared_weights_have_the_sum_of_all_gradients(monkeypatch):
+    weights, x = normal(3, 12, 12, dtype=torch.float64), normal(20, 12, dtype=torch.float64)
+
+    def gradients(times=1, through=None):
+        torch.manual_seed(0)
+        loss = three_products(weights, x).square().sum()
+        if through is not None:  # a pass that does not come to the weights leaves nothing to the next
+            torch.autograd.grad(loss, through, retain_graph=True)
+        found = [torch.autograd.grad(loss, (weights, x), retain_graph=True) for _ in range(times)]
+        assert all(torch.equal(*pair) for other in found[1:] for pair in zip(found[0], other, strict=True))
+        return found[-1]
+
+    found = gradients(), gradients(times=3), gradients(through=x)
+    assert isinstance(share(weights).grad_fn, SharedWeights._backward_cls)
+    monkeypatch.setattr(native, "runs", lambda device, dtype: False)
+    for one in found:
+        for got, expected in zip(one, gradients(), strict=True):
+            torch.testing.assert_close(got, expected)
+
+
+@needs_compiler
+def test_shared_weights_may_meet_torch_too():
+    """What comes to them from elsewhere is added; where nothing comes they have no gradient."""
+    weights, x = normal(3, 12, 12, dtype=torch.float64), normal(20, 12, dtype=torch.float64)
+    shared = share(weights)
+    to = dispatch(torch.arange(20)[:, None] % 3, 3)
+    product = mixed_product(x, torch.ones(20, 1, dtype=torch.float64), shared, None, to)
+    (own,) = torch.autograd.grad(product.sum(), weights, retain_graph=True)
+    (both,) = torch.autograd.grad(product.sum() + shared.sum(), weights, retain_graph=True)
+    torch.testing.assert_close(both, own + 1)
+    assert torch.autograd.grad(x.sum() + 0 * shared.detach().sum(), weights, allow_unused=True) == (None,)
+    with pytest.raises(RuntimeError, match="none themselves"):
+        torch.autograd.grad(product.sum(), weights, create_graph=True)
+
+
+@needs_compiler
+def test_a_pass_within_a_pass_has_a_gradient_of_its_own():
+    weights, x = normal(3, 12, 12, dtype=torch.float64), normal(20, 12, dtype=torch.float64)
+    shared, to = share(weights), dispatch(torch.arange(20)[:, None] % 3, 3)
+    scores = torch.ones(20, 1, dtype=torch.float64)
+    between = torch.tanh(mixed_product(x, scores, shared, None, to))
+    loss = mixed_product(between, scores, shared, None, to).square().sum()
+    (expected,) = torch.autograd.grad(loss, weights, retain_graph=True)
+    inner = []
+
+    def within(_):
+        if not inner:
+            inner.append(None)
+            inner[0] = torch.autograd.grad(loss, weights, retain_graph=True)[0]
+
+    between.register_hook(within)
+    (outer,) = torch.autograd.grad(loss, weights, retain_graph=True)
+    assert torch.equal(outer, expected)
+    assert torch.equal(inner[0], expected)
+
+
+@needs_compiler
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_whichever_parameters_are_frozen(checkpointing, monkeypatch):
+    """Each parameter alone has the gradient that it has among all."""
+    torch.manual_seed(0)
+    sizes = {"vocabulary_size": 40, "hidden_size": 16, "head_size": 8, "query_heads": 2, "key_value_heads": 1}
+    config = dr_da(3, **sizes, sequence_length=16, experts=6, active_experts=2, expert_size=16, routing_size=8)
+    model = Dreamer(config, checkpointing=checkpointing).double()
+    tokens = torch.randint(0, 40, (2, 16))
+    model(tokens).square().sum().backward()
+    gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+    for own in gradients:
+        for frozen in (True, False):
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad_((name == own) != frozen)
+                parameter.grad = None
+            model(tokens).square().sum().backward()
+            for name, parameter in model.named_parameters():
+                if parameter.requires_grad:
+                    torch.testing.assert_close(parameter.grad, gradients[name], msg=f"{own} {frozen} {name}")
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 2), st.integers(1, 40), st.integers(1, 5), DTYPES)
+def test_depth_attention(tokens, keys, share, size, depths, dtype):
+    assert_both_ways_agree(
+        lambda query, *entries: attend_depth(query, list(entries[:depths]), list(entries[depths:]))[0],
+        normal(tokens, keys * share, size, dtype=dtype),
+        *[normal(tokens, keys, size, dtype=dtype) for _ in range(2 * depths)],
+    )
+
+
+@needs_compiler
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(1, 3), st.integers(1, 70), st.integers(1, 2), st.integers(1, 3), st.integers(1, 40), DTYPES, st.data()
+)
+def test_sequence_attention_is_attention_within_documents(rows, length, keys, share, size, dtype, data):
+    cuts = data.draw(st.lists(st.booleans(), min_size=rows * length, max_size=rows * length))
+    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1) % 2  # a label that comes back is another document
+    mask = document_mask(documents, dtype)
+
+    def plain(query, key, value):
+        query, key, value = (each.unflatten(0, (rows, length)).transpose(1, 2) for each in (query, key, value))
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+
+    def attended(query, key, value):
+        if native.runs(query.device, query.dtype):
+            return NativeAttendSequence.apply(query, key, value, document_starts(documents))
+        return plain(query, key, value).transpose(1, 2).flatten(0, 1)
+
+    shapes = (rows * length, keys * share, size), (rows * length, keys, size), (rows * length, keys, size)
+    assert_both_ways_agree(attended, *[normal(*shape, dtype=dtype) for shape in shapes])
+
+
+def kernels(lay):
+    """What all kernels give, the tensors beside x laid out by `lay`."""
+    torch.manual_seed(0)
+    code = position_code(torch.arange(50), 8, 100.0, torch.float32).unsqueeze(1)
+    side = lambda *shape: lay(torch.randn(*shape))  # noqa: E731
+    x, to = torch.randn(50, 24), dispatch(torch.randint(0, 5, (50, 1)), 5)
+    yield "norm", rms_norm(x, side(24), 1)
+    sizes = {"hidden_size": 24, "routing_size": 4, "active_experts": 2}
+    sizes |= {"head_size": 8, "query_heads": 2, "key_value_heads": 1}
+    for kind in (SequenceAttention, ExpertAttention):
+        for recurrent in (False, True):
+            module, prepare = made(kind, torch.float32, **sizes, depth=3, recurrent=recurrent)
+            for parameter in module.parameters():
+                parameter.data = lay(parameter.data) if parameter.ndim < 3 else parameter.data
+            if kind is ExpertAttention:
+                outputs = [module(x, lay(x), prepare(), None, 0, []).stream]
+            else:
+                prepared = prepare()
+                *outputs, route = module.enter(x, prepared, code)
+                outputs.append(module.leave(outputs[0], prepared, route))
+            for number, part in enumerate(outputs):
+                yield f"{kind.__name__} {recurrent} {number}", part
+            for number, part in enumerate(torch.autograd.grad(sum(map(torch.sum, outputs)), module.parameters())):
+                yield f"gradient {kind.__name__} {recurrent} {number}", part
+    yield "mixture", mixed_product(x, side(50, 1), torch.randn(5, 24, 7), None, to)
+    merged, shared = side(5, 24, 7).requires_grad_(), side(24, 7)
+    scores = torch.randn(50, 1).requires_grad_()
+    output = mixed_product(x, scores, merged, shared, to)
+    yield "shared", torch.autograd.grad(output.square().sum(), scores)[0]
+    yield "depth", attend_depth(torch.randn(50, 2, 8), [side(50, 2, 8)], [side(50, 2, 8)])[0]
+
+
+def strided(x):
+    return torch.stack((x, torch.full_like(x, float("nan"))), dim=-1)[..., 0]
+
+
+@needs_compiler
+@pytest.mark.parametrize("lay", [lambda x: x, strided])
+def test_tensors_may_lie_anyhow(lay, monkeypatch):
+    assert native.takes(lay(torch.randn(3)))
+    found = dict(kernels(lay))
+    monkeypatch.setattr(native, "runs", lambda device, dtype: False)
+    for name, expected in kernels(lay):
+        torch.testing.assert_close(found[name], expected, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@needs_compiler
+def test_what_would_be_promoted_is_left_to_torch(monkeypatch):
+    x, gain = torch.randn(50, 24), torch.randn(24, dtype=torch.float64)
+    assert rms_norm(x, gain, 1e-6).dtype == torch.float64
+    with pytest.raises(RuntimeError):
+        rms_norm(x, torch.ones(23), 1e-6)
+    module, prepare = made(ExpertAttention, torch.float32, hidden_size=24, routing_size=4)
+    prepared = prepare()
+    module.router.bias = module.router.bias.bfloat16()
+    monkeypatch.setattr(native, "library", lambda real: pytest.fail("this is not for native.c"))
+    monkeypatch.setattr(native, "runs", lambda device, dtype: True)
+    monkeypatch.setattr("model.experts.rms_norm", lambda x, gain, epsilon: x)
+    module(x, x, prepared, None, 0, [])
+
+
+@needs_compiler
+@pytest.mark.parametrize(("parameters", "products"), [("float32", "float64"), ("bfloat16", "float32")])
+def test_a_network_of_several_precisions_is_the_same(parameters, products, monkeypatch):
+    torch.manual_seed(0)
+    sizes = {"vocabulary_size": 40, "hidden_size": 32, "head_size": 8, "query_heads": 2, "key_value_heads": 1}
+    config = dr_da(2, **sizes, sequence_length=16, experts=6, active_experts=2, expert_size=16, routing_size=8)
+    model = Dreamer(config, dtype=getattr(torch, products)).to(getattr(torch, parameters))
+    tokens = torch.randint(0, 40, (2, 16))
+    found = model(tokens)
+    monkeypatch.setattr(native, "runs", lambda device, dtype: False)
+    torch.testing.assert_close(found, model(tokens), rtol=1e-3, atol=1e-4)
+
+
+@needs_compiler
+def test_what_is_not_finite_stays_visible():
+    x = torch.randn(20, 16)
+    x[7, 3] = float("nan")
+    assert rms_norm(x, torch.ones(16), 1e-6)[7].isnan().all()
+    module, prepare = made(ExpertAttention, torch.float32, hidden_size=16, routing_size=8, active_experts=2)
+    output, ids, *_ = module(x, x, prepare(), None, 0, [])
+    assert ((ids >= 0) & (ids < 4)).all()
+    assert output[7].isnan().all()
+    assert output[torch.arange(20) != 7].isfinite().all()
+    query = torch.randn(20, 2, 8)
+    query[4] = float("inf")
+    attended = NativeAttendSequence.apply(query, query, query, torch.zeros(20, dtype=torch.long))
+    assert attended[4:].isnan().all()
+
+
+@needs_compiler
+def test_attention_far_from_zero_does_not_overflow():
+    query = torch.full((9, 1, 4), 300.0)
+    value = torch.arange(9.0).view(9, 1, 1).expand(9, 1, 4)
+    attended = NativeAttendSequence.apply(query, query, value, torch.zeros(9, dtype=torch.long))
+    torch.testing.assert_close(attended[:, 0, 0], torch.arange(9.0) / 2)  # equal scores: the mean of all before
+
+
+@needs_compiler
+def test_another_default_device_changes_nothing():
+    module, prepare = made(DepthAttention, torch.float32, hidden_size=16, routing_size=8, depth_head_size=8)
+    x, around = torch.randn(20, 16), context(torch.zeros(1, 20, dtype=torch.long), 8, torch.float32)
+    expected = module(x, x, prepare(), around, 0, []).stream
+    prepared = prepare()
+    with torch.device("meta"):
+        assert torch.equal(module(x, x, prepared, around, 0, []).stream, expected)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_what_torch_compiles_is_not_computed_here(monkeypatch):
+    module, prepare = made(DepthAttention, torch.float32, hidden_size=16, routing_size=8, depth_head_size=8)
+    x, around = torch.randn(20, 16), context(torch.zeros(1, 20, dtype=torch.long), 8, torch.float32)
+    expected = module(x, x, prepare(), around, 0, []).stream
+    module.compile(backend="eager")
+    monkeypatch.setattr(NativeAttention, "apply", lambda *_: pytest.fail("this is compiled"))
+    torch.testing.assert_close(module(x, x, prepare(), around, 0, []).stream, expected)

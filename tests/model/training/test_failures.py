@@ -1,0 +1,162 @@
+"""What stops a training, and what it survives: spikes of the loss, and memory that is short."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from model.checkpoint import newest_state
+from model.train import main, train
+from model.training.failures import TrainingFailed, has_spiked, spike_limit
+from model.training.optimizer import AdamW
+from model.training.run import read_run
+from model.training.trainer import Trainer
+from pipeline.errors import InputError
+from tests.model.packed_folder import write_run
+
+
+def test_the_limit_is_median_and_robust_deviation():
+    assert spike_limit([1.0, 2.0, 3.0, 4.0, 100.0], 2) == pytest.approx(3 + 2 * 1.4826)
+    assert spike_limit([1.0] * 10, 5) == pytest.approx(1.05)  # the least deviation counted is 0.01
+
+
+@given(st.lists(st.floats(0, 10), max_size=100), st.integers(1, 50))
+def test_a_falling_or_flat_loss_never_spikes(losses, steps):
+    assert not has_spiked(sorted(losses, reverse=True), 0.1, steps)
+
+
+def test_all_of_the_last_steps_must_be_spikes():
+    calm = [2.0, 2.1, 1.9, 2.05] * 10
+    assert has_spiked([*calm, *[3.0] * 5], 5, 5)
+    assert not has_spiked([*calm, 3.0, 3.0, 2.0, 3.0, 3.0], 5, 5)
+    assert not has_spiked([*calm, *[3.0] * 4], 5, 5)
+    assert not has_spiked([*calm, *[3.0] * 5], 50, 5)
+    assert not has_spiked([*calm, *[3.0] * 5], 0, 5)
+    assert not has_spiked([2.0] * 4 + [9.0] * 5, 5, 5)  # too little to judge by
+
+
+def test_a_spike_stops_the_run_and_names_the_checkpoint_before_it(tmp_path, capsys):
+    """From step 30 on the learning rate is a thousand times too high."""
+    folder = write_run(
+        tmp_path, tokens=20_000, checkpoints=[700, 1500, 3000], spike_deviations=3.0, spike_steps=5, batch_tokens=64
+    )
+    train(folder, stop_at=1700)
+    state = next((folder / "state").iterdir()) / "values.json"
+    values = json.loads(state.read_text())
+    for place in (folder / "run.json", state):
+        settings = json.loads(place.read_text())
+        (settings if place != state else settings["origin"])["training"]["learning_rate"] = 10.0
+        place.write_text(json.dumps(settings))
+    with pytest.raises(TrainingFailed, match="more than 3 deviations above its running median for 5 steps") as caught:
+        train(folder)
+    failed = int(str(caught.value).split("step ")[1].split(":")[0])
+    assert values["step"] + 5 <= failed
+    checkpoints = sorted((folder / "checkpoints").iterdir())
+    good = [json.loads((path / "checkpoint.json").read_text())["step"] <= failed - 5 for path in checkpoints]
+    assert good[:2] == [True, True]
+    assert f"the last good checkpoint is {checkpoints[sum(good) - 1]};" in str(caught.value)
+    assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
+
+
+class Shortage:
+    """Lets the model run out of memory, by the error torch raises, at some of its forwards."""
+
+    def __init__(self, trainer, *, at_least_rows=1, at_forwards=None):
+        self.forwards, self.rows, self.at = 0, at_least_rows, at_forwards
+        trainer.model.register_forward_pre_hook(self)
+
+    def __call__(self, module, arguments):
+        self.forwards += 1
+        if len(arguments[0]) >= self.rows and (self.at is None or self.forwards in self.at):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_out_of_memory_halves_the_micro_batch_and_repeats_the_step(tmp_path):
+    """The failed attempt, one and a half micro-batches, leaves nothing behind: not a gradient, not a count."""
+    usual, short = (
+        Trainer(read_run(write_run(tmp_path, name=name, micro_batch_tokens=size)))
+        for name, size in (("usual", 16), ("short", 32))
+    )
+    for _ in range(2):
+        usual.train_step()
+        if short.step:
+            Shortage(short, at_least_rows=2, at_forwards={2})
+        short.train_step()
+    assert short.halved == {"step": 2, "from": 32}
+    assert short.micro_rows == 1
+    for _ in range(3):
+        assert short.train_step() == pytest.approx(usual.train_step(), rel=1e-5)
+    assert short.stream_hash == usual.stream_hash
+    for name, router in usual.model.routers().items():
+        assert torch.equal(router.bias, short.model.routers()[name].bias), name
+    for one, other in zip(usual.model.parameters(), short.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_out_of_memory_a_second_time_says_what_to_change(tmp_path):
+    trainer = Trainer(read_run(write_run(tmp_path)))
+    Shortage(trainer)
+    with pytest.raises(TrainingFailed, match="out of memory on cpu with 32 tokens at a time; lower micro_batch_tokens"):
+        trainer.train_step()
+
+
+def test_out_of_memory_in_the_optimiser_is_one_line(tmp_path, monkeypatch, capsys):
+    def fails(optimizer, *_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    folder = write_run(tmp_path)
+    monkeypatch.setattr(AdamW, "step", fails)
+    assert main([str(folder)]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "step 1: out of memory on cpu outside of the batch's passes" in said
+
+
+def test_a_halving_is_told_and_remembered(tmp_path, monkeypatch, capsys):
+    folder = write_run(tmp_path, tokens=600, checkpoints=[], spike_deviations=0)
+    original = Trainer.__init__
+
+    def short_of_memory(trainer, *arguments):
+        original(trainer, *arguments)
+        Shortage(trainer, at_least_rows=3)
+
+    monkeypatch.setattr(Trainer, "__init__", short_of_memory)
+    assert main([str(folder), "--stop-at", "200"]) == 0
+    words = "out of memory at step 1: micro-batch of 32 tokens instead of 64"
+    assert capsys.readouterr().err.splitlines() == [f"small: {words}"]
+    assert json.loads((folder / "progress.json").read_text())["note"] == words
+    monkeypatch.undo()
+    assert Trainer(read_run(folder)).micro_rows == 2
+    assert main([str(folder)]) == 0
+    assert newest_state(folder / "state").values["halved"] == {"step": 1, "from": 64}
+    assert capsys.readouterr().err == ""
+
+
+def test_how_it_runs_may_change_while_it_runs(tmp_path):
+    folder = write_run(tmp_path, tokens=600, checkpoints=[])
+    train(folder, stop_at=200)
+    values = json.loads((folder / "run.json").read_text())
+    values["training"].update(micro_batch_tokens=16, checkpointing=True, keep=3, save_every_seconds=0, spike_steps=9)
+    (folder / "run.json").write_text(json.dumps(values))
+    assert train(folder) == "complete"
+    steps = [int(path.name) for path in sorted((folder / "state").iterdir())]
+    assert len(steps) == 3
+    assert steps == list(range(steps[-1] - 2, steps[-1] + 1))
+    values["training"]["beta1"] = 0.8
+    (folder / "run.json").write_text(json.dumps(values))
+    with pytest.raises(InputError, match=r"training\.beta1 was 0\.9 and is 0\.8"):
+        train(folder)
+
+
+def test_an_older_state_that_was_kept_can_be_gone_back_to(tmp_path):
+    folder = write_run(tmp_path, keep=2, tokens=600, checkpoints=[])
+    train(folder)
+    whole = newest_state(folder / "state")
+    older, newest = sorted((folder / "state").iterdir())
+    shutil.rmtree(newest)
+    assert newest_state(folder / "state").values["step"] == int(older.name) < whole.values["step"]
+    train(folder)
+    again = newest_state(folder / "state")
+    assert all(torch.equal(tensor, whole.tensors[name]) for name, tensor in again.tensors.items())

@@ -1,0 +1,186 @@
+"""The token stream against a slow, literal reading of the packed format."""
+
+import hashlib
+import json
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, data_digest
+from pipeline.errors import InputError
+from tests.model.packed_folder import write_packed
+
+
+def slow_rows(folder):
+    """Every row of a packed folder in order: tokens, positions, documents, response marks, one position at a time."""
+    packed = json.loads((folder / "packed.json").read_text())
+    length, rows = packed["sequence_length"], []
+    for number, shard in enumerate(packed["shards"]):
+        flat = np.fromfile(folder / f"tokens-{number:05d}.bin", dtype=packed["dtype"])
+        spans = sorted(map(tuple, np.load(folder / f"index-{number:05d}.npy").tolist()))
+        for row in range(shard["rows"]):
+            positions, documents, response = [0] * length, [PADDING] * length, [False] * length
+            inside = [span for span in spans if row * length <= span[0] < (row + 1) * length]
+            for label, (start, answer, end) in enumerate(inside):
+                for place in range(start, end):
+                    column = place - row * length
+                    positions[column], documents[column], response[column] = place - start, label, place >= answer
+            rows.append((flat[row * length : (row + 1) * length].tolist(), positions, documents, response))
+    return rows
+
+
+def slow_targets(row, loss_on):
+    tokens, _, documents, response = row
+    targets = []
+    for place in range(len(tokens)):
+        following = place + 1
+        inside = following < len(tokens) and documents[following] == documents[place] != PADDING
+        wanted = inside and (loss_on == "all" or response[following])
+        targets.append(tokens[following] if wanted else IGNORED)
+    return targets
+
+
+@st.composite
+def packings(draw):
+    length = draw(st.integers(4, 12))
+    spans = st.tuples(st.integers(0, 3), st.integers(1, 4))
+    rows = []
+    for spans_of_row in draw(st.lists(st.lists(spans, max_size=4), min_size=1, max_size=7)):
+        kept, used = [], 0
+        for question, response in spans_of_row:
+            if used + question + response <= length:
+                kept.append((question, response))
+                used += question + response
+        rows.append(kept)
+    cut = draw(st.integers(0, len(rows)))
+    return length, [part for part in (rows[:cut], rows[cut:]) if part]
+
+
+@settings(max_examples=60, deadline=None)
+@given(packings(), st.sampled_from(["all", "responses"]), st.booleans(), st.integers(1, 5), st.integers(0, 3))
+def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuffle, batch_rows, step):
+    length, shards = packing
+    folder = write_packed(tmp_path_factory.mktemp("packed"), shards, length, shuffle_index=shuffle)
+    batch = TokenStream(folder, 3, batch_rows, loss_on).batch(step)
+    by_tokens = {}
+    for row in slow_rows(folder):
+        by_tokens.setdefault(tuple(row[0]), []).append(row)
+    for place in range(batch_rows):
+        candidates = by_tokens[tuple(batch.tokens[place].tolist())]
+        found = (batch.positions[place].tolist(), batch.documents[place].tolist(), batch.targets[place].tolist())
+        assert found in [(row[1], row[2], slow_targets(row, loss_on)) for row in candidates]
+    assert batch.real_tokens == int((batch.documents != PADDING).sum())
+    assert batch.target_tokens == int((batch.targets != IGNORED).sum())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_packed(tmp_path / "packed", [[[(3, 4)], [(2, 3), (1, 2)]] * 8, [[(0, 8)]] * 5], 8)
+
+
+def test_an_epoch_reads_every_row_once_and_the_next_in_another_order(folder):
+    stream = TokenStream(folder, 0, 3)
+    assert stream.rows == 21
+    rows = np.concatenate([stream.batch(step).rows for step in range(14)])
+    first, second = rows[:21], rows[21:]
+    every = sorted(tuple(row[0]) for row in slow_rows(folder))
+    assert sorted(map(tuple, first.tolist())) == every == sorted(map(tuple, second.tolist()))
+    assert first.tolist() != second.tolist()
+    assert stream.batch(6).epoch == 1.0
+
+
+def test_the_stream_depends_on_the_seed_alone(folder):
+    def rows(stream, steps):
+        return np.concatenate([stream.batch(step).rows for step in steps])
+
+    wanted = rows(TokenStream(folder, 5, 4), range(12))
+    assert np.array_equal(rows(TokenStream(folder, 5, 2, "responses"), range(24)), wanted)
+    again = TokenStream(folder, 5, 4)
+    again.batch(30)
+    assert np.array_equal(again.batch(7).rows, wanted[28:32])
+    assert not np.array_equal(rows(TokenStream(folder, 6, 4), range(12)), wanted)
+
+
+def test_order_of_a_seed_is_fixed_for_good(tmp_path):
+    folder = write_packed(tmp_path, [[[(1, 1)]] * 10], 2)
+    np.arange(20, dtype=np.uint16).tofile(folder / "tokens-00000.bin")
+    stream = TokenStream(folder, 1, 10)
+    assert stream.batch(0).tokens[:, 0].tolist() == [6, 10, 4, 18, 14, 0, 16, 12, 2, 8]
+
+
+def test_running_hash_is_a_chain_over_rows(folder):
+    whole, halves = TokenStream(folder, 1, 4), TokenStream(folder, 1, 2)
+    first = whole.batch(0).extend(START_HASH)
+    assert halves.batch(1).extend(halves.batch(0).extend(START_HASH)) == first
+    state = bytes(16)
+    for row in whole.batch(0).rows:
+        state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
+    assert first == state.hex()
+    assert TokenStream(folder, 2, 4).batch(0).extend(START_HASH) != first
+
+
+def test_document_length_weighs_by_token(tmp_path):
+    folder = write_packed(tmp_path, [[[(1, 1), (2, 4)]]], 8)
+    assert TokenStream(folder, 0, 1).document_length == (2 * 2 + 6 * 6) / 8
+
+
+def test_bad_folders_say_what_to_do(folder, tmp_path):
+    with pytest.raises(InputError, match=r"packed\.json is missing; run the packing stage"):
+        TokenStream(tmp_path / "nothing", 0, 1)
+    with pytest.raises(InputError, match="'all' or 'responses'"):
+        TokenStream(folder, 0, 1, "answers")
+    tokens = folder / "tokens-00001.bin"
+    tokens.write_bytes(tokens.read_bytes()[:-2])
+    with pytest.raises(InputError, match=r"tokens-00001\.bin has 78 bytes where packed\.json says 80"):
+        [TokenStream(folder, 0, 7).batch(step) for step in range(3)]
+    (folder / "packed.json").write_text("{")
+    with pytest.raises(InputError, match=r"packed\.json is damaged"):
+        TokenStream(folder, 0, 1)
+    empty = write_packed(tmp_path / "empty", [], 8)
+    with pytest.raises(InputError, match="hold no rows"):
+        TokenStream(empty, 0, 1)
+
+
+def test_overlapping_documents_are_refused(folder):
+    index = np.load(folder / "index-00000.npy")
+    index[0, 2] += 4
+    np.save(folder / "index-00000.npy", index)
+    with pytest.raises(InputError, match="overlap or cross a row"):
+        [TokenStream(folder, 0, 21).batch(0)]
+
+
+def test_digest_sees_content_not_place(folder, tmp_path):
+    before = data_digest(folder)
+    moved = folder.rename(tmp_path / "elsewhere")
+    assert data_digest(moved) == before
+    tokens = moved / "tokens-00000.bin"
+    content = bytearray(tokens.read_bytes())
+    content[len(content) // 2] ^= 1
+    tokens.write_bytes(content)
+    assert data_digest(moved) != before
+
+
+def test_digest_of_large_data_reads_spread_blocks(tmp_path):
+    (tmp_path / "packed.json").write_text("{}")
+    tokens = tmp_path / "tokens-00000.bin"
+    tokens.write_bytes(bytes(2**16))
+    before = data_digest(tmp_path, budget=2**12, block=2**8)
+    assert before != data_digest(tmp_path)
+    for place in (0, 2**16 - 1):
+        changed = bytearray(2**16)
+        changed[place] = 1
+        tokens.write_bytes(changed)
+        assert data_digest(tmp_path, budget=2**12, block=2**8) != before
+
+
+def test_reading_costs_nearly_nothing(tmp_path):
+    folder = write_packed(tmp_path, [[[(20, 12), (30, 50), (10, 6)]] * 512], 128)
+    stream = TokenStream(folder, 0, 8)
+    stream.batch(0)
+    started = time.process_time()  # others' work on the machine does not count
+    for step in range(200):
+        stream.batch(step).extend(START_HASH)
+    assert (time.process_time() - started) / 200 < 5e-3

@@ -1,0 +1,478 @@
+"""Training from the outside: exact counts, and the same result however often a run is stopped, killed or continued."""
+
+import fcntl
+import json
+import multiprocessing
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from model.checkpoint import load_model, newest_state
+from model.train import main, train
+from model.training.failures import TrainingFailed
+from model.training.run import TrainingConfig, code_version, read_run
+from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream
+from model.training.trainer import Trainer
+from pipeline.errors import InputError
+from tests.model.packed_folder import write_packed, write_run
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Packed data and one run trained without interruption."""
+    root = tmp_path_factory.mktemp("training")
+    train(write_run(root))
+    return root
+
+
+@pytest.fixture
+def fresh(root, tmp_path):
+    """A function that makes a run folder of the same data, not trained yet."""
+    shutil.copytree(root / "data", tmp_path / "data")
+    return lambda name="run", **training: write_run(tmp_path, name=name, **training)
+
+
+def steps(folder):
+    table = pq.read_table(folder / "rows" / "steps.parquet")
+    return table.drop_columns(["seconds"])
+
+
+def row_of(folder):
+    (row,) = pq.read_table(folder / "rows" / "runs.parquet").to_pylist()
+    return row
+
+
+def assert_same_run(folder, reference):
+    """Same final state, checkpoints and tables, apart from seconds."""
+    found, wanted = newest_state(folder / "state"), newest_state(reference / "state")
+    assert found.tensors.keys() == wanted.tensors.keys()
+    for name, tensor in found.tensors.items():
+        assert torch.equal(tensor, wanted.tensors[name]), name
+    for name in ("step", "tokens", "epoch", "stream_hash", "losses"):
+        assert found.values[name] == wanted.values[name]
+    assert steps(folder).equals(steps(reference))
+    names = [sorted(path.name for path in (run / "checkpoints").iterdir()) for run in (folder, reference)]
+    assert names[0] == names[1]
+    for name in names[0]:
+        one, other = (run / "checkpoints" / name for run in (folder, reference))
+        assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+        described = [json.loads((path / "checkpoint.json").read_text()) for path in (one, other)]
+        for description in described:
+            del description["seconds"]
+        assert described[0] == described[1]
+
+
+def start(folder, *options):
+    command = [sys.executable, "-m", "model.train", str(folder), *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_tokens_are_counted_exactly(root):
+    folder = root / "run"
+    stream = TokenStream(root / "data", 3, 4)
+    real, stream_hash, expected = 0, START_HASH, []
+    for step in range(1000):
+        batch = stream.batch(step)
+        real += int((batch.documents != PADDING).sum())
+        stream_hash = batch.extend(stream_hash)
+        expected.append(real)
+        if real >= 2500:
+            break
+    table = steps(folder)
+    assert table["tokens"].to_pylist() == expected
+    assert table["step"].to_pylist() == list(range(1, len(expected) + 1))
+    points = [next(count for count in expected if count >= point) for point in (700, 1500, 2500)]
+    checkpoints = sorted((folder / "checkpoints").iterdir())
+    assert [path.name for path in checkpoints] == [f"{count:015d}" for count in points]
+    last = json.loads((checkpoints[-1] / "checkpoint.json").read_text())
+    assert (last["run_id"], last["tokens"], last["step"]) == ("small", real, len(expected))
+    assert last["stream_hash"] == stream_hash
+    assert last["epoch"] == len(expected) * 4 / stream.rows
+    assert last["loss"] == pytest.approx(np.mean(table["loss"].to_pylist()[-100:]), rel=1e-12)
+
+
+def test_result_tables_and_progress(root):
+    folder = root / "run"
+    row = row_of(folder)
+    assert list(row) == [
+        *("run_id", "seed", "status", "tokens", "seconds", "device", "tokens_per_second", "mfu", "stream_hash")
+    ]
+    assert (row["run_id"], row["seed"], row["status"], row["device"], row["mfu"]) == (
+        "small",
+        3,
+        "complete",
+        "cpu",
+        None,
+    )
+    assert row["tokens_per_second"] == pytest.approx(row["tokens"] / row["seconds"])
+    table = steps(folder)
+    assert table.column_names == ["run_id", "step", "tokens", "loss", "learning_rate", "gradient_norm"]
+    assert table["learning_rate"].to_pylist()[:11] == pytest.approx([0.001 * n for n in range(1, 11)] + [0.01])
+    losses = table["loss"].to_pylist()
+    assert np.mean(losses[-5:]) < losses[0]
+    progress = json.loads((folder / "progress.json").read_text())
+    assert progress["state"] == "complete"
+    assert (progress["tokens"], progress["target"]) == (row["tokens"], 2500)
+    assert [path.name for path in (folder / "state").iterdir()] == [f"{len(losses):09d}"]
+
+
+def test_a_finished_run_stays_as_it_is(root):
+    before = (root / "run" / "steps.csv").read_bytes()
+    assert train(root / "run") == "complete"
+    assert (root / "run" / "steps.csv").read_bytes() == before
+    assert row_of(root / "run")["status"] == "complete"
+
+
+def test_the_checkpoint_is_the_model(root):
+    folder = root / "run"
+    newest = newest_state(folder / "state").tensors
+    model = load_model(max((folder / "checkpoints").iterdir()))
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, newest[f"model.{name}"])
+    assert any(router.bias.any() for router in model.routers().values())
+
+
+@pytest.mark.slow
+def test_kill_at_any_moment_changes_nothing(root, fresh):
+    """Every process dies by SIGKILL, in the middle of steps, saves (one per step) and tables."""
+    folder = fresh()
+    context = multiprocessing.get_context("forkserver")  # its processes have torch imported already
+    context.set_forkserver_preload(["model.train", "pyarrow.csv", "pyarrow.parquet"])
+    moments, patience, reached = random.Random(0), 0.3, []
+    while True:
+        process = context.Process(target=train, args=(folder,))
+        process.start()
+        process.join(timeout=moments.uniform(0.2, 1) * patience)
+        if process.exitcode is not None:
+            break
+        process.kill()
+        process.join()
+        state = newest_state(folder / "state")
+        reached.append(state.values["step"] if state else 0)
+        patience *= 1.2  # on a busy machine a process may need longer than this to begin
+    assert process.exitcode == 0
+    assert len(set(reached)) >= 2
+    assert reached == sorted(reached)
+    assert_same_run(folder, root / "run")
+
+
+def test_stop_early_then_go_on_from_a_copy(root, fresh):
+    folder = fresh()
+    assert train(folder, stop_at=800) == "stopped"
+    row = row_of(folder)
+    counts = steps(root / "run")["tokens"].to_pylist()
+    assert row["tokens"] == next(count for count in counts if count >= 800)
+    assert row["status"] == "stopped"
+    assert json.loads((folder / "progress.json").read_text())["target"] == 800
+    assert len(list((folder / "checkpoints").iterdir())) == 1
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    assert train(copy, stop_at=800) == "stopped"
+    assert train(copy, stop_at=1600) == "stopped"
+    assert train(copy) == "complete"
+    assert_same_run(copy, root / "run")
+    assert row_of(folder) == row
+
+
+def test_sigterm_saves_and_exits_143(root, fresh):
+    folder = fresh(save_every_seconds=1000, tokens=100_000_000, checkpoints=[])
+    process = start(folder, "--verbose")
+    while not (folder / "steps.csv").exists() and process.poll() is None:
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 143, errors
+    assert errors == ""
+    state = newest_state(folder / "state")
+    assert state.values["step"] == len(steps(folder)) > 0
+    assert row_of(folder)["status"] == "stopped"
+    assert output.splitlines()[-1].endswith("stopped")
+
+
+def test_what_a_killed_process_left_is_put_right(root, fresh):
+    """Killed between state and checkpoint, with half a state and steps beyond the state in the log."""
+    folder = fresh()
+    train(folder, stop_at=700)
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    shutil.rmtree(checkpoint)
+    (folder / "state" / "000000500.partial").mkdir()
+    (folder / "checkpoints" / "000000000009999.partial").mkdir()
+    with (folder / "steps.csv").open("a") as log:
+        log.write("900,12345,1.0,0.0")
+    assert train(folder) == "complete"
+    shutil.rmtree(folder / "checkpoints" / "000000000009999.partial")
+    assert_same_run(folder, root / "run")
+
+
+def test_a_full_disk_ends_the_run_and_loses_nothing(root, fresh, capfd):
+    folder = fresh()
+    train(folder, stop_at=900)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000, hard))
+    try:
+        assert main([str(folder)]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
+            signal.signal(number, handler)
+    assert len(capfd.readouterr().err.splitlines()) == 1
+    assert train(folder) == "complete"
+    assert_same_run(folder, root / "run")
+
+
+@pytest.fixture
+def exit_status(capsys):
+    """A function that runs the command in this process: exit status and the lines on stderr."""
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    yield lambda *arguments: (main([str(a) for a in arguments]), capsys.readouterr().err.splitlines())
+    for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
+        signal.signal(number, handler)
+
+
+def test_divergence_stops_with_a_clear_line(fresh, exit_status):
+    folder = fresh(learning_rate=1e30, warmup_steps=0, checkpoints=[0, 10])
+    status, lines = exit_status(folder)
+    assert status == 1
+    (line,) = lines
+    assert "gradient norm nan; training stopped, the last good checkpoint is" in line
+    assert f"checkpoints/{0:015d};" in line  # not the one of the parameters that gave this loss
+    failed = int(line.split("step ")[1].split(":")[0])
+    assert steps(folder)["step"].to_pylist() == list(range(1, failed))
+    assert row_of(folder)["status"] == "stopped"
+    assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
+    for checkpoint in (folder / "checkpoints").iterdir():
+        load_model(checkpoint)
+
+
+def test_parameters_that_are_not_finite_are_never_saved(fresh, exit_status):
+    folder = fresh(learning_rate=1e300, warmup_steps=0, checkpoints=[0], tokens=10)
+    status, lines = exit_status(folder)
+    assert status == 1
+    assert "step 1: parameters are not finite behind it; training stopped, the last good checkpoint is" in lines[0]
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == [f"{0:015d}"]
+
+
+def test_checkpoints_without_a_state_are_not_taken_for_those_of_this_run(fresh, exit_status):
+    folder = fresh()
+    assert exit_status(folder)[0] == 0
+    shutil.rmtree(folder / "state")
+    status, lines = exit_status(folder)
+    assert status == 2
+    assert lines == [f"{folder} holds checkpoints, but no state to go on from; remove it to start over"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seeed": 9}, "there is no field 'seeed'; did you mean seed?"),
+        ({"run_id": "../up"}, "run_id is '../up', but it must be a name that a folder can have"),
+        ({"variant": 3}, "variant is 3, but it must be text"),
+        (None, "holds [], but it must be an object"),
+    ],
+)
+def test_what_run_json_must_not_say(fresh, exit_status, changes, message):
+    folder = fresh()
+    path = folder / "run.json"
+    path.write_text(json.dumps([] if changes is None else {**json.loads(path.read_text()), **changes}))
+    status, lines = exit_status(folder)
+    assert status == 2
+    assert message in lines[0]
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("training", {"learning_rate": 0.02}, "training.learning_rate was 0.01 and is 0.02"),
+        ("model", {"rope_base": 500.0}, r"model.rope_base was 10000.0 and is 500.0"),
+        ("run_id", "other", "run_id was 'small' and is 'other'"),
+    ],
+)
+def test_changed_settings_are_refused(fresh, exit_status, field, value, message):
+    folder = fresh()
+    train(folder, stop_at=100)
+    description = json.loads((folder / "run.json").read_text())
+    description[field] = {**description[field], **value} if isinstance(value, dict) else value
+    (folder / "run.json").write_text(json.dumps(description))
+    status, (line,) = exit_status(folder)
+    assert status == 2
+    assert f"cannot be continued: since it was started, {message}; undo that" in line
+
+
+def test_changed_data_and_code_are_refused_but_not_moved_data(fresh, tmp_path):
+    folder = fresh()
+    train(folder, stop_at=100)
+    (tmp_path / "data").rename(tmp_path / "moved")
+    description = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**description, "data": str(tmp_path / "moved")}))
+    assert train(folder, stop_at=200) == "stopped"
+    values = next((folder / "state").iterdir()) / "values.json"
+    saved = json.loads(values.read_text())
+    saved["origin"]["code"]["model/dreamer.py"] = "0123456789abcdef"
+    values.write_text(json.dumps(saved))
+    tokens = tmp_path / "moved" / "tokens-00001.bin"
+    content = bytearray(tokens.read_bytes())
+    content[17] ^= 1
+    tokens.write_bytes(content)
+    with pytest.raises(InputError, match=r"since it was started, model/dreamer\.py changed; data changed; undo"):
+        train(folder)
+
+
+def test_code_version_covers_what_training_imports():
+    files = code_version()
+    assert {"model/train.py", "model/trainer.py", "model/dreamer.py", "model/experts.py", "torch"} <= files.keys()
+    assert not {"model/harness.py", "model/generate.py"} & files.keys()
+
+
+def test_two_processes_do_not_train_one_run(fresh):
+    folder = fresh()
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InputError, match="being trained by another process"):
+            train(folder)
+
+
+def test_a_shortened_step_log_is_refused(fresh):
+    folder = fresh()
+    train(folder, stop_at=200)
+    (folder / "steps.csv").write_text("")
+    with pytest.raises(InputError, match=r"steps\.csv has 0 bytes where the saved state had written"):
+        train(folder)
+
+
+@pytest.mark.parametrize("changes", [{"micro_batch_tokens": 16}, {"micro_batch_tokens": 32}, {"checkpointing": True}])
+def test_how_a_batch_is_computed_changes_nothing_but_rounding(fresh, changes):
+    plain, other = (Trainer(read_run(folder)) for folder in (fresh("plain"), fresh("other", **changes)))
+    for _ in range(3):
+        assert plain.train_step() == pytest.approx(other.train_step(), rel=1e-4)
+    for (name, one), two in zip(plain.model.named_parameters(), other.model.parameters(), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-4, msg=name)
+    for name, router in plain.model.routers().items():
+        assert torch.equal(router.bias, other.model.routers()[name].bias), name
+
+
+@pytest.mark.parametrize("loss_on", ["all", "responses"])
+def test_loss_is_the_mean_over_target_tokens(fresh, loss_on):
+    folder = fresh(loss_on=loss_on, micro_batch_tokens=16)
+    trainer = Trainer(read_run(folder))
+    batch = TokenStream(folder.parent / "data", 3, 4, loss_on).batch(0)
+    with torch.no_grad():
+        trainer.model.eval()
+        logits = trainer.model(batch.tokens, positions=batch.positions, documents=batch.documents)
+        trainer.model.train()
+    wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORED)
+    assert trainer.train_step()[0] == pytest.approx(wanted.item(), rel=1e-5)
+
+
+def test_a_batch_without_targets_is_survived(tmp_path):
+    write_packed(tmp_path / "data", [[[(16, 0)]] * 4], 16)
+    folder = write_run(tmp_path, loss_on="responses", tokens=128, checkpoints=[])
+    assert train(folder) == "complete"
+    assert steps(folder)["loss"].to_pylist() == [0.0, 0.0]
+
+
+def test_bfloat16_follows_float32(fresh):
+    narrow, wide = (Trainer(read_run(fresh(name, precision=name))) for name in ("bfloat16", "float32"))
+    for _ in range(5):
+        assert narrow.train_step()[0] == pytest.approx(wide.train_step()[0], rel=0.02)
+    assert all(parameter.dtype == torch.float32 for parameter in narrow.model.parameters())
+
+
+def test_a_checkpoint_before_the_first_step(fresh):
+    folder = fresh(checkpoints=[0, 64])
+    train(folder, stop_at=10)
+    first = folder / "checkpoints" / "000000000000000"
+    assert json.loads((first / "checkpoint.json").read_text())["loss"] is None
+    torch.manual_seed(3)
+    assert torch.equal(load_model(first).head, type(load_model(first))(read_run(folder).model).head)
+
+
+def test_variants_read_the_same_stream(root, fresh, tmp_path):
+    folder = write_run(tmp_path, name="layered", model={"recurrent": False, "depth_attention": False})
+    train(folder)
+    assert row_of(folder)["stream_hash"] == row_of(root / "run")["stream_hash"]
+    other = fresh("seed")
+    description = json.loads((other / "run.json").read_text())
+    (other / "run.json").write_text(json.dumps({**description, "seed": 4}))
+    train(other)
+    assert row_of(other)["stream_hash"] != row_of(root / "run")["stream_hash"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"tokens": 0}, "tokens is 0, but it must be at least 1"),
+        ({"learning_rat": 1.0}, "no field 'learning_rat'; did you mean learning_rate"),
+        ({"clip": "much"}, "clip is 'much', but it must be a number"),
+        ({"beta1": 1.0}, "beta1 is 1.0, but it must be at least 0 and below 1"),
+        ({"checkpoints": [10, 2501]}, "must lie within 0 and tokens"),
+        ({"loss_on": "answers"}, "must be 'all' or 'responses'"),
+        ({"micro_batch_tokens": 48}, "must divide batch_tokens"),
+        ({"batch_tokens": 40, "micro_batch_tokens": None}, "must be a multiple of the packed sequence length 16"),
+        ({"precision": "half"}, "must be 'auto', 'bfloat16' or 'float32'"),
+    ],
+)
+def test_bad_recipes_are_one_line_and_status_2(fresh, exit_status, changes, message):
+    status, (line,) = exit_status(fresh(**changes))
+    assert status == 2
+    assert message in line
+
+
+def test_bad_folders_are_one_line_and_status_2(fresh, exit_status, tmp_path):
+    assert exit_status(tmp_path) == (2, [f"no run in {tmp_path}: run.json is missing"])
+    folder = fresh()
+    good = json.loads((folder / "run.json").read_text())
+    for changes, message in (
+        ({"data": "nowhere"}, "packed.json is missing"),
+        ({"model": {**good["model"], "vocabulary_size": 31}}, "use a vocabulary of 32"),
+        ({"model": {**good["model"], "sequence_length": 8}}, "have rows of 16 tokens"),
+        ({"training": {**good["training"], "seed": 9}}, "seed is 3, but training.seed is 9"),
+        ({"run_id": None}, "run_id is None, but it must be text"),
+    ):
+        (folder / "run.json").write_text(json.dumps({**good, **changes}))
+        status, (line,) = exit_status(folder)
+        assert status == 2
+        assert message in line
+    (folder / "run.json").write_text("{")
+    assert exit_status(folder)[0] == 2
+    assert exit_status(fresh("other"), "--stop-at", "0")[0] == 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="asks for a device that is there")
+def test_an_absent_device_is_bad_input(fresh, exit_status):
+    status, (line,) = exit_status(fresh(device="cuda"))
+    assert status == 2
+    assert "torch sees no CUDA device" in line
+
+
+def test_training_config_goes_through_json():
+    config = TrainingConfig(tokens=10, batch_tokens=4, checkpoints=(1, 2))
+    assert TrainingConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [{}, {"recurrent": False, "depth_attention": False}], ids=["DR+DA", "LA"])
+def test_compiling_again_during_training_is_an_error(fresh, model):
+    """More steps compile nothing new, another shape would. In bfloat16, as torch compiles no other grouped product."""
+    trainer = Trainer(read_run(fresh(model=model, precision="bfloat16")))
+    trainer.compile(dynamic=False, backend="eager")
+    try:
+        for _ in range(3):
+            trainer.train_step()
+        trainer.micro_rows = 1
+        with pytest.raises(TrainingFailed, match=r"step 4: Detected recompile .*; set compile to false"):
+            trainer.train_step()
+    finally:
+        torch.compiler.set_stance("default")
+        torch.compiler.reset()

@@ -1,0 +1,297 @@
+"""Decontamination: which documents hold which benchmark items, in which grade, and which are left alone."""
+
+import gzip
+import json
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.decontaminate.overlap import Index
+from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from pipeline.errors import InputError
+from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+
+MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
+CLIPS = (
+    "Natalia sold clips to 48 of her friends in April, and then she sold 24 more of them in May. How many clips did "
+    "Natalia sell altogether in April and May?"
+)
+SHORT = "What is 17 + 25?"
+PROSE = (
+    "Weng earns 12 dollars in every hour that she spends with the children of her neighbours, so fifty minutes give "
+    "her ten dollars, which she puts aside for the summer."
+)
+
+
+PARTS = [
+    CLIPS,
+    SHORT,
+    *CLIPS.split(". "),
+    CLIPS.replace("48", "36"),
+    CLIPS.replace("friends", "naïve friends"),
+    "Well,",
+]
+RULES = DecontaminationSettings().rules
+
+
+def item_table(items: list[tuple[str, str]], benchmark: str = "clips") -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"{benchmark}/{i}" for i in range(len(items))],
+            "benchmark": [benchmark] * len(items),
+            "question": pa.array([question for question, _ in items], pa.string()),
+            "answer": pa.array([answer for _, answer in items], pa.string()),
+        }
+    )
+
+
+def run(
+    folder: Path, rows: list[tuple[str, str]], items: pa.Table, chosen: DecontaminationSettings | None = None
+) -> tuple[dict[int, tuple[str, str]], dict]:
+    """Reason and cause by row of what was dropped, and the stage's results."""
+    with DocumentWriter(folder / "in") as writer:
+        for start in range(0, len(rows), 2000):
+            documents = [
+                {"id": f"s/{i}", "source": "s", "row": i, "question": question, "response": response, "answer": ""}
+                for i, (question, response) in enumerate(rows[start : start + 2000], start)
+            ]
+            writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
+    results = decontaminate(folder / "in", folder / "out", items, chosen or DecontaminationSettings())
+    dropped = {
+        row["row"]: (row["reason"], row["because"])
+        for batch in read_documents(folder / "out", kind="dropped")
+        for row in batch.to_pylist()
+    }
+    kept = {row for batch in read_documents(folder / "out") for row in batch["row"].to_pylist()}
+    assert kept | set(dropped) == set(range(len(rows)))
+    assert not kept & set(dropped)
+    return dropped, results
+
+
+@pytest.mark.parametrize(
+    ("question", "response", "reason"),
+    [
+        (CLIPS, "72", "contaminated_exact"),
+        (CLIPS.upper().replace(" ", "\n "), "72", "contaminated_exact"),
+        (re.sub(r"(\d+)", r"$\1$", CLIPS).replace("?", ""), "72", "contaminated_exact"),
+        (f"Solve this, please. {CLIPS} Think first.", "72", "contaminated_exact"),
+        ("Help me with homework.", f"Here it is: {CLIPS} And the answer is 72.", "contaminated_exact"),
+        ("", f"A chapter of a book. {CLIPS} The end.", "contaminated_exact"),
+        (CLIPS.replace("friends", "neighbours").replace("altogether", "in all"), "72", "contaminated_overlap"),
+        (CLIPS.replace("Natalia", "Maria").replace("clips", "pins"), "72", "contaminated_overlap"),
+        ("What does she do?", f"She saves. {PROSE} That is all.", "contaminated_exact"),
+        (CLIPS.replace("48", "36").replace("24", "12"), "48", None),
+        ("Natalia sold clips to 48 of her friends.", "Good for her.", None),
+        (SHORT, "42", "contaminated_exact"),
+        ("what is 17+25", "42", "contaminated_exact"),
+        (f"Now then: {SHORT} Be quick.", "42", None),
+        ("What is 17 - 25?", "-8", None),
+        ("What is 1725?", "a number", None),
+    ],
+)
+def test_one_document(tmp_path: Path, question: str, response: str, reason: str | None) -> None:
+    items = item_table([(CLIPS, "72"), (SHORT, "42"), ("What does Weng do with what she earns?", PROSE)])
+    dropped, _ = run(tmp_path, [("An innocent question?", "Yes."), (question, response)], items)
+    assert {row: why for row, (why, _) in dropped.items()} == ({1: reason} if reason else {})
+
+
+def test_other_numbers_are_reported_and_removed_on_demand(tmp_path: Path) -> None:
+    rows = [(CLIPS.replace("48", "36").replace("24", "12"), "48"), (CLIPS, "72")]
+    dropped, results = run(tmp_path, rows, item_table([(CLIPS, "72")]))
+    assert dropped == {1: ("contaminated_exact", "clips/0")}
+    assert results["matches"] == {"clips": {"exact": 1, "overlap": 0, "template": 1}}
+    assert results["items_found"] == {"clips": {"exact": 1, "overlap": 0, "template": 1}}
+    found = pq.read_table(tmp_path / "out" / "matches.parquet").to_pylist()
+    assert [(row["id"], row["item"], row["grade"]) for row in found] == [
+        ("s/0", "clips/0", "template"),
+        ("s/1", "clips/0", "exact"),
+    ]
+    every = DecontaminationSettings(remove=("exact", "overlap", "template"))
+    dropped, _ = run(tmp_path / "all", rows, item_table([(CLIPS, "72")]), every)
+    assert dropped[0] == ("contaminated_template", "clips/0")
+
+
+def test_the_best_of_several_items_is_the_cause(tmp_path: Path) -> None:
+    other = CLIPS.replace("April", "June").replace("May", "July")
+    items = item_table([(other, ""), (CLIPS, ""), (CLIPS, "")])
+    dropped, results = run(tmp_path, [(CLIPS, "72")], items)
+    assert dropped == {0: ("contaminated_exact", "clips/1")}
+    assert results["matches"]["clips"] == {"exact": 1, "overlap": 0, "template": 0}
+
+
+def test_phrases_that_many_documents_share_do_not_count(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    names, things = ["Ann", "Ben", "Eva", "Tom", "Zoe"], ["coins", "cards", "pens", "cups", "books", "balls"]
+
+    def story() -> str:
+        name, thing = draw.choice(names), draw.choice(things)
+        changes = " ".join(f"Then she {draw.choice(['finds', 'buys'])} {draw.randrange(90)} more." for _ in range(3))
+        return f"{name} has {draw.randrange(90)} {thing}. {changes} How many {thing} does {name} have?"
+
+    stories = list(dict.fromkeys(story() for _ in range(4000)))
+    items = stories[:50]
+    rows = [(text, "Some.") for text in stories[50:]]
+    leaks = [text.swapcase().replace(" ", "  ") for text in items] + [f"Tell me: {text} Now." for text in items]
+    dropped, results = run(
+        tmp_path, [*rows, *((text, "Some.") for text in leaks)], item_table([(text, "") for text in items])
+    )
+    clean = [row for row in dropped if row < len(rows)]
+    assert len(clean) <= 0.002 * len(rows)
+    assert [row for row in range(len(rows), len(rows) + len(leaks)) if row not in dropped] == []
+    assert results["templated_items"] == 50
+
+
+@pytest.mark.parametrize("copies", [0, 25, 100])
+def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, copies: int) -> None:
+    draw = random.Random(0)
+    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
+    common = f"{' '.join(draw.choices(words, k=30))} how many of them"
+    items = [CLIPS, f"{common} does Natalia have?"]
+    edited = CLIPS.replace("friends", "neighbours").replace("sell altogether", "give away")
+    rows = [(edited, "72")]
+    rows += [(f"{common} {draw.choice(words)}, {' '.join(draw.choices(words, k=20))}?", "Some.") for _ in range(50)]
+    rows += [(item, " ".join(draw.choices(words, k=60))) for item in items for _ in range(copies)]
+    dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
+    assert dropped.pop(0) == ("contaminated_overlap", "clips/0")
+    assert sorted(dropped) == list(range(51, len(rows)))  # the copies, and none of those that share a common text
+    assert results["templated_items"] == 1
+
+
+def test_a_shard_without_leaks_is_passed_on_as_it_is(tmp_path: Path) -> None:
+    _, results = run(tmp_path, [("An innocent question?", "Yes."), ("", None)], item_table([(CLIPS, "72")]))
+    before, after = (tmp_path / folder / "documents" / "00000.parquet" for folder in ("in", "out"))
+    assert before.samefile(after)
+    assert results["counts"] == [{"source": "s", "reason": "kept", "documents": 2, "characters": 25}]
+
+
+def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
+    pattern = "{} keeps {} hens behind the old mill and sells 7 eggs a day to the baker at the corner for a dollar each"
+    items = [CLIPS, pattern.format("Natalia", 12)]
+    rows = [(f"{reworded(draw, CLIPS, words)} Thank you.", "72") for _ in range(100)]
+    rows += [(pattern.format(draw.choice(words), draw.randrange(90)), "Some.") for _ in range(100)]
+    dropped, results = run(tmp_path, rows, item_table([(item, "") for item in items]))
+    assert sorted(dropped) == list(range(100))  # and none of those that differ from the second item all in one place
+    assert {because for _, because in dropped.values()} == {"clips/0"}
+    assert results["templated_items"] == 1
+
+
+def test_copies_of_an_item_that_begins_like_many_others(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
+    opening = "Read the story below with care and then answer the question at the end of it with one number"
+    items = [f"{opening}. {' '.join(draw.choices(words, k=40))}?" for _ in range(20)]
+    rows = [(reworded(draw, items[0], words), "Some.") for _ in range(100)]
+    rows += [(f"{opening}. {' '.join(draw.choices(words, k=40))}?", "Some.") for _ in range(100)]
+    dropped, _ = run(tmp_path, rows, item_table([(item, "") for item in items]))
+    assert sorted(dropped) == list(range(100))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.booleans(), max_size=12))
+def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -> None:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.storage.documents.BATCH_ROWS", 2)
+        rows = [(CLIPS if leak else f"Question {i}, naïve?", "") for i, leak in enumerate(leaks)]
+        dropped, results = run(Path(folder), rows, item_table([(CLIPS, "72")]))
+        assert sorted(dropped) == [i for i, leak in enumerate(leaks) if leak]
+        kept = [row for batch in read_documents(Path(folder) / "out") for row in batch.to_pylist()]
+        assert [row["row"] for row in kept] == [i for i, leak in enumerate(leaks) if not leak]
+        counts = {row["reason"]: (row["documents"], row["characters"]) for row in results["counts"]}
+        sizes = {"kept": [row["question"] for row in kept], "contaminated_exact": [CLIPS] * len(dropped)}
+        assert counts == {reason: (len(texts), sum(map(len, texts))) for reason, texts in sizes.items() if texts}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
+def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.decontaminate.overlap._BLOCK", block)
+        patch.setattr("pipeline.decontaminate.overlap._TOGETHER", block)
+        items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
+        index = Index(items["question"].combine_chunks(), items["answer"].combine_chunks(), RULES)
+        index.settle(20)
+        found = list(index.search(pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
+        alone = [
+            replace(match, document=place)
+            for place, question in enumerate(questions)
+            for match in index.search(pa.array([question]), pa.array([PROSE]))
+        ]
+    assert found == alone
+
+
+def test_nothing_to_compare(tmp_path: Path) -> None:
+    nothing = item_table([])
+    dropped, results = run(tmp_path, [("a", "b"), (None, None)], nothing)
+    assert dropped == {}
+    assert results["items"] == 0
+    dropped, results = run(tmp_path / "blank", [("a", "b"), ("", "")], item_table([("", ""), (None, None)]))
+    assert dropped == {}
+    assert results["short_items"] == 2
+    assert (
+        decontaminate(tmp_path / "none", tmp_path / "empty", item_table([(CLIPS, "")]), DecontaminationSettings())[
+            "counts"
+        ]
+        == []
+    )
+
+
+def test_clear_errors(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="lack answer"):
+        run(tmp_path, [("a", "b")], item_table([]).drop_columns(["answer"]))
+    with pytest.raises(InputError, match="exact, overlap, template"):
+        DecontaminationSettings(remove=("some",))
+    with pytest.raises(InputError, match="short_coverage"):
+        DecontaminationSettings(short_coverage=0.0)
+    with pytest.raises(InputError, match="shortest"):
+        replace(DecontaminationSettings(), shortest=3)
+
+
+def reworded(draw: random.Random, question: str, words: list[str]) -> str:
+    """One word in twelve exchanged."""
+    pieces = question.split()
+    for place in draw.sample(range(len(pieces)), max(1, len(pieces) // 12)):
+        pieces[place] = draw.choice(words)
+    return " ".join(pieces)
+
+
+@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real data is not here")
+def test_real_questions_planted_in_training_questions(tmp_path: Path) -> None:
+    def read(split: str) -> list[dict[str, str]]:
+        with gzip.open(MIRROR / f"openai/gsm8k/main/{split}.jsonl.gz", "rt") as file:
+            return [json.loads(line) for line in file]
+
+    train, test = read("train"), read("test")
+    draw = random.Random(0)
+    words = [word for row in train[:500] for word in row["question"].split() if word.isalpha()]
+    edits = {
+        "verbatim": lambda text: text,
+        "spaced": lambda text: re.sub(" ", lambda _: draw.choice([" ", "  ", "\n"]), text),
+        "cased": lambda text: draw.choice([str.upper, str.lower, str.title])(text),
+        "reworded": lambda text: reworded(draw, text, words),
+        "numbers": lambda text: re.sub(r"\d+", lambda m: str(int(m[0]) + draw.randint(1, 9)), text),
+    }
+    rows = [(row["question"], row["answer"].split("####")[0]) for row in train]
+    for edit in edits.values():
+        for row in test:
+            host = draw.choice(train)
+            rows.append((f"{host['question']} {edit(row['question'])}", host["answer"].split("####")[0]))
+    items = item_table([(row["question"], row["answer"]) for row in test], "gsm8k")
+    dropped, _ = run(tmp_path, rows, items)
+    found = {row["id"] for row in pq.read_table(tmp_path / "out" / "matches.parquet", columns=["id"]).to_pylist()}
+    for place, name in enumerate(edits):
+        planted = range(len(train) + place * len(test), len(train) + (place + 1) * len(test))
+        if name == "numbers":
+            assert sum(f"s/{row}" in found for row in planted) >= 0.97 * len(test)
+        else:
+            assert sum(row in dropped for row in planted) >= (0.997 if name == "reworded" else 1) * len(test), name
+    assert sum(row < len(train) for row in dropped) <= 0.001 * len(train)

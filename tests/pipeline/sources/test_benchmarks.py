@@ -1,0 +1,211 @@
+"""Benchmarks: entries, decontamination items with the results' ids, and specifications that lm-eval can build."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from model.evaluation.harness import build_task
+from pipeline.errors import InputError
+from pipeline.sources.benchmarks import BENCHMARKS, benchmark_items, resolve_benchmark, task_specifications
+
+MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
+needs_mirror = pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
+OPENSTAX = {"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text"}
+
+
+def lines(path, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def items(entry, folder):
+    return benchmark_items(resolve_benchmark(entry), folder).to_pylist()
+
+
+@pytest.fixture
+def math(tmp_path):
+    for subject in BENCHMARKS["math"].tasks:
+        row = {"problem": f"Find {subject}.", "level": "Level 1", "type": subject, "solution": "It is $\\boxed{2}$."}
+        (tmp_path / subject).mkdir()
+        pq.write_table(pa.Table.from_pylist([row] * 2), tmp_path / subject / "test-00000-of-00001.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "prefix"), [("math", "hendrycks_math"), ("math_verify", "minerva_math")])
+def test_math_has_seven_leaves_under_two_names_and_boxed_answers(math, name, prefix):
+    found = items(name, math)
+    leaves = [f"{prefix}_algebra/0", f"{prefix}_algebra/1", f"{prefix}_counting_and_prob/0"]
+    assert [item["id"] for item in found][:3] == leaves
+    assert len(found) == 14
+    assert {(item["benchmark"], item["answer"]) for item in found} == {(name, "2")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["math", "math_verify"])
+def test_lm_eval_builds_all_leaves_of_math(math, name):
+    for specification in task_specifications(BENCHMARKS[name], math):
+        task = build_task(specification, math / "cache")
+        assert len(task.eval_docs) == 2
+        assert specification["metric"] in task.aggregation()
+        assert "Find" in task.doc_to_text(task.eval_docs[0])
+
+
+@needs_mirror
+@pytest.mark.parametrize(
+    ("name", "count", "item"),
+    [
+        ("gsm8k", 1319, ("gsm8k/3", "James decides to run", "540")),
+        ("mmlu_math", 1064, ("mmlu_abstract_algebra/3", "Statement 1 | A factor group", "False, False")),
+        ("mathqa", 1000, ("mathqa/3", "set a of 8 positive integers", "21")),
+        (OPENSTAX, 138, ("openstax/3", "Gasoline costs have experienced", "")),
+    ],
+)
+def test_real_items_have_the_ids_of_the_results(name, count, item):
+    benchmark = resolve_benchmark(name)
+    found = items(benchmark, MIRROR / benchmark.repository)
+    assert len(found) == count
+    assert len({row["id"] for row in found}) == count
+    assert (found[3]["id"], found[3]["answer"]) == (item[0], item[2])
+    assert found[3]["question"].startswith(item[1])
+
+
+@needs_mirror
+@pytest.mark.parametrize("name", ["gsm8k", "mmlu_math", "mathqa", OPENSTAX])
+def test_lm_eval_builds_every_leaf_from_the_real_mirror(tmp_path, name):
+    benchmark = resolve_benchmark(name)
+    specifications = task_specifications(benchmark, MIRROR / benchmark.repository)
+    assert json.loads(json.dumps(specifications)) == specifications
+    total = 0
+    for specification in specifications:
+        task = build_task(specification, tmp_path / "cache")
+        assert specification["metric"] in task.aggregation()
+        assert task.config.num_fewshot == 0
+        filters = {filter_.name for filter_ in task._filters}
+        assert specification["filter"] in filters
+        total += len(task.eval_docs)
+    assert total == len(benchmark_items(benchmark, MIRROR / benchmark.repository))
+
+
+def test_items_of_further_splits_are_kept_out_of_training_where_they_are_there(tmp_path):
+    row = {"Problem": "p", "options": "a ) 1 , b ) 2", "correct": "b"}
+    lines(tmp_path / "default" / "test.jsonl", [row])
+    assert [item["id"] for item in items("mathqa", tmp_path)] == ["mathqa/0"]
+    lines(tmp_path / "default" / "validation.jsonl", [row, row])
+    found = items("mathqa", tmp_path)
+    assert [item["id"] for item in found] == ["mathqa/0", "mathqa/validation/0", "mathqa/validation/1"]
+    assert {item["answer"] for item in found} == {"2"}
+
+
+def test_a_mirror_without_a_card_is_given_to_lm_eval_file_by_file(tmp_path):
+    rows = [{"question": f"q{i}", "answer": f"#### {i}"} for i in range(3)]
+    lines(tmp_path / "main" / "test.jsonl", rows)
+    (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path)
+    assert specification["dataset_path"] == "json"
+    assert [doc["question"] for doc in build_task(specification, tmp_path / "cache").eval_docs] == ["q0", "q1", "q2"]
+    card = "---\nconfigs:\n- config_name: main\n  data_files: [{split: test, path: main/*}]\n---\n"
+    (tmp_path / "README.md").write_text(card)
+    (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path)
+    assert specification["dataset_path"] == str(tmp_path)
+    assert len(build_task(specification, tmp_path / "cache").eval_docs) == 3
+
+
+def test_a_users_task_by_name_and_by_file(tmp_path):
+    folder = tmp_path / "mirror" / "me" / "mine"
+    lines(folder / "default" / "validation.jsonl", [{"prompt": "1+1?", "target": "2"}] * 2)
+    (tmp_path / "mirror" / "tasks").mkdir()
+    (tmp_path / "mirror" / "tasks" / "mine.yaml").write_text(
+        "task: mine\noutput_type: generate_until\ntest_split: test\ndoc_to_text: '{{prompt}}'\n"
+        "doc_to_target: '{{target}}'\nmetric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]\n"
+    )
+    entry = {
+        "name": "mine",
+        "repository": "me/mine",
+        "yaml": "tasks/mine.yaml",
+        "split": "validation",
+        "metric": "exact_match",
+        "chance": 0,
+        "answer": "target",
+    }
+    assert items(entry, folder)[1] == {"id": "mine/1", "benchmark": "mine", "question": "1+1?", "answer": "2"}
+    (specification,) = task_specifications(resolve_benchmark(entry), folder)
+    assert specification["yaml"] == str(tmp_path / "mirror" / "tasks" / "mine.yaml")
+    assert len(build_task(specification, tmp_path / "cache").eval_docs) == 2
+    named = entry | {"yaml": None, "task": "gsm8k_cot_zeroshot", "question": "prompt"}
+    (specification,) = task_specifications(resolve_benchmark(named), folder)
+    assert (specification["task"], specification["yaml"]) == ("gsm8k_cot_zeroshot", None)
+    with pytest.raises(InputError, match=r"no yaml file .*tasks/other\.yaml"):
+        task_specifications(resolve_benchmark(entry | {"yaml": "tasks/other.yaml"}), folder)
+
+
+def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task(tmp_path):
+    for number in range(3):
+        rows = [{"instruction": f"i{n}", "output": f"text {number} {n}" if n else " "} for n in range(30)]
+        (tmp_path / f"Maths-College-{number}-Final.json").write_text(json.dumps(rows))
+    benchmark = dataclasses.replace(BENCHMARKS["maths-college"], rows=4)
+    found = benchmark_items(benchmark, tmp_path)
+    assert len(found) == 4
+    (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out")
+    task = build_task(specification, tmp_path / "cache")
+    assert [task.doc_to_target(doc) for doc in task.eval_docs] == found["question"].to_pylist()
+    (sample,) = (tmp_path / "out").iterdir()
+    before = sample.stat().st_mtime_ns
+    assert task_specifications(benchmark, tmp_path, tmp_path / "out") == [specification]
+    assert sample.stat().st_mtime_ns == before
+    with pytest.raises(InputError, match="needs a folder"):
+        task_specifications(benchmark, tmp_path)
+
+
+def test_a_template_of_columns_can_be_the_text(tmp_path):
+    lines(tmp_path / "default" / "test.jsonl", [{"title": "T", "body": "b"}])
+    benchmark = resolve_benchmark({"name": "n", "repository": "a/b", "text": "{title}: {body}"})
+    assert benchmark.metric == "word_perplexity"
+    (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out")
+    task = build_task(specification, tmp_path / "cache")
+    assert [task.doc_to_target(doc) for doc in task.eval_docs] == ["T: b"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("gms8k", "no benchmark 'gms8k'; did you mean 'gsm8k'"),
+        (
+            {"name": "x", "repository": "a/b", "task": "t", "metrik": "acc"},
+            "unknown key 'metrik'; did you mean 'metric'",
+        ),
+        ({"name": "x", "task": "t", "metric": "acc"}, "repository must be given"),
+        ({"name": "x", "repository": "a", "task": "t", "metric": "acc"}, "not of the form owner/name"),
+        ({"name": "x", "repository": "a/b", "metric": "acc"}, "name lm-eval's task"),
+        ({"name": "x", "repository": "a/b", "task": "t"}, "metric must be given"),
+        (
+            {"name": "x", "repository": "a/b", "task": "t", "metric": "acc", "chance": 25},
+            "chance must be a number from 0",
+        ),
+        ({"name": "x", "repository": "a/b", "task": "t", "tasks": {"c": "t"}}, "give either tasks or task"),
+        ({"name": "x", "repository": "a/b", "text": "t", "metric": "acc"}, "metric of a text must be one of"),
+        ({"name": "x", "repository": "a/b", "task": "t", "metric": "acc", "rows": 5}, "rows is for the perplexity"),
+        ({"name": "x", "repository": "a/b", "text": "t", "rows": 0}, "rows must be a whole number above 0"),
+        ({"name": "x", "repository": "a/b", "text": "t[", "rows": 1}, "not a column or a path"),
+    ],
+)
+def test_a_bad_entry_is_refused_in_one_line(entry, message):
+    with pytest.raises(InputError, match=message) as error:
+        resolve_benchmark(entry)
+    assert "\n" not in str(error.value)
+
+
+def test_a_benchmark_without_known_columns_asks_for_them(tmp_path):
+    lines(tmp_path / "default" / "test.jsonl", [{"stem": "?"}])
+    entry = {"name": "x", "repository": "a/b", "task": "t", "metric": "acc"}
+    with pytest.raises(InputError, match="its columns are stem; name the benchmark's question and answer"):
+        items(entry, tmp_path)
+
+
+def test_an_entry_with_a_name_of_the_table_changes_only_what_it_says():
+    changed = resolve_benchmark({"name": "gsm8k", "filter": "strict-match"})
+    assert changed == dataclasses.replace(BENCHMARKS["gsm8k"], filter="strict-match")
+    for benchmark in BENCHMARKS.values():
+        assert resolve_benchmark(json.loads(json.dumps(dataclasses.asdict(benchmark)))) == benchmark

@@ -1,0 +1,182 @@
+"""Rows to documents: ids, counts, what is dropped and why, limits, and sources that cannot be read."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import InputError
+from pipeline.sources.download import find_split, read_source, repository_folder, source_files
+from pipeline.sources.table import resolve_source
+from pipeline.storage.documents import read_documents
+
+MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
+PLAIN = {"name": "plain", "repository": "a/b", "question": "q", "response": "r"}
+
+
+def lines(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def documents(folder, kind="documents"):
+    return [row for batch in read_documents(folder, kind=kind) for row in batch.to_pylist()]
+
+
+def reasons(result):
+    return {count["reason"]: count["documents"] for count in result["counts"]}
+
+
+def test_every_row_is_accounted_for_and_numbered_over_all_files(tmp_path):
+    files = [
+        lines(tmp_path / "1.jsonl", [{"q": " a ", "r": "1\n"}, {"q": "", "r": "2"}, {"q": "c"}]),
+        tmp_path / "2.jsonl",
+        lines(tmp_path / "3.jsonl", [{"q": "f", "r": "6"}]),
+    ]
+    files[1].write_text('{"q": "d", "r": "4"}\n{"q": "e", "r": \n')
+    result = read_source(resolve_source(PLAIN), files, tmp_path / "out")
+    kept = {d["id"]: (d["row"], d["question"], d["response"], d["answer"]) for d in documents(tmp_path / "out")}
+    assert kept == {"plain/0": (0, "a", "1", ""), "plain/3": (3, "d", "4", ""), "plain/5": (5, "f", "6", "")}
+    dropped = {d["id"]: (d["reason"], d["response"]) for d in documents(tmp_path / "out", "dropped")}
+    assert dropped == {
+        "plain/1": ("empty question", "2"),
+        "plain/2": ("empty response", ""),
+        "plain/4": ("malformed row", '{"q": "e", "r": '),
+    }
+    assert reasons(result) == {"kept": 3, "empty question": 1, "empty response": 1, "malformed row": 1}
+    assert result["rows"] == 6
+
+
+def test_rows_with_other_types_than_text(tmp_path):
+    rows = [{"q": 5, "r": 1.0}, {"q": {"a": 1}, "r": "x"}, {"q": None, "r": None}, {"q": ["a", "b"], "r": True}]
+    read_source(resolve_source(PLAIN), [lines(tmp_path / "a.jsonl", rows)], tmp_path / "out")
+    assert [(d["question"], d["response"]) for d in documents(tmp_path / "out")] == [("5", "1"), ("a\nb", "true")]
+
+
+def test_a_missing_column_names_what_is_wanted_and_what_is_there(tmp_path):
+    path = lines(tmp_path / "a.jsonl", [{"question": "a", "r": "b"}])
+    with pytest.raises(InputError, match=r"a\.jsonl has nothing at q; wanted are q, r; its columns are question, r"):
+        read_source(resolve_source(PLAIN), [path], tmp_path / "out")
+    pq.write_table(pa.table({"q": ["a"], "turns": [[{"from": "u"}]]}), tmp_path / "a.parquet")
+    source = resolve_source(PLAIN | {"response": "turns[0].value"})
+    with pytest.raises(InputError, match=r"nothing at turns\[0\]\.value"):
+        read_source(source, [tmp_path / "a.parquet"], tmp_path / "out")
+
+
+def test_a_nested_path_that_no_row_has_is_a_missing_column(tmp_path):
+    path = lines(tmp_path / "a.jsonl", [{"q": "a", "turns": [{"text": "b"}]}])
+    with pytest.raises(InputError, match=r"nothing at turns\[0\]\.value"):
+        read_source(resolve_source(PLAIN | {"response": "turns[0].value"}), [path], tmp_path / "out")
+
+
+def test_a_source_without_rows_is_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text("")
+    pq.write_table(pa.table({"q": pa.array([], pa.string()), "r": pa.array([], pa.string())}), tmp_path / "a.parquet")
+    for name in ("a.jsonl", "a.parquet"):
+        with pytest.raises(InputError, match="source 'plain' has no rows"):
+            read_source(resolve_source(PLAIN), [tmp_path / name], tmp_path / "out")
+
+
+def test_where_takes_several_values_and_patterns(tmp_path):
+    rows = [{"q": str(i), "r": "x", "topic": topic} for i, topic in enumerate(["a/1", "a_2", "b%", "c", None])]
+    path = lines(tmp_path / "a.jsonl", rows)
+    for wanted, kept in (
+        ("a/*", ["0"]),
+        (["a*", "c"], ["0", "1", "3"]),
+        ("b%", ["2"]),
+        ("a_*", ["1"]),
+        ("*", ["0", "1", "2", "3"]),
+    ):
+        source = resolve_source(PLAIN | {"where": {"topic": wanted}})
+        read_source(source, [path], tmp_path / f"out-{kept}")
+        assert [d["question"] for d in documents(tmp_path / f"out-{kept}")] == kept
+
+
+def test_a_limit_is_spread_over_parquet_files_and_takes_the_head_of_others(tmp_path):
+    for number in range(3):
+        table = pa.table({"q": [f"{number}-{i}" for i in range(100)], "r": ["x"] * 100})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=10)
+        lines(tmp_path / f"{number}.jsonl", table.to_pylist())
+    read_source(resolve_source(PLAIN), sorted(tmp_path.glob("*.parquet")), tmp_path / "a", limit=60)
+    rows = [d["row"] for d in documents(tmp_path / "a")]
+    assert len(rows) == 60
+    assert {row // 10 for row in rows} == set(range(30))
+    assert all(d["question"] == f"{d['row'] // 100}-{d['row'] % 100}" for d in documents(tmp_path / "a"))
+    source = resolve_source(PLAIN | {"limit": 150})
+    read_source(source, sorted(tmp_path.glob("*.jsonl")), tmp_path / "b")
+    assert [d["row"] for d in documents(tmp_path / "b")] == list(range(150))
+
+
+def test_ten_megabyte_documents_pass(tmp_path):
+    rows = [{"q": f"q{i}", "r": "word " * 2_000_000} for i in range(3)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    assert read_source(resolve_source(PLAIN), [tmp_path / "a.parquet"], tmp_path / "out")["rows"] == 3
+
+
+def test_progress_ends_at_one(tmp_path):
+    said = []
+    files = [lines(tmp_path / f"{i}.jsonl", [{"q": "a", "r": "b"}] * 10) for i in range(3)]
+    read_source(resolve_source(PLAIN), files, tmp_path / "out", progress=lambda done, words: said.append((done, words)))
+    assert said[-1] == (1.0, "plain: 30 rows")
+    assert [done for done, _ in said] == sorted(done for done, _ in said)
+
+
+@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
+@pytest.mark.parametrize(
+    ("entry", "rows", "kept", "first"),
+    [
+        ("gsm8k", 7473, 7473, "72"),
+        (
+            {
+                "name": "svamp",
+                "repository": "svamp/svamp",
+                "question": "{Body} {Question}",
+                "response": "Answer",
+                "answer": "Answer",
+            },
+            1000,
+            1000,
+            "51",
+        ),
+        (
+            {
+                "name": "dm",
+                "repository": "deepmind/mathematics",
+                "question": "question",
+                "response": "answer",
+                "answer": "answer",
+            },
+            18105,
+            18105,
+            "-(n + 1132)*(n + 419167)**2",
+        ),
+        (
+            {
+                "name": "rg",
+                "repository": "reasoning-gym/think",
+                "question": "question",
+                "response": "response",
+                "answer": "answer",
+            },
+            11699,
+            11699,
+            "-7.0 + 1.0i",
+        ),
+        ({"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text"}, 138, 138, ""),
+    ],
+)
+def test_real_rows(tmp_path, entry, rows, kept, first):
+    source = resolve_source(entry)
+    folder = repository_folder(
+        source.repository,
+        mirror=MIRROR,
+        cache=tmp_path / "cache",
+        configurations=source.configurations,
+        splits=source.splits,
+    )
+    result = read_source(source, source_files(source, folder), tmp_path / "out")
+    assert (result["rows"], reasons(result)) == (rows, {"kept": kept})
+    assert next(read_documents(tmp_path / "out"))["answer"][0].as_py() == first
+    assert find_split(folder, source.configurations[0], source.split) == source_files(source, folder)

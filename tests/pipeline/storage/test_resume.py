@@ -1,0 +1,220 @@
+"""Stages that are killed go on from their finished shards, and end with the same bytes as if nothing had happened."""
+
+import random
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.errors import InputError
+from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+
+SHARDS = 4
+PROGRAM = """
+import os, sys, threading, time
+from pathlib import Path
+import pyarrow.parquet as pq
+from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from pipeline.dedup.stage import DedupSettings, deduplicate
+
+stage, folder, calls, doomed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+
+def die_writing():
+    while not (folder / "out" / "unfinished" / doomed).exists():
+        time.sleep(0.0001)
+    os.kill(os.getpid(), 9)
+
+if doomed:
+    threading.Thread(target=die_writing, daemon=True).start()
+
+def progress(fraction, words):
+    global calls
+    calls -= 1
+    if calls == 0:
+        os.kill(os.getpid(), 9)
+
+if stage == "deduplicate":
+    deduplicate([folder / "in"], folder / "out", DedupSettings(), progress=progress)
+else:
+    items = pq.read_table(folder / "items.parquet")
+    decontaminate(folder / "in", folder / "out", items, DecontaminationSettings(), progress=progress)
+"""
+
+
+def corpus(folder: Path, rows: int = 4000) -> pa.Table:
+    """Documents with near duplicates in some shards, under `folder`/in; returns items of which some are in them."""
+    draw = random.Random(0)
+    words = ["".join(draw.choice("abcdefghijkl") for _ in range(draw.randint(2, 8))) for _ in range(2000)]
+    texts: list[str] = []
+    for _ in range(rows):
+        if texts and draw.random() < 0.2:
+            pieces = draw.choice(texts).split()
+            pieces[draw.randrange(len(pieces))] = draw.choice(words)
+        else:
+            pieces = draw.choices(words, k=80)
+        texts.append(" ".join(pieces))
+    for number in range(SHARDS):
+        with DocumentWriter(folder / "part") as writer:
+            documents = [
+                {"id": f"s/{i}", "source": "s", "row": i, "question": texts[i], "response": "So.", "answer": ""}
+                for i in range(number, rows, SHARDS)
+            ]
+            writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
+        (folder / "in" / "documents").mkdir(parents=True, exist_ok=True)
+        (folder / "part" / "documents" / "00000.parquet").rename(folder / "in" / "documents" / f"{number:05d}.parquet")
+    questions = [" ".join(text.split()[:40]) for text in texts[:60]]
+    return pa.table(
+        {
+            "id": [f"i/{i}" for i in range(60)],
+            "benchmark": ["b"] * 60,
+            "question": questions,
+            "answer": [""] * 60,
+        }
+    )
+
+
+def attempt(stage: str, folder: Path, *, calls: int = 0, doomed: str = "") -> int:
+    """Exit status of a process that kills itself at a call of progress, or when it has begun to write a file."""
+    command = [sys.executable, "-c", PROGRAM, stage, str(folder), str(calls), doomed]
+    return subprocess.run(command, timeout=300, check=False).returncode
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(stage: str, folder: Path, name: str, items: pa.Table, processes: int = 1) -> dict[str, bytes]:
+    if stage == "deduplicate":
+        deduplicate([folder / "in"], folder / name, DedupSettings(), processes=processes)
+    else:
+        decontaminate(folder / "in", folder / name, items, DecontaminationSettings(), processes=processes)
+    return contents(folder / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "kills"),
+    [
+        (
+            "deduplicate",
+            [
+                {"calls": 2},  # documents described
+                {"doomed": "bands-1.parquet.partial"},  # in the middle of writing signatures
+                {"doomed": "facts-2.npz.partial"},
+                {"calls": SHARDS + 4},  # two shards written, no signatures any more
+                {"doomed": "documents-3.partial"},
+            ],
+        ),
+        ("decontaminate", [{"calls": 1}, {"doomed": "documents-2.partial"}, {"calls": 3}]),
+    ],
+)
+def test_killed_at_any_point_it_ends_with_the_same_bytes(tmp_path: Path, stage: str, kills: list[dict]) -> None:
+    items = corpus(tmp_path)
+    pq.write_table(items, tmp_path / "items.parquet")
+    expected = run(stage, tmp_path, "undisturbed", items)
+    finished: dict[Path, int] = {}
+    for kill in kills:
+        assert attempt(stage, tmp_path, **kill) == -signal.SIGKILL, kill
+        parts = [*(tmp_path / "out").rglob("bands-?.parquet"), *(tmp_path / "out" / "documents").glob("*.parquet")]
+        assert all(path.stat().st_ino == inode for path, inode in finished.items()), "finished work was done again"
+        finished = {path: path.stat().st_ino for path in parts}
+    assert finished
+    assert attempt(stage, tmp_path) == 0
+    assert contents(tmp_path / "out") == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["deduplicate", "decontaminate"])
+def test_processes_write_the_same_bytes(tmp_path: Path, stage: str) -> None:
+    items = corpus(tmp_path)
+    assert run(stage, tmp_path, "one", items) == run(stage, tmp_path, "two", items, processes=2)
+
+
+@pytest.mark.parametrize("stage", ["deduplicate", "decontaminate"])
+def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path, stage: str) -> None:
+    items = corpus(tmp_path, 1500)
+    pq.write_table(items, tmp_path / "items.parquet")
+    expected = run(stage, tmp_path, "undisturbed", items)
+    largest = max(map(len, expected.values()))
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1000, hard))  # what a full disk does, to the largest file
+    try:
+        with pytest.raises(InputError, match=r"disk is full.*finished shards are kept") as stopped:
+            run(stage, tmp_path, "out", items)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(stopped.value)
+    assert not list((tmp_path / "out").rglob("*.partial"))
+    for path in (tmp_path / "out").rglob("*.parquet"):
+        if "matches" not in path.name:
+            pq.read_metadata(path)  # what has its name is whole
+    assert run(stage, tmp_path, "out", items) == expected
+
+
+def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
+    items = corpus(tmp_path, 400)
+
+    def stop(fraction: float, words: str) -> None:
+        if words == "writing":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings(threshold=0.9), progress=stop)
+    assert list((tmp_path / "out" / "unfinished").glob("bands-*"))
+    assert list((tmp_path / "out" / "documents").glob("*"))
+    deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings())
+    assert contents(tmp_path / "out") == run("deduplicate", tmp_path, "undisturbed", items)
+
+    def give_up(fraction: float, words: str) -> None:
+        raise KeyboardInterrupt
+
+    settings = DecontaminationSettings()
+    with pytest.raises(KeyboardInterrupt):
+        decontaminate(tmp_path / "in", tmp_path / "clean", items.slice(0, 1), settings, progress=give_up)
+    decontaminate(tmp_path / "in", tmp_path / "clean", items, settings)
+    decontaminate(tmp_path / "in", tmp_path / "expected", items, settings)
+    assert contents(tmp_path / "clean") == contents(tmp_path / "expected")
+
+
+def documents(folder: Path, rows: list[tuple[str, str, str]]) -> Path:
+    with DocumentWriter(folder) as writer:
+        table = [
+            {"id": name, "source": "s", "row": i, "question": question, "response": response, "answer": ""}
+            for i, (name, question, response) in enumerate(rows)
+        ]
+        writer.keep(pa.Table.from_pylist(table, schema=SCHEMA))
+    return folder
+
+
+def test_documents_of_ten_megabytes_and_ids_that_repeat(tmp_path: Path) -> None:
+    draw = random.Random(1)
+    words = ["".join(draw.choice("abcdefghijkl") for _ in range(6)) for _ in range(5000)]
+    giant = " ".join(draw.choices(words, k=1_400_000))
+    item = " ".join(giant.split()[700_000:700_030])
+    assert len(giant) > 9.5e6
+    rows = [
+        ("a", "What?", giant),
+        ("a", "What?", giant + " more"),
+        ("b", "Why?", "So."),
+        ("b", "When?", "Now."),
+        ("c", "", ""),
+    ]
+    documents(tmp_path / "in", rows)
+    deduplicate([tmp_path / "in"], tmp_path / "unique", DedupSettings(), memory="500MB")
+    kept = [row for batch in read_documents(tmp_path / "unique") for row in batch["row"].to_pylist()]
+    assert kept == [1, 2, 3, 4]  # the longer giant survives; one id on two documents drops neither
+    items = pa.table({"id": ["i/0"], "benchmark": ["b"], "question": [item], "answer": [""]})
+    decontaminate(tmp_path / "unique", tmp_path / "clean", items, DecontaminationSettings())
+    kept = [row for batch in read_documents(tmp_path / "clean") for row in batch["row"].to_pylist()]
+    assert kept == [2, 3, 4]
+    path = tmp_path / "in" / "documents" / "00000.parquet"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cut off or damaged"):
+        decontaminate(tmp_path / "in", tmp_path / "never", items, DecontaminationSettings())

@@ -1,0 +1,199 @@
+"""The store: finished folders are found, half-written ones are not, and keys follow what decides a result."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import InputError
+from pipeline.storage import store
+from pipeline.storage.store import Missing, Output, Store, digest, file_digest
+
+
+def write_one(folder: Path) -> dict[str, int]:
+    (folder / "a.txt").write_text("one")
+    return {"files": 1}
+
+
+def test_builds_once_and_finds_again(tmp_path: Path) -> None:
+    calls = []
+    store = Store(tmp_path)
+    first = store.build("s", 1, {"x": 1}, [], lambda folder: (calls.append(folder), write_one(folder))[1])
+    again = store.build("s", 1, {"x": 1}, [], lambda folder: (calls.append(folder), write_one(folder))[1])
+    assert len(calls) == 1
+    assert first.path == again.path
+    assert again.results == {"files": 1}
+    assert (first.path / "a.txt").read_text() == "one"
+    assert not list(tmp_path.glob("s/*.partial"))
+    manifest = json.loads((first.path / "manifest.json").read_text())
+    assert manifest["files"]["a.txt"] == {"bytes": 3, "blake2b": file_digest(first.path / "a.txt")}
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"key": "another"}'])
+def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
+    store = Store(tmp_path)
+    output = store.build("s", 1, {"x": 1}, [], write_one)
+    (output.path / "manifest.json").write_text(content)
+    with pytest.raises(InputError, match=rf"manifest.json is damaged.*; remove {output.path} to make it again"):
+        store.find("s", output.key)
+
+
+def test_key_follows_configuration_version_stage_and_inputs() -> None:
+    def output(key: str) -> Output:
+        return Output("before", key, Path("."), {})
+
+    keys = [
+        Store.key("s", 1, {"x": 1}, [output("a")]),
+        Store.key("s", 1, {"x": 2}, [output("a")]),
+        Store.key("s", 2, {"x": 1}, [output("a")]),
+        Store.key("t", 1, {"x": 1}, [output("a")]),
+        Store.key("s", 1, {"x": 1}, [output("b")]),
+        Store.key("s", 1, {"x": 1}, []),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert Store.key("s", 1, {"x": 1, "y": 2}, []) == Store.key("s", 1, {"y": 2, "x": 1}, [])
+
+
+def test_failed_work_leaves_no_output_and_starts_empty(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("h")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        store.build("s", 1, {}, [], fail)
+    assert store.find("s", Store.key("s", 1, {}, [])) is None
+    output = store.build("s", 1, {}, [], write_one)
+    assert not (output.path / "half").exists()
+
+
+def test_resuming_work_finds_what_it_left(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+
+    def fail(folder: Path) -> None:
+        (folder / "half").write_text("h")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.build("s", 1, {}, [], fail, resumes=True)
+    output = store.build("s", 1, {}, [], write_one, resumes=True)
+    assert (output.path / "half").read_text() == "h"
+
+
+SLOW_BUILD = """
+import sys, time
+from pathlib import Path
+from pipeline.storage.store import Store
+
+def work(folder: Path) -> None:
+    with open(sys.argv[2], "a") as file:
+        file.write("start\\n")
+    time.sleep(0.5)
+
+Store(sys.argv[1]).build("s", 1, {}, [], work)
+"""
+
+
+def start_building(store: Path, marks: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SLOW_BUILD, str(store), str(marks)])
+
+
+def test_processes_sharing_a_store_do_the_work_once(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    processes = [start_building(tmp_path / "store", marks) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert marks.read_text().count("start") == 1
+
+
+def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    process = start_building(tmp_path / "store", marks)
+    while not marks.exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    store = Store(tmp_path / "store")
+    assert store.find("s", Store.key("s", 1, {}, [])) is None
+    assert store.build("s", 1, {}, [], write_one).results == {"files": 1}
+
+
+def test_digest_is_stable_across_machines() -> None:
+    assert digest({"b": [1, 2.5, None], "a": "ü"}) == digest({"a": "ü", "b": [1, 2.5, None]})
+    assert digest("x") == "6d6f773a11561dcc"
+
+
+def test_digests_of_large_files_are_kept_until_the_file_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LARGE", 10)
+    large, small = tmp_path / "large", tmp_path / "small"
+    large.write_text("0123456789")
+    small.write_text("012")
+    first = Store(tmp_path / "store")
+    assert [first.file_digest(path) for path in (large, small)] == [file_digest(path) for path in (large, small)]
+    (kept,) = (tmp_path / "store" / "digests").iterdir()
+    kept.write_text("5" * 32)
+    assert Store(tmp_path / "store").file_digest(large) == "5" * 32  # so it has not been read
+    kept.write_text("")  # as after a loss of power
+    assert first.file_digest(large) == file_digest(large)
+    assert kept.read_text() == file_digest(large)
+    kept.unlink()
+    kept.mkdir()  # in the way
+    assert first.file_digest(large) == file_digest(large)
+    os.utime(large, ns=(1, 1))
+    assert first.file_digest(large) == file_digest(large)
+    large.write_text("9876543210")
+    assert first.file_digest(large) == file_digest(large)
+
+
+def test_a_store_that_only_finds_builds_nothing(tmp_path: Path) -> None:
+    finds = Store(tmp_path, builds=False)
+    with pytest.raises(Missing, match="s/"):
+        finds.build("s", 1, {}, [], write_one)
+    assert not list(tmp_path.iterdir())
+    built = Store(tmp_path).build("s", 1, {}, [], write_one)
+    assert finds.build("s", 1, {}, [], write_one) == built
+
+
+FULL = """
+import resource, sys
+from pipeline.storage.documents import SCHEMA, DocumentWriter
+from pipeline.errors import InputError
+from pipeline.storage.store import Store
+import pyarrow as pa, os
+
+def work(folder):
+    with DocumentWriter(folder) as writer:
+        for number in range(40):
+            text = os.urandom(50_000).hex()
+            row = dict(id=str(number), source="s", row=number, question=text, response=text, answer="")
+            writer.keep(pa.Table.from_pylist([row], schema=SCHEMA))
+    return {"counts": writer.counts()}
+
+if sys.argv[2] == "full":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    print(Store(sys.argv[1]).build("s", 1, {}, [], work).results["counts"][0]["documents"])
+except InputError as error:
+    print(error)
+    sys.exit(2)
+"""
+
+
+def test_a_full_disk_is_one_line_and_the_next_attempt_has_everything(tmp_path: Path) -> None:
+    def attempt(*how: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", FULL, str(tmp_path), *how], capture_output=True, text=True)
+
+    full = attempt("full")
+    assert full.returncode == 2, full.stderr
+    assert "the disk is full (File too large)" in full.stdout
+    assert full.stderr == ""
+    assert not list(tmp_path.glob("s/*/manifest.json"))
+    assert attempt("roomy").stdout.strip() == "40"

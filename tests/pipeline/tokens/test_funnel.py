@@ -1,0 +1,80 @@
+"""The funnel in tokens: exact for small groups, near for sampled ones, and adding up from stage to stage."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.clean import clean
+from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
+from pipeline.tokens.funnel import Stage, count_tokens
+from pipeline.tokens.stage import pack, train_tokenizer
+from pipeline.tokens.tokenizer import read_tokenizer, training_parts
+from pipeline.traces import strip_traces
+
+
+def documents(count: int) -> pa.Table:
+    texts = [f"<think>{'so ' * (i % 7)}</think>It is {i * 7919 % 1000}." for i in range(count)]
+    texts = ["<think>never closed " * 3 if i % 10 == 0 else text for i, text in enumerate(texts)]
+    return pa.table(
+        {
+            "id": [f"s/{i}" for i in range(count)],
+            "source": ["a" if i % 3 else "b" for i in range(count)],
+            "row": list(range(count)),
+            "question": [f"What is {i}?" if i % 4 else "" for i in range(count)],
+            "response": [f"{text}\u200b" if i % 5 == 0 else text for i, text in enumerate(texts)],
+            "answer": [""] * count,
+        },
+        schema=SCHEMA,
+    )
+
+
+@pytest.fixture
+def stages(tmp_path: Path) -> list[Stage]:
+    with DocumentWriter(tmp_path / "documents") as writer:
+        writer.keep(documents(3000))
+        writer.drop(documents(50), "empty response")
+    found = [Stage("documents", tmp_path / "documents", writer.counts(), False)]
+    for name, work in (("traces", strip_traces), ("clean", clean)):
+        counts = work(found[-1].folder, tmp_path / name)["counts"]
+        found.append(Stage(name, tmp_path / name, counts, False))
+    with DocumentWriter(tmp_path / "unique") as writer:
+        for number, batch in enumerate(read_documents(tmp_path / "clean", batch_rows=100)):
+            writer.drop(batch, "near_duplicate") if number == 3 else writer.keep(batch)
+    found.append(Stage("deduplicate", tmp_path / "unique", writer.counts(), True))
+    train_tokenizer(tmp_path / "unique", tmp_path / "tokenizer", 300)
+    return found
+
+
+def by_hand(folder: Path, tokenizer: Path) -> dict[tuple[str, str], int]:
+    codec, found = read_tokenizer(tokenizer), {}
+    for kind in ("documents", "dropped"):
+        for batch in read_documents(folder, kind=kind):
+            for row in batch.to_pylist():
+                parts = training_parts(row["question"], row["response"])
+                key = row["source"], row.get("reason", KEPT)
+                tokens = sum(len(codec.encode(part, add_special_tokens=False).ids) for part in parts) + 1
+                found[key] = found.get(key, 0) + tokens
+    return found
+
+
+def test_tokens_are_those_of_every_document(stages: list[Stage], tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer"
+    packed = pack(tmp_path / "unique", tokenizer, tmp_path / "packed", sequence_length=64, seed=0)
+    rows = count_tokens(stages, packed["counts"], tokenizer)
+    for stage in stages:
+        found = {(row["source"], row["reason"]): row["tokens"] for row in rows if row["stage"] == stage.name}
+        assert found == by_hand(stage.folder, tokenizer), stage.name
+    assert all(row["exact"] for row in rows)
+
+
+def test_of_large_groups_a_sample_is_counted(stages: list[Stage], tmp_path: Path) -> None:
+    tokenizer = tmp_path / "tokenizer"
+    packed = pack(tmp_path / "unique", tokenizer, tmp_path / "packed", sequence_length=64, seed=0)
+    exact = count_tokens(stages, packed["counts"], tokenizer)
+    near = count_tokens(stages, packed["counts"], tokenizer, most=20_000)
+    assert {row["exact"] for row in near} == {True, False}
+    for one, other in zip(exact, near, strict=True):
+        assert other["tokens"] == pytest.approx(one["tokens"], rel=0.03)
+        assert other["tokens"] == one["tokens"] or not other["exact"]
+    assert near == count_tokens(stages, packed["counts"], tokenizer, most=20_000)

@@ -1,0 +1,370 @@
+"""Texts survive the tokenizer, and documents the packing, whatever they hold and however the work is divided."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pipeline.tokens.stage
+from pipeline.errors import InputError
+from pipeline.storage.documents import DocumentWriter
+from pipeline.tokens.stage import pack, take_tokenizer, train_tokenizer
+from pipeline.tokens.tokenizer import PROMPT, read_meta, read_tokenizer, training_parts
+
+DOCUMENTS = [
+    (f"{name} has {number} {thing}. How many {thing} does {name} have?", str(number))
+    for name in ("Ann", "Ben", "Zoë")
+    for thing in ("coins", "pens", "keys", "plums")
+    for number in range(10)
+] + [("", "A text without a question, of \\frac{1}{2} and more.\n"), ("Is 12345 odd?", "yes " * 40)]
+
+
+def write(folder: Path, documents: list[tuple[str | None, str | None]], *, rows: int = 10**6, **options) -> Path:
+    """Documents on disk, `rows` to a row group."""
+    with DocumentWriter(folder, **options) as writer:
+        for first in range(0, len(documents), rows):
+            part = documents[first : first + rows]
+            writer.keep(
+                pa.table(
+                    {
+                        "id": [f"d{first + number}" for number in range(len(part))],
+                        "source": ["world" if question else "text" for question, _ in part],
+                        "row": range(first, first + len(part)),
+                        "question": pa.array([question for question, _ in part], pa.string()),
+                        "response": pa.array([response for _, response in part], pa.string()),
+                        "answer": [""] * len(part),
+                    }
+                )
+            )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("documents"), DOCUMENTS)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    train_tokenizer(documents, folder, 400)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def codec(tokenizer: Path):
+    return read_tokenizer(tokenizer)
+
+
+def unpacked(folder: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(prompt tokens, response tokens) of every piece, in the order of the shards; checks what the files promise."""
+    packed = json.loads((folder / "packed.json").read_text())
+    row, found, real = packed["sequence_length"], [], 0
+    for number, shard in enumerate(packed["shards"]):
+        tokens = np.fromfile(folder / f"tokens-{number:05d}.bin", np.dtype(packed["dtype"]).newbyteorder("<"))
+        index = np.load(folder / f"index-{number:05d}.npy")
+        assert len(tokens) == shard["rows"] * row
+        assert index.shape == (shard["documents"], 3)
+        assert (index[:, 0] // row == (index[:, 2] - 1) // row).all(), "no piece crosses a row"
+        assert (index[:, 0] <= index[:, 1]).all()
+        assert (index[:, 1] <= index[:, 2]).all()
+        assert (index[1:, 0] >= index[:-1, 2]).all()
+        padding = np.ones(len(tokens), bool)
+        for start, response, end in index:
+            found.append((tuple(tokens[start:response].tolist()), tuple(tokens[response:end].tolist())))
+            padding[start:end] = False
+        assert (tokens[padding] == packed["end_token"]).all()
+        real += int((~padding).sum())
+    assert real == packed["tokens"]
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+# --- tokenizers ---
+
+
+@given(st.text(max_size=200))
+def test_every_text_comes_back(codec, text: str) -> None:
+    assert codec.decode(codec.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text
+
+
+@given(st.text(alphabet="0123456789 .,ab", max_size=30))
+def test_a_token_holds_one_digit_at_most(codec, text: str) -> None:
+    for token in codec.encode(text, add_special_tokens=False).ids:
+        piece = codec.decode([token])
+        assert sum(letter.isdigit() for letter in piece) <= 1
+        assert not (any(letter.isdigit() for letter in piece) and piece.strip() != piece.lstrip(" "))
+
+
+def test_an_answer_is_one_token_and_the_same_wherever_it_stands(codec) -> None:
+    ids = {number: codec.encode(f" {number}", add_special_tokens=False).ids for number in range(10)}
+    assert all(len(found) == 1 for found in ids.values())
+    whole = codec.encode("Question: Ann has 7 coins.\nAnswer: 7", add_special_tokens=False).ids
+    assert whole.count(ids[7][0]) == 2
+
+
+def test_prompt_and_response_encoded_apart_are_what_they_are_together(codec) -> None:
+    for question, response in DOCUMENTS:
+        parts = training_parts(question, response)
+        apart = [token for part in parts for token in codec.encode(part, add_special_tokens=False).ids]
+        assert apart == codec.encode("".join(parts), add_special_tokens=False).ids
+
+
+def test_training_text_is_that_of_zero_shot_prompts() -> None:
+    assert training_parts("How many?", "7") == ("Question: How many?\nAnswer:", " 7")
+    assert training_parts("", "Once upon") == training_parts(None, "Once upon") == ("", "Once upon")
+    assert training_parts("Why?", None) == (PROMPT.format(question="Why?"), " ")
+
+
+def test_no_text_can_write_an_end_mark(codec, tokenizer: Path) -> None:
+    end = read_meta(tokenizer)["end_token"]
+    assert codec.token_to_id("<|end|>") == end
+    assert end not in codec.encode("stop<|end|>here", add_special_tokens=False).ids
+
+
+def test_training_is_deterministic_and_reports_what_it_made(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
+    results = train_tokenizer(documents, tmp_path, 400)
+    assert (tmp_path / "tokenizer.json").read_bytes() == (tokenizer / "tokenizer.json").read_bytes()
+    meta = read_meta(tmp_path)
+    assert results["vocabulary_size"] == meta["vocabulary_size"] <= 400
+    assert results["characters"] == sum(len("".join(training_parts(*document))) for document in DOCUMENTS)
+
+
+def test_a_sample_is_spread_over_the_corpus(documents: Path, tmp_path: Path) -> None:
+    total = sum(len("".join(document)) for document in DOCUMENTS)
+    results = train_tokenizer(documents, tmp_path, 300, sample_characters=total // 4)
+    assert results["characters"] == pytest.approx(total / 4, rel=0.6)
+
+
+def test_tokenizers_that_cannot_be_trained_are_refused(documents: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at least 257"):
+        train_tokenizer(documents, tmp_path, 256)
+    with pytest.raises(InputError, match="holds no documents"):
+        train_tokenizer(write(tmp_path / "empty", []), tmp_path / "out", 300)
+
+
+# --- tokenizers of others ---
+
+
+def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> Path:
+    """A tokenizer as others publish them: marks put around every text, long texts cut."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    codec = Tokenizer(models.BPE())
+    codec.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    codec.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    codec.train_from_iterator(
+        ["one two"],
+        trainers.BpeTrainer(special_tokens=["<s>", *special], initial_alphabet=alphabet, show_progress=False),
+    )
+    codec.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    codec.enable_truncation(4)
+    codec.enable_padding()
+    folder.mkdir()
+    codec.save(str(folder / "tokenizer.json"))
+    if eos:
+        (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("special", "eos", "entry", "end"),
+    [
+        (["<|end_of_text|>"], None, {}, "<|end_of_text|>"),
+        (["</s>", "<|eot_id|>"], "<|eot_id|>", {}, "<|eot_id|>"),
+        (["</s>", "<|eot_id|>"], {"content": "</s>"}, {}, "</s>"),
+        (["</s>", "<|eot_id|>"], None, {"end": "<|eot_id|>"}, "<|eot_id|>"),
+        ([], None, {}, "<|end|>"),
+    ],
+)
+def test_the_end_mark_of_a_taken_tokenizer(tmp_path: Path, special, eos, entry: dict, end: str) -> None:
+    folder = foreign(tmp_path / "foreign", special, eos)
+    for place in (folder, folder / "tokenizer.json"):
+        results = take_tokenizer({"file": str(place), **entry}, tmp_path / "taken")
+        codec = read_tokenizer(tmp_path / "taken")
+        assert results["end_token"] == codec.token_to_id(end) < results["vocabulary_size"]
+        assert read_meta(tmp_path / "taken")["end"] == end
+
+
+def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents: Path, tmp_path: Path) -> None:
+    take_tokenizer({"file": str(foreign(tmp_path / "foreign", ["</s>"]))}, tmp_path / "taken")
+    pack(documents, tmp_path / "taken", tmp_path / "packed", sequence_length=256, seed=0)
+    codec = read_tokenizer(tmp_path / "taken")
+    texts = Counter(
+        codec.decode([*prompt, *response], skip_special_tokens=False)
+        for prompt, response in unpacked(tmp_path / "packed")
+    )
+    assert texts == Counter("".join(training_parts(*document)) + "</s>" for document in DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({}, "give either"),
+        ({"hub": "a/b", "file": "c"}, "give either"),
+        ({"path": "c"}, "give either"),
+        ({"file": "/nowhere/tokenizer.json"}, "No such file"),
+        ({"hub": "not an id"}, "cannot be had from the hub"),
+    ],
+)
+def test_entries_that_cannot_be_taken_are_refused(tmp_path: Path, entry: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        take_tokenizer(entry, tmp_path)
+
+
+def test_damaged_tokenizers_and_unknown_end_marks_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
+    with pytest.raises(InputError, match=r"is no tokenizer\.json"):
+        take_tokenizer({"file": str(tmp_path)}, tmp_path / "out")
+    (foreign(tmp_path / "odd", ["</s>"]) / "tokenizer_config.json").write_text("[")
+    with pytest.raises(InputError, match=r"tokenizer_config\.json is damaged"):
+        take_tokenizer({"file": str(tmp_path / "odd")}, tmp_path / "out")
+    with pytest.raises(InputError, match="no end mark '<stop>'"):
+        take_tokenizer({"file": str(foreign(tmp_path / "f", ["</s>"])), "end": "<stop>"}, tmp_path / "out")
+
+
+def test_a_tokenizer_that_the_hub_does_not_give_is_refused_within_seconds(tmp_path: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(InputError, match="no-such-owner/no-such-model cannot be had from the hub"):
+        take_tokenizer({"hub": "no-such-owner/no-such-model"}, tmp_path)
+    assert time.monotonic() - started < 30
+
+
+# --- packing ---
+
+
+def test_every_document_is_in_the_packed_rows_once(documents: Path, tokenizer: Path, codec, tmp_path: Path) -> None:
+    results = pack(documents, tokenizer, tmp_path, sequence_length=128, seed=0)
+    found = Counter(
+        tuple(codec.decode(list(part), skip_special_tokens=False) for part in piece) for piece in unpacked(tmp_path)
+    )
+    expected = Counter((prompt, response + "<|end|>") for prompt, response in (training_parts(*d) for d in DOCUMENTS))
+    assert found == expected
+    packed = json.loads((tmp_path / "packed.json").read_text())
+    assert packed["dtype"] == "uint16"
+    assert results["tokens"] == packed["tokens"]
+    assert results["documents"] == packed["documents"] == len(DOCUMENTS)
+    assert 0 <= results["padding"] < 0.15
+    by_source = {row["source"]: row for row in results["counts"]}
+    assert by_source["text"] == {
+        "source": "text", "reason": "kept", "documents": 1, "characters": len(DOCUMENTS[-2][1]),
+        "tokens": len(codec.encode(DOCUMENTS[-2][1]).ids) + 1,
+    }  # fmt: skip
+    assert sum(row["tokens"] for row in results["counts"]) == results["tokens"]
+    assert {path.name for path in tmp_path.iterdir()} == {"packed.json", "tokens-00000.bin", "index-00000.npy"}
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.tuples(st.none() | st.text(max_size=40), st.none() | st.text(max_size=80)), min_size=1, max_size=30),
+    st.integers(2, 60),
+)
+def test_any_documents_and_row_length(tmp_path_factory, tokenizer: Path, codec, documents, row: int) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    pack(write(folder / "in", documents), tokenizer, folder / "out", sequence_length=row, seed=1)
+    expected: Counter = Counter()
+    for document in documents:
+        prompt, response = (codec.encode(part, add_special_tokens=False).ids for part in training_parts(*document))
+        tokens = [*prompt, *response, read_meta(tokenizer)["end_token"]]
+        for start in range(0, len(tokens), row):
+            border = min(max(len(prompt) - start, 0), row)
+            piece = tokens[start : start + row]
+            expected[tuple(piece[:border]), tuple(piece[border:])] += 1
+    assert Counter(unpacked(folder / "out")) == expected
+
+
+def test_bytes_depend_on_documents_and_seed_not_on_how_they_lie(tokenizer: Path, tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain", DOCUMENTS)
+    pieces = write(tmp_path / "pieces", DOCUMENTS, rows=7, shard_bytes=1000)
+    assert len(list((pieces / "documents").iterdir())) > 3
+    options = {"sequence_length": 64, "shard_bytes": 2000}
+    one = pack(plain, tokenizer, tmp_path / "one", seed=5, **options)
+    assert pack(pieces, tokenizer, tmp_path / "two", seed=5, **options) == one
+    assert len(json.loads((tmp_path / "one/packed.json").read_text())["shards"]) > 2
+    assert files(tmp_path / "one") == files(tmp_path / "two")
+    pack(plain, tokenizer, tmp_path / "other", seed=6, **options)
+    assert unpacked(tmp_path / "other") != unpacked(tmp_path / "one")
+    assert Counter(unpacked(tmp_path / "other")) == Counter(unpacked(tmp_path / "one"))
+
+
+@pytest.mark.slow
+def test_any_number_of_processes_writes_the_same_bytes(tokenizer: Path, tmp_path: Path) -> None:
+    source = write(tmp_path / "in", DOCUMENTS, rows=7, shard_bytes=1000)
+    options = {"sequence_length": 64, "seed": 5, "shard_bytes": 2000}
+    alone = pack(source, tokenizer, tmp_path / "alone", **options)
+    assert pack(source, tokenizer, tmp_path / "together", processes=3, **options) == alone
+    assert files(tmp_path / "alone") == files(tmp_path / "together")
+
+
+def test_the_shuffle_is_even(tokenizer: Path, codec, tmp_path: Path) -> None:
+    count = 2000
+    source = write(tmp_path / "in", [("", str(number)) for number in range(count)], rows=100)
+    pack(source, tokenizer, tmp_path / "out", sequence_length=64, seed=0, shard_bytes=1500)
+    order = [int(codec.decode(list(response))) for _, response in unpacked(tmp_path / "out")]
+    assert sorted(order) == list(range(count))
+    assert abs(np.corrcoef(order, np.arange(count))[0, 1]) < 0.08
+    neighbours = np.abs(np.diff(order))
+    assert neighbours.mean() == pytest.approx(count / 3, rel=0.08)
+
+
+def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: Path, monkeypatch) -> None:
+    source = write(tmp_path / "in", DOCUMENTS, rows=7, shard_bytes=1000)
+    options = {"sequence_length": 64, "seed": 5, "shard_bytes": 2000}
+    pack(source, tokenizer, tmp_path / "whole", **options)
+
+    real, calls = pipeline.tokens.write_shard, []
+
+    def failing(folder, number, *rest):
+        calls.append(number)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        return real(folder, number, *rest)
+
+    monkeypatch.setattr(pipeline.tokens, "write_shard", failing)
+    with pytest.raises(OSError, match="No space"):
+        pack(source, tokenizer, tmp_path / "out", **options)
+    assert not (tmp_path / "out/packed.json").exists()
+    pack(source, tokenizer, tmp_path / "out", **options)
+    assert calls[:3] == [0, 1, 1], "the finished shard is not made again"
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+def test_leftovers_of_another_job_are_not_used(documents: Path, tokenizer: Path, tmp_path: Path, monkeypatch) -> None:
+    def failing(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(pipeline.tokens, "write_shard", failing)
+        with pytest.raises(OSError, match="No space"):
+            pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=1)
+    pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=2)
+    pack(documents, tokenizer, tmp_path / "fresh", sequence_length=64, seed=2)
+    assert files(tmp_path / "out") == files(tmp_path / "fresh")
+
+
+def test_what_cannot_be_packed_is_refused(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at least 2 tokens"):
+        pack(documents, tokenizer, tmp_path, sequence_length=1, seed=0)
+    with pytest.raises(InputError, match="holds no documents"):
+        pack(write(tmp_path / "empty", []), tokenizer, tmp_path, sequence_length=64, seed=0)
+    with pytest.raises(InputError, match=r"tokenizer_meta\.json cannot be read"):
+        pack(documents, tmp_path, tmp_path, sequence_length=64, seed=0)
+
+
+def test_progress_ends_at_one(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
+    told: list[float] = []
+    pack(documents, tokenizer, tmp_path, sequence_length=64, seed=0, progress=lambda fraction, _: told.append(fraction))
+    assert told == sorted(told)
+    assert told[-1] == 1
