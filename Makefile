@@ -17,7 +17,7 @@ up: $(READY)
 	$(BIN)/python -m flows.prefect.serve
 
 lint: $(READY)
-	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo
 
 setup: $(READY)
 
