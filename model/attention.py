@@ -66,19 +66,17 @@ class _Attention(nn.Module):
     def _natively(
         self,
         x: Tensor,
-        stream: Tensor,
         prepared: Prepared,
         code: Tensor,
         starts: Tensor | None = None,
         history: History = (),
     ) -> tuple[Tensor, ...]:
-        """The stream with the update, ids, key, value and scores."""
-        stream = None if stream is x else stream
+        """The update [T, H], ids, key, value and scores."""
         query, keys, *banks = prepared
         gains, sizes = (self.query_gain, self.key_gain), (self.epsilon, self.heads, self.key_value_heads)
         entries = [part[index] for index in (0, 1) for part in history]
         return NativeAttention.apply(
-            x, stream, self.gain, query, keys, self.router.bias, *banks, *gains, code, starts, *sizes, *entries
+            x, self.gain, query, keys, self.router.bias, *banks, *gains, code, starts, *sizes, *entries
         )
 
     def leave(self, attended: Tensor, prepared: Prepared, route: Route | None) -> Tensor:
@@ -103,8 +101,8 @@ class SequenceAttention(_Attention):
     ) -> Result:
         """The stream [T, H] with the update for x [T, H] at depth index `depth`."""
         if context.starts is not None and self._is_native(x, prepared, context.code):
-            stream, ids, *_ = self._natively(x, stream, prepared, context.code, context.starts)
-            return Result(stream, ids)
+            update, ids, *_ = self._natively(x, prepared, context.code, context.starts)
+            return Result(stream + update, ids)
         query, key, value, route = self.enter(x, prepared, context.code)
         if context.bounds is not None:
             attended = attend_documents(query, key, value, context.bounds, context.length)
@@ -144,8 +142,8 @@ class DepthAttention(_Attention):
         code = context.depth_code[depth]
         history = history[max(0, len(history) + 1 - self.window) :] if self.window else history
         if self._is_native(x, prepared, code):
-            stream, ids, key, value, scores = self._natively(x, stream, prepared, code, history=history)
-            return Result(stream, ids, [*history, (key, value)], scores)
+            update, ids, key, value, scores = self._natively(x, prepared, code, history=history)
+            return Result(stream + update, ids, [*history, (key, value)], scores)
         query, key, value, route = self.enter(x, prepared, code)
         history = [*history, (key, value)]
         attended, scores = attend_depth(query, [key for key, _ in history], [value for _, value in history])

@@ -109,8 +109,9 @@ class ExpertAttention(nn.Module):
         """The stream [T, H] with the update for x [T, H], and the experts that made it."""
         query, keys, inward, outward = prepared
         if native.holds(inward, outward) and native.takes(x, self.gain, self.router.bias, *prepared):
-            stream, weights = None if stream is x else stream, (query, keys, self.router.bias, inward, outward)
-            return Result(*NativeExperts.apply(x, stream, self.gain, *weights, self.router.active, self.epsilon))
+            weights = query, keys, self.router.bias, inward, outward
+            update, ids = NativeExperts.apply(x, self.gain, *weights, self.router.active, self.epsilon)
+            return Result(stream + update, ids)
         x = rms_norm(x, self.gain, self.epsilon)
         ids, weights = self.router(x, query, keys)
         update = swiglu_experts(x, weights.to(x.dtype), inward, outward, dispatch(ids, len(inward)))
