@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _python_dispatch
 
 from model.ops import reference, torch_kernels
 from model.ops.native import engine as native
@@ -32,6 +31,7 @@ def engine(name: str) -> Iterator[None]:
     """Compute by the engine "reference", "torch" or "native" while the block lasts, in the whole process.
 
     A forward pass and its backward pass belong into one block. "native" still leaves to torch what it does not take.
+    What counts or records torch's operations (FlopCounterMode and other dispatch modes) needs "torch" or "reference".
     """
     global _forced
     assert name in ENGINES, f"engine is {name!r}, but it must be one of {', '.join(ENGINES)}"
@@ -45,8 +45,8 @@ def engine(name: str) -> Iterator[None]:
 def _engine(*tensors: Tensor | None) -> ModuleType:
     """Choose the engine for an operation on these tensors.
 
-    The native one takes plain tensors of one dtype on a CPU, and is meant for a single thread. What torch compiles,
-    counts or records must be torch's operations.
+    The native one takes plain tensors of one dtype on a CPU, and is meant for a single thread. What torch compiles must
+    be torch's operations.
     """
     if _forced in ("reference", "torch"):
         return ENGINES[_forced]
@@ -56,16 +56,7 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
         return torch_kernels
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
     plain = all(tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter)) for tensor in tensors)
-    return native if plain and len(dtypes) == 1 and not _watched() and native.available(*dtypes) else torch_kernels
-
-
-def _watched() -> bool:
-    """Whether something counts or records torch's operations, and so must see them (checkpointing's own need not).
-
-    torch has no public list of active dispatch modes. Should this one go, FLOP counters would miss native operations.
-    """
-    modes = _python_dispatch._get_current_dispatch_mode_stack()
-    return any(type(mode).__module__ != "torch.utils.checkpoint" for mode in modes)
+    return native if plain and len(dtypes) == 1 and native.available(*dtypes) else torch_kernels
 
 
 def fusable(name: str) -> Callable[[Callable[..., Attended]], Callable[..., Attended]]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from model import ops
 from model.generate import Cache, generate
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import plain_generation, small_model
@@ -157,7 +158,7 @@ def bytes_of_a_step(variant: str, length: int) -> int:
     cache = Cache(model.config, 2, length)
     cache.lengths += length - 1
     cache.longest = length - 1
-    with torch.no_grad(), Live() as live:
+    with ops.engine("torch"), torch.no_grad(), Live() as live:
         model.logits(cache.extend(model, torch.tensor([[5], [6]])))
     assert live.now == 0
     return live.peak
