@@ -23,10 +23,10 @@ from benchmarks.device_timing import (
 )
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
-from model.ops import varlen as packed_attention
-from model.ops.context import document_mask
-from model.ops.kernels import attend_depth, dispatch, route, swiglu_experts
-from model.ops.loss import cross_entropy_sum
+from model.ops import Documents, Routing, attend_depth, cross_entropy_sum, route, swiglu_experts
+from model.ops.torch_kernels.attention import attend_ragged, takes_ragged
+from model.ops.torch_kernels.routing import dispatch
+from model.training.wrapping import compile_parts, recompute_activations
 
 
 def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
@@ -111,8 +111,12 @@ def experts_block(sizes: Sizes, say: Say) -> None:
     say(what="combine, index and sum", ms=milliseconds(lambda: combine(rows, to.places), sizes))
     say(what="combine, compiled", ms=milliseconds(lambda: fused(rows, to.places), sizes))
     leaves = [x, weights, inward, outward]
-    say(what="experts", **both_passes(lambda *leaves: swiglu_experts(*leaves, to), leaves, sizes))
-    fused = compiled(lambda *leaves: swiglu_experts(*leaves, to), sizes)
+
+    def experts(x: Tensor, scores: Tensor, inward: Tensor, outward: Tensor) -> Tensor:
+        return swiglu_experts(x, Routing(ids, scores, to), inward, outward)
+
+    say(what="experts", **both_passes(experts, leaves, sizes))
+    fused = compiled(experts, sizes)
     say(what="experts, compiled", **both_passes(fused, leaves, sizes))
 
 
@@ -126,7 +130,7 @@ def routing(sizes: Sizes, say: Say) -> None:
     bias = torch.zeros(E, device=sizes.device)
 
     def weights(x: Tensor, query: Tensor, keys: Tensor) -> Tensor:
-        return route(x, query, keys, bias, A, True, config.norm_epsilon)[1]
+        return route(x, (query, keys), bias, A, True, config.norm_epsilon).scores
 
     before = torch.get_float32_matmul_precision()
     for precision in ("highest", "high"):
@@ -149,7 +153,7 @@ def one_depth(sizes: Sizes, say: Say) -> None:
             with sizes.device:
                 model = Dreamer(config, dtype=sizes.dtype).train()
             if form == "compiled":
-                model.compile(**compile_options(sizes))
+                compile_parts(model, **compile_options(sizes))
             times = {}
             for depth in (2, 4):
 
@@ -172,9 +176,11 @@ def all_depths(sizes: Sizes, say: Say) -> None:
         for checkpointing in (False, True):
             forget_peak(sizes)
             with sizes.device:
-                model = Dreamer(config, dtype=sizes.dtype, checkpointing=checkpointing).train()
+                model = Dreamer(config, dtype=sizes.dtype).train()
+            if checkpointing:
+                recompute_activations(model)
             if form == "compiled":
-                model.compile(**compile_options(sizes))
+                compile_parts(model, **compile_options(sizes))
 
             def step(model: Dreamer = model) -> None:
                 model(tokens, return_hidden=True).sum(dtype=torch.float32).backward()
@@ -218,8 +224,9 @@ def sequence_attention(sizes: Sizes, say: Say) -> None:
     N, M, K, S = config.query_heads, config.key_value_heads, config.head_size, config.sequence_length
     B = max(1, sizes.tokens // S)
     query, key, value = (random_tensor(B * S, heads, K, sizes=sizes) for heads in (N, M, M))
-    documents = (torch.arange(S, device=sizes.device) // (S // 4)).expand(B, S)
-    mask = document_mask(documents, sizes.dtype)
+    labels = (torch.arange(S, device=sizes.device) // (S // 4)).expand(B, S)
+    documents = Documents(labels, labels)
+    mask = documents.mask(sizes.dtype)
 
     def dense(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, repeat: bool) -> Tensor:
         parts = [part.unflatten(0, (B, S)).transpose(1, 2) for part in (query, key, value)]
@@ -234,9 +241,8 @@ def sequence_attention(sizes: Sizes, say: Say) -> None:
         "masked documents": lambda *parts: dense(*parts, mask, False),
         "masked documents, repeated keys": lambda *parts: dense(*parts, mask, True),
     }
-    if packed_attention.takes(sizes.dtype, sizes.device):
-        bounds = packed_attention.document_bounds(documents)
-        ways["ragged documents"] = lambda *parts: packed_attention.attend_documents(*parts, bounds, S)
+    if takes_ragged(sizes.dtype, sizes.device):
+        ways["ragged documents"] = lambda *parts: attend_ragged(*parts, documents)
     for name, way in ways.items():
         forget_peak(sizes)
         try:

@@ -22,17 +22,19 @@ from torch import Tensor
 
 from benchmarks.device_timing import Say, Sizes, forget_peak, milliseconds, peak_gigabytes
 from benchmarks.gpu_kernels import compile_options
+from model import ops
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr_da, la
 from model.dreamer import Dreamer
 from model.generate import generate
+from model.ops import Routing, cross_entropy_sum, swiglu_experts
 from model.ops.device import device_name, peak_flops
-from model.ops.kernels import dispatch, swiglu_experts
-from model.ops.loss import cross_entropy_sum
+from model.ops.torch_kernels.routing import dispatch
 from model.profiling.profile import profile_step, table
 from model.profiling.random_stream import write_random_stream
 from model.training.run import read_run
 from model.training.trainer import Trainer
+from model.training.wrapping import compile_parts, recompute_activations
 
 TIMED_STEPS = 3
 
@@ -79,22 +81,25 @@ def smoke(sizes: Sizes, say: Say) -> None:
         tokens = torch.randint(96, (4, 64), device=sizes.device)
         documents = (torch.arange(64, device=sizes.device) // 24).expand(4, 64)
         with sizes.device:
-            exact = Dreamer(config, reference=True).double()
-        expected = _outputs_and_gradients(exact, tokens, documents)
+            exact = Dreamer(config).double()
+        with ops.engine("reference"):
+            expected = _outputs_and_gradients(exact, tokens, documents)
         # Wherever two experts score alike bfloat16 may choose the other one, so its limit is wide.
         ways = {
-            "float32": ({}, torch.float32, 1e-4),
-            "bfloat16": ({}, torch.bfloat16, 0.1),
-            "bfloat16, recomputed": ({"checkpointing": True}, torch.bfloat16, 0.1),
-            "bfloat16, compiled": ({}, torch.bfloat16, 0.1),
+            "float32": (torch.float32, 1e-4),
+            "bfloat16": (torch.bfloat16, 0.1),
+            "bfloat16, recomputed": (torch.bfloat16, 0.1),
+            "bfloat16, compiled": (torch.bfloat16, 0.1),
         }
-        for name, (options, dtype, limit) in ways.items():
+        for name, (dtype, limit) in ways.items():
             with sizes.device:
-                model = Dreamer(config, dtype=dtype, **options)
+                model = Dreamer(config, dtype=dtype)
             model.load_state_dict(exact.state_dict())
             if "compiled" in name:
                 torch._dynamo.reset()
-                model.compile(**compile_options(sizes))
+                compile_parts(model, **compile_options(sizes))
+            elif "recomputed" in name:
+                recompute_activations(model)
             try:
                 found = _outputs_and_gradients(model, tokens, documents)
             except RuntimeError as error:  # the other checks are still worth knowing
@@ -150,7 +155,8 @@ def _check_experts(sizes: Sizes, say: Say) -> None:
         x, weights, inward, outward = exact
         gate, up = torch.einsum("th,tahf->taf", x, inward[ids]).chunk(2, dim=-1)
         expected = torch.einsum("taf,tafh,ta->th", F.silu(gate) * up, outward[ids], weights)
-        found = swiglu_experts(*leaves, dispatch(ids, E))
+        x, scores, inward, outward = leaves
+        found = swiglu_experts(x, Routing(ids, scores, dispatch(ids, E)), inward, outward)
         _check(say, f"{E} experts: outputs", found.detach(), expected.detach(), 2e-2)
         gradient = torch.randn_like(expected)
         wanted = torch.autograd.grad(expected, exact, gradient)
@@ -262,11 +268,10 @@ def _largest_loads(trainer: Trainer) -> dict[str, float]:
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         trainer.model(tokens, documents=documents, return_hidden=True)
     found: dict[str, float] = {}
-    for name, counts in trainer.model.expert_counts().items():
+    for name, router in trainer.model.routers().items():
         attention = name.split(".")[3]  # blocks.0.attentions.experts.router
-        load = (counts.max() / counts.float().mean()).item()
+        load = (router.counts.max() / router.counts.float().mean()).item()
         found[attention] = round(max(load, found.get(attention, 0.0)), 2)
-    for router in trainer.model.routers().values():
         router.counts.zero_()
     return found
 

@@ -26,10 +26,11 @@ import torch.nn.functional as F
 import yaml
 from torch import Tensor, nn
 
+from model import ops
 from model.accounting import flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
 from model.dreamer import Dreamer
-from model.ops.context import document_mask
+from model.ops import Documents
 from model.profiling.random_stream import write_random_stream
 from model.training.run import read_run
 from model.training.stream import IGNORED, Batch, TokenStream
@@ -65,7 +66,10 @@ class Engine:
 
 
 class Plain:
-    """A straightforward training step around any network: torch's own loss, clipping and AdamW, the same stream."""
+    """A straightforward training step around any network: torch's own loss, clipping and AdamW, the same stream.
+
+    A network of this repository is computed by the reference.
+    """
 
     def __init__(self, stream: TokenStream, module: nn.Module, hidden: Callable[[Batch], Tensor], head: Tensor) -> None:
         self.stream, self.module, self.hidden, self.head, self.steps = stream, module.train(), hidden, head, 0
@@ -75,7 +79,8 @@ class Plain:
         """Train one step; the number of real tokens in it."""
         batch = self.stream.batch(self.steps)
         wanted = batch.targets != IGNORED
-        F.cross_entropy(self.hidden(batch)[wanted] @ self.head.T, batch.targets[wanted]).backward()
+        with ops.engine("reference"):
+            F.cross_entropy(self.hidden(batch)[wanted] @ self.head.T, batch.targets[wanted]).backward()
         nn.utils.clip_grad_norm_(self.module.parameters(), 0.5)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -95,7 +100,7 @@ def variants(preset: dict, depth: int) -> dict[str, DreamerConfig]:
 
 def reference(stream: TokenStream, config: DreamerConfig) -> Plain:
     """This repository's reference, trained plainly."""
-    model = Dreamer(config, reference=True)
+    model = Dreamer(config)
 
     def hidden(batch: Batch) -> Tensor:
         return model(batch.tokens, positions=batch.positions, documents=batch.documents, return_hidden=True)
@@ -127,7 +132,7 @@ def transformers_model(stream: TokenStream, config: DreamerConfig, experts: str,
     model = Qwen3MoeForCausalLM(sizes)
 
     def hidden(batch: Batch) -> Tensor:
-        mask = document_mask(batch.documents, torch.float32)
+        mask = Documents(batch.tokens, batch.documents).mask(torch.float32)
         # A row of padding sees nothing; a finite mask keeps its softmax from being one of nothing but -inf.
         mask = mask.clamp(min=torch.finfo(torch.float32).min)
         return model.model(input_ids=batch.tokens, attention_mask=mask, position_ids=batch.positions).last_hidden_state

@@ -8,7 +8,7 @@ FLOPs, as they are merged before inference (Eq. 8).
 
 from __future__ import annotations
 
-from model.config import DreamerConfig
+from model.architecture import DreamerConfig
 from pipeline.errors import InputError
 
 

@@ -1,110 +1,340 @@
-"""Dreamer: depth-recurrent attention mixtures, and the layered baseline they are compared with.
+"""Dreamer: depth-recurrent attention mixtures (DR, DR+DA), and the layered baseline (LA) that they are compared with.
 
-A block mixes attentions along different dimensions: sequence (SA), depth (DA), experts (EA). The network runs one
-block over all depths (DR, DR+DA), or one block per depth (LA). Another dimension is another class with `prepare`,
-`forward` and `router` in `ATTENTIONS`, and its name in `config.MIXTURES`.
+A block adds up attentions along different dimensions: sequence (SA), depth (DA), experts (EA). One block runs at all
+depths (recurrent), or each depth has a block of its own (layered). This file is the mathematics; `model.ops` chooses
+how an operation is computed. docs/model.md says what was decided where the paper is silent.
 
-Where the equations live: Eq. 1 kernels.attend_depth, attention.SequenceAttention; Eq. 2 experts.Router; Eq. 3
-balance.balance_step; Eq. 4 to 6 config.MIXTURES and Block; Eq. 7 kernels.mixed_product; Eq. 8 Dreamer.merged.
-
-Axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, E experts, V vocabulary.
+Names of tensors end in their axes: B batch, S sequence, T = B*S tokens, L depth, H hidden, N query heads, M key/value
+heads, K head size, C keys that a query may see, E experts, A active experts, F expert size, R routing size, I and O
+inputs and outputs of a projection, V vocabulary; P pairs of a rotary code, of K or R values, with cosine and sine.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from model.attention import DepthAttention, SequenceAttention
-from model.cache import Cache
-from model.config import DreamerConfig
-from model.experts import ExpertAttention, Router
-from model.ops import varlen as packed_attention
-from model.ops.context import (
-    Context,
-    History,
-    Prepared,
-    Result,
-    additive_mask,
-    depth_code,
-    document_mask,
-    document_positions,
-    document_starts,
-    position_code,
-)
-from model.ops.kernels import rms_norm
-from model.ops.native import library as native
-from model.ops.reference import reference_block, reference_norm
+from model import ops
+from model.architecture import DreamerConfig
+from model.ops import Attended, Documents, Routing, Visible
 from pipeline.errors import InputError
+
+History = tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of earlier depths
+Observer = Callable[[int, str, Attended], None]
+Weights = Any  # what an attention needs at one depth and no token changes; its `prepare` knows the form
+
+
+# Rotary codes
+
+
+def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
+    """Cosines and sines [..., size/2, 2] of RoPE for heads of `size` at `positions` [...].
+
+    The angles are computed in float64: in float32 they are off by 1e-4 at position 4096.
+    """
+    exponents = torch.arange(size // 2, device=positions.device, dtype=torch.float64) / (size // 2)
+    angles = positions[..., None] * base**-exponents
+    return torch.stack((angles.cos(), angles.sin()), dim=-1).to(dtype)
+
+
+def depth_code(depth: int, size: int, base: float, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Cosines and sines [L, size/2, 2] of RoPE for the depths l = 1..L (section 3.4).
+
+    The first half of the pairs rotates with l. The second half, at the same frequencies, rotates with L - l: this half
+    tells how many depths are still to come.
+    """
+    depths = torch.arange(1, depth + 1, device=device)
+    halves = [position_code(direction, size // 2, base, dtype) for direction in (depths, depth - depths)]
+    return torch.cat(halves, dim=-2)
+
+
+# What an attention sees besides its input
+
+
+class Memory(Protocol):
+    """What sequence attention attends over: the tokens of this forward (Documents), or a cache with earlier ones."""
+
+    positions: Tensor  # [B, S]
+
+    def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
+        """Keys and values [B, C, M, K] of depth index `depth`, given those [T, M, K] of the new tokens."""
+
+
+class Context(NamedTuple):
+    """What all attentions of one depth are given."""
+
+    depth: int  # index, from 0
+    position_code: Tensor  # [T, 1, P, 2]
+    depth_code: Tensor  # of this depth, for the heads of depth attention, [P, 2]
+    memory: Memory
+
+
+# Experts
+
+
+class Router(nn.Module):
+    """Low-rank routing (Eq. 2): a query per token against a learned key per expert, both normalised.
+
+    Computed in float32 at least. The bias takes part in the selection only; `update_balance` moves the bias, never the
+    optimiser.
+    """
+
+    def __init__(self, config: DreamerConfig, experts: int, active: int, *, rate: float, normalised: bool) -> None:
+        super().__init__()
+        self.active, self.rate, self.normalised, self.epsilon = active, rate, normalised, config.norm_epsilon
+        self.query = nn.Parameter(torch.empty(config.hidden_size, config.routing_size))
+        self.query_gain = nn.Parameter(torch.empty(config.routing_size))
+        self.keys = nn.Parameter(torch.empty(experts, config.routing_size))
+        self.register_buffer("bias", torch.zeros(experts))
+        self.register_buffer("counts", torch.zeros(experts, dtype=torch.long))  # selections since the last update
+
+    def prepare(self, code_LP: Tensor | None) -> list[Weights]:
+        """What `forward` needs at each depth of the code; one entry without a code."""
+        dtype = torch.promote_types(self.keys.dtype, torch.float32)
+        query, query_gain, keys = (each.to(dtype) for each in (self.query, self.query_gain, self.keys))
+        return ops.routing_keys(query, query_gain, keys, self.epsilon, code_LP)
+
+    def forward(self, x_TH: Tensor, keys: Weights) -> Routing:
+        """Choose `active` experts for each token."""
+        return ops.route(x_TH, keys, self.bias, self.active, self.normalised, self.epsilon)
+
+    @torch.no_grad()
+    def count(self, ids_TA: Tensor, real_T: Tensor | None) -> None:
+        """Count the selections of the tokens that are real: padding is not."""
+        ones = torch.ones_like(ids_TA) if real_T is None else real_T.to(ids_TA.dtype)[:, None].expand_as(ids_TA)
+        self.counts.scatter_add_(0, ids_TA.flatten(), ones.flatten())
+
+    @torch.no_grad()
+    def update_balance(self) -> None:
+        """Move the bias by the counts since the last update (Eq. 3), and count from zero again."""
+        self.bias += self.rate * balance_step(self.counts)
+        self.counts.zero_()
+
+
+def balance_step(counts_E: Tensor) -> Tensor:
+    """sign(median(N) - N) of the selection counts N, in float32 (Eq. 3). Example: counts 4, 2, 1, 1 -> -1, -1, 1, 1.
+
+    For an even number of experts the median is the mean of the two middle counts: torch's own takes the lower one, so
+    that the signs would not cancel and the biases would drift together.
+    """
+    ordered, largest = counts_E.sort().values, len(counts_E) - 1
+    doubled_median = ordered[largest // 2] + ordered[(largest + 1) // 2]
+    return torch.sign(doubled_median - 2 * counts_E).float()
+
+
+class ExpertAttention(nn.Module):
+    """EA: the chosen SwiGLU experts of each token, weighted by their scores (section 3.5)."""
+
+    def __init__(self, config: DreamerConfig) -> None:
+        super().__init__()
+        E, H, F = config.experts, config.hidden_size, config.expert_size
+        self.epsilon = config.norm_epsilon
+        self.gain = nn.Parameter(torch.empty(H))
+        self.router = Router(config, E, config.active_experts, rate=config.expert_bias_rate, normalised=True)
+        self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # gate and up projection side by side
+        self.outward = nn.Parameter(torch.empty(E, F, H))
+
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+        """Per depth the routing keys, and the weights in the dtype of the products."""
+        inward, outward = self.inward.to(dtype), self.outward.to(dtype)
+        if code_LP is not None:
+            inward, outward = ops.reused(inward), ops.reused(outward)
+        return [(keys, inward, outward) for keys in self.router.prepare(code_LP)]
+
+    @ops.fusable("expert_attention")
+    def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
+        """Route the normalised x, and sum its experts."""
+        keys, inward_EHF, outward_EFH = weights
+        x_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
+        routing = self.router(x_TH, keys)
+        return Attended(ops.swiglu_experts(x_TH, routing, inward_EHF, outward_EFH), routing.ids)
+
+
+# Projections
+
+
+class PlainProjections(nn.Module):
+    """The fused query/key/value projection and the output projection of an attention, as in any Transformer."""
+
+    router = None
+
+    def __init__(self, config: DreamerConfig, outputs: int, inputs: int) -> None:
+        super().__init__()
+        self.inward = nn.Parameter(torch.empty(config.hidden_size, outputs))
+        self.outward = nn.Parameter(torch.empty(inputs, config.hidden_size))
+
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+        """The weights in the dtype of the products: there is a layer for each depth, and nothing to route."""
+        return [(None, self.inward.to(dtype), self.outward.to(dtype))]
+
+    def route(self, x_TH: Tensor, keys: None) -> None:
+        """Choose nothing."""
+
+    def project(self, x_TI: Tensor, routing: None, weights_IO: Tensor) -> Tensor:
+        """Multiply: [T, O]."""
+        return x_TI @ weights_IO
+
+
+class MixedProjections(nn.Module):
+    """The two projections as mixtures of `depth` linear experts, top 1, with one router for both (section 3.7).
+
+    Eq. 7: the chosen expert is scaled by its score, and a shared expert by the same score with stopped gradient.
+    """
+
+    def __init__(self, config: DreamerConfig, outputs: int, inputs: int) -> None:
+        super().__init__()
+        E, H = config.attention_experts, config.hidden_size
+        self.router = Router(config, E, 1, rate=config.attention_bias_rate, normalised=False)
+        self.inward = nn.Parameter(torch.empty(E, H, outputs))
+        self.outward = nn.Parameter(torch.empty(E, inputs, H))
+        self.shared_inward = nn.Parameter(torch.empty(H, outputs)) if config.shared_expert else None
+        self.shared_outward = nn.Parameter(torch.empty(inputs, H)) if config.shared_expert else None
+
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+        """Per depth the routing keys, and both banks with their shared experts."""
+        inward = ops.mixed_weights(self.inward, self.shared_inward, dtype)
+        outward = ops.mixed_weights(self.outward, self.shared_outward, dtype)
+        return [(keys, inward, outward) for keys in self.router.prepare(code_LP)]
+
+    def route(self, x_TH: Tensor, keys: Weights) -> Routing:
+        """Choose one expert for each token."""
+        return self.router(x_TH, keys)
+
+    def project(self, x_TI: Tensor, routing: Routing, weights_EIO: Weights) -> Tensor:
+        """Multiply by the chosen expert and the shared one: [T, O]."""
+        return ops.mixed_product(x_TI, routing, weights_EIO)
+
+
+# Attentions
+
+
+class _ProjectedAttention(nn.Module):
+    """What SA and DA have in common: projections to queries, keys and values, and back to the hidden size."""
+
+    def __init__(self, config: DreamerConfig, heads: int, key_value_heads: int, head_size: int) -> None:
+        super().__init__()
+        projections = MixedProjections if config.recurrent else PlainProjections
+        self.heads, self.key_value_heads, self.epsilon = heads, key_value_heads, config.norm_epsilon
+        self.gain = nn.Parameter(torch.empty(config.hidden_size))
+        self.query_gain = nn.Parameter(torch.empty(head_size))
+        self.key_gain = nn.Parameter(torch.empty(head_size))
+        self.projections = projections(config, (heads + 2 * key_value_heads) * head_size, heads * head_size)
+
+    @property
+    def router(self) -> Router | None:
+        """The router of the projections, where there is a choice."""
+        return self.projections.router
+
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+        """Per depth what the projections need."""
+        return self.projections.prepare(dtype, code_LP)
+
+    def project_in(self, x_TH: Tensor, weights: Weights, code: Tensor) -> tuple[Tensor, Tensor, Tensor, Routing | None]:
+        """Queries [T, N, K], keys and values [T, M, K] of x, and the choice of projections.
+
+        Queries and keys are rotated by `code` [T or 1, 1, P, 2], then normalised.
+        """
+        keys, inward, _ = weights
+        x_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
+        routing = self.projections.route(x_TH, keys)
+        projected = self.projections.project(x_TH, routing, inward)
+        heads = self.heads, self.key_value_heads
+        return *ops.split_heads(projected, self.query_gain, self.key_gain, heads, self.epsilon, code), routing
+
+    def project_out(self, attended_TNK: Tensor, weights: Weights, routing: Routing | None) -> Tensor:
+        """Output [T, H] from the attended values."""
+        return self.projections.project(attended_TNK.flatten(1), routing, weights[-1])
+
+
+class SequenceAttention(_ProjectedAttention):
+    """SA: causal attention along the sequence (Eq. 1), queries grouped over key/value heads (section 3.3)."""
+
+    def __init__(self, config: DreamerConfig) -> None:
+        super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
+
+    @ops.fusable("sequence_attention")
+    def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
+        """Attend over what the memory holds at this depth."""
+        query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, context.position_code)
+        key_BCMK, value_BCMK, visible = context.memory.recall(context.depth, key_TMK, value_TMK)
+        attended_TNK = ops.attend_sequence(query_TNK, key_BCMK, value_BCMK, visible)
+        output_TH = self.project_out(attended_TNK, weights, routing)
+        return Attended(output_TH, None if routing is None else routing.ids)
+
+
+class DepthAttention(_ProjectedAttention):
+    """DA: attention of each token along its own depths up to the current one (section 3.4, Algorithm 1)."""
+
+    def __init__(self, config: DreamerConfig) -> None:
+        super().__init__(config, config.depth_heads, config.depth_key_value_heads, config.depth_head_size)
+        self.window = config.depth_window
+
+    def visible(self, history: History) -> History:
+        """The latest earlier depths that lie within the window."""
+        return history[max(0, len(history) + 1 - self.window) :] if self.window else history
+
+    @ops.fusable("depth_attention")
+    def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
+        """Attend over the keys and values of the visible depths, this one included."""
+        query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, context.depth_code)
+        history = (*self.visible(history), (key_TMK, value_TMK))
+        attended_TNK, scores = ops.attend_depth(query_TNK, *zip(*history, strict=True))
+        output_TH = self.project_out(attended_TNK, weights, routing)
+        return Attended(output_TH, None if routing is None else routing.ids, history, scores)
+
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
     "sequence": SequenceAttention,
     "depth": DepthAttention,
     "experts": ExpertAttention,
 }
-LONG = 1024  # rows without documents that are longer: torch's attention in blocks is faster than native.c's
-Observer = Callable[[int, str, Result], None]
+"""Another dimension is another class here, and its name in `architecture.MIXTURES` (docs/model.md)."""
+
+
+# The network
 
 
 class Block(nn.Module):
-    """One layer: attentions added to the residual stream, group by group (Eq. 4, 5 or 6)."""
+    """One layer: groups of attentions, each group added to the residual stream (Eq. 4, 5 or 6)."""
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
         self.order = config.order
         self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
-    def prepare(self, dtype: torch.dtype, code: Tensor | None) -> list[dict[str, Prepared]]:
-        """What each attention needs that no token changes, per depth of `code` [L, R/2, 2]; once without one."""
-        parts = {name: attention.prepare(dtype, code) for name, attention in self.attentions.items()}
-        depths = 1 if code is None else len(code)
-        return [{name: part[index if len(part) > 1 else 0] for name, part in parts.items()} for index in range(depths)]
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[dict[str, Weights]]:
+        """Per depth what each attention needs and no token changes; one entry without a code."""
+        prepared = {name: attention.prepare(dtype, code_LP) for name, attention in self.attentions.items()}
+        return [dict(zip(prepared, each, strict=True)) for each in zip(*prepared.values(), strict=True)]
 
     def forward(
-        self,
-        x: Tensor,
-        prepared: dict[str, Prepared],
-        context: Context,
-        depth: int,
-        histories: dict[str, History],
-    ) -> tuple[Tensor, dict[str, Result]]:
-        """y [T, H] for x [T, H] at depth index `depth`, and what each attention returned."""
-        results: dict[str, Result] = {}
-        stream = x
+        self, x_TH: Tensor, weights: dict[str, Weights], context: Context, histories: dict[str, History]
+    ) -> tuple[Tensor, dict[str, Attended]]:
+        """The residual stream [T, H] behind this layer, and what each attention returned."""
+        attended: dict[str, Attended] = {}
         for group in self.order:
-            x = stream
             for name in group:
-                history = histories.get(name, [])
-                results[name] = self.attentions[name](x, stream, prepared[name], context, depth, history)
-                stream = results[name].stream
-        return stream, results
+                attended[name] = self.attentions[name](x_TH, weights[name], context, histories.get(name, ()))
+            x_TH = sum((attended[name].output for name in group), start=x_TH)
+        return x_TH, attended
 
 
 class Dreamer(nn.Module):
     """LA, DR and DR+DA by configuration: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
-    `reference` computes everything plainly, by reference.py. `checkpointing` recomputes each depth in the backward
-    pass instead of keeping its activations. `dtype` is that of the matrix products, by default the parameters' own;
-    parameters in float32 and products in bfloat16 are cast once per forward, so gradients of one step add up over
-    the depths in bfloat16. Routing stays in float32.
+    `dtype` is that of the matrix products, by default the parameters' own. Parameters in float32 with products in
+    bfloat16 are cast once per forward, so the gradients of one forward add up over the depths in bfloat16. Routing
+    stays in float32.
     """
 
-    def __init__(
-        self,
-        config: DreamerConfig,
-        *,
-        reference: bool = False,
-        checkpointing: bool = False,
-        dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, config: DreamerConfig, *, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.config, self.reference, self.checkpointing, self.dtype = config, reference, checkpointing, dtype
+        self.config, self.dtype = config, dtype
         self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.hidden_size))
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
         self.gain = nn.Parameter(torch.empty(config.hidden_size))
@@ -126,120 +356,81 @@ class Dreamer(nn.Module):
 
     def forward(
         self,
-        tokens: Tensor,
+        tokens_BS: Tensor,
         *,
-        positions: Tensor | None = None,
         documents: Tensor | None = None,
-        cache: Cache | None = None,
-        lengths: Tensor | None = None,
+        positions: Tensor | None = None,
+        memory: Memory | None = None,
         depth: int | None = None,
         return_hidden: bool = False,
         observer: Observer | None = None,
     ) -> Tensor:
-        """Logits [B, S, V] for tokens [B, S], or with `return_hidden` the normalised hidden states [B, S, H].
+        """Logits [B, S, V], or with `return_hidden` the normalised hidden states [B, S, H].
 
-        `documents` [B, S] labels positions; attention stays within a run of equal labels, and -1 is padding, which
-        does not count in the experts' balance. `positions` [B, S] are those within the document; if not given, they
-        follow from the labels. With a `cache` the tokens come behind those already in it; of row b only the first
-        `lengths[b]` are real, the rest is padding. `depth` runs a recurrent model at another depth than it was made
-        for. `observer` is called with depth index, attention and result, for every attention at every depth.
+        `documents` [B, S] labels tokens: attention stays within a run of equal labels, and -1 is padding, which does
+        not count in the experts' balance. `positions` [B, S] are those within the document; by default they follow
+        from the labels. A `memory` takes the place of both. `depth` runs a recurrent model at another depth than it was
+        made for. `observer` is called with depth index, name and result of every attention at every depth.
         Raises InputError where these do not fit each other.
         """
-        _check_shapes(tokens, positions, documents, lengths)
-        B, S = tokens.shape
-        L = self.checked_depth(depth)
-        dtype = self.dtype or self.embedding.dtype
-        context = self._context(tokens, positions, documents, cache, L, dtype)
-        prepared = self._prepare(context, L, dtype)
-        valid = None if documents is None else (documents >= 0).flatten()
+        _check_shapes(tokens_BS, documents, positions, memory)
+        L, dtype = self.checked_depth(depth), self.dtype or self.embedding.dtype
+        memory = memory or Documents(tokens_BS, documents, positions)
+        counted = self.training and isinstance(memory, Documents)
+        real_T = None if documents is None else (documents >= 0).flatten()
+        positions_T, depths_LP, routing_LP = self._codes(memory.positions, L, dtype)
+        weights = [each for block in self.blocks for each in block.prepare(dtype, routing_LP)]
 
-        x = F.embedding(tokens.flatten(), self.embedding).to(dtype)
-        x = self.norm(x) if self.config.recurrent else x
+        x_TH = F.embedding(tokens_BS.flatten(), self.embedding).to(dtype)
+        x_TH = self.norm(x_TH) if self.config.recurrent else x_TH
         histories: dict[str, History] = {}
-        chosen: dict[Router, list[Tensor]] = defaultdict(list)
         for index in range(L):
             block = self.blocks[0 if self.config.recurrent else index]
-            x, results = self._run(block, x, prepared[index], context, index, histories)
-            histories = {name: result.history for name, result in results.items()}
-            for name, result in results.items():
-                if result.ids is not None:
-                    chosen[block.attentions[name].router].append(result.ids)
+            context = Context(index, positions_T, depths_LP[index], memory)
+            x_TH, attended = self.layer(block, x_TH, weights[index], context, histories)
+            histories = {name: result.history for name, result in attended.items()}
+            for name, result in attended.items():
+                if counted and result.ids is not None:
+                    block.attentions[name].router.count(result.ids, real_T)
                 if observer is not None:
                     observer(index, name, result)
-        x = x if self.config.recurrent else self.norm(x)
-        if self.training and cache is None:
-            for router, ids in chosen.items():
-                router.count(ids, valid)
-        if cache is not None:
-            cache.advance(S, lengths)
-        hidden = x.view(B, S, -1)
-        return hidden if return_hidden else self.logits(hidden)
+        hidden_TH = x_TH if self.config.recurrent else self.norm(x_TH)
+        hidden_BSH = hidden_TH.view(*tokens_BS.shape, -1)
+        return hidden_BSH if return_hidden else self.logits(hidden_BSH)
 
-    def norm(self, x: Tensor) -> Tensor:
+    def layer(
+        self,
+        block: Block,
+        x_TH: Tensor,
+        weights: dict[str, Weights],
+        context: Context,
+        histories: dict[str, History],
+    ) -> tuple[Tensor, dict[str, Attended]]:
+        """One depth: a block, and where it is iterated the norm behind it: x_{l+1} = Norm(y_l) (section 3.7)."""
+        x_TH, attended = block(x_TH, weights, context, histories)
+        return self.norm(x_TH) if self.config.recurrent else x_TH, attended
+
+    def norm(self, x_TH: Tensor) -> Tensor:
         """RMSNorm of the residual stream: before the head, and when recurrent before every depth (section 3.7)."""
-        norm = reference_norm if self.reference else rms_norm
-        return norm(x, self.gain, self.config.norm_epsilon)
+        return ops.rms_norm(x_TH, self.gain, self.config.norm_epsilon)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [..., V] of normalised hidden states [..., H]."""
         return hidden @ self.head.to(hidden.dtype).T
 
-    def _run(self, *arguments) -> tuple[Tensor, dict[str, Result]]:
-        if self.checkpointing and torch.is_grad_enabled() and not self.reference:
-            return checkpoint(self._layer, *arguments, use_reentrant=False, context_fn=_keep_selections)
-        return self._layer(*arguments)
+    def _codes(self, positions_BS: Tensor, depth: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Rotary codes: of positions [T, 1, P, 2], and of depths for heads and for routing [L, P, 2].
 
-    def _layer(self, block: Block, x: Tensor, prepared: dict[str, Prepared], *rest) -> tuple[Tensor, dict[str, Result]]:
-        """One depth: a block, and where it is iterated the norm behind it (section 3.7)."""
-        x, results = reference_block(block, x, *rest) if self.reference else block(x, prepared, *rest)
-        return self.norm(x) if self.config.recurrent else x, results
-
-    def _prepare(self, context: Context, depth: int, dtype: torch.dtype) -> list[dict[str, Prepared]]:
-        """What the attentions of each depth need that no token changes."""
-        if self.reference:
-            return [{}] * depth
-        return [part for block in self.blocks for part in block.prepare(dtype, context.routing_code)]
-
-    def _context(
-        self,
-        tokens: Tensor,
-        positions: Tensor | None,
-        documents: Tensor | None,
-        cache: Cache | None,
-        depth: int,
-        dtype: torch.dtype,
-    ) -> Context:
-        config, device = self.config, tokens.device
-        B, S = tokens.shape
-        natively = native.runs(device, dtype) and not self.reference
-        mask = bounds = starts = None
-        if cache is not None:
-            if documents is not None or positions is not None:
-                raise InputError("a forward with a cache takes neither documents nor positions: a row is one document")
-            if self.reference or len(cache.keys) != depth:
-                reason = "the reference has none" if self.reference else f"it is for depth {len(cache.keys)}"
-                raise InputError(f"a forward of depth {depth} cannot use this cache: {reason}")
-            positions = cache.positions(S)
-            mask = additive_mask(cache.visible(positions), dtype)
-        elif documents is not None:
-            positions = document_positions(documents) if positions is None else positions
-            if packed_attention.takes(dtype, device) and not self.reference:
-                bounds = packed_attention.document_bounds(documents)
-            elif not natively:
-                mask = document_mask(documents, dtype)
-        elif positions is None:
-            positions = torch.arange(S, device=device).expand(B, S)
-        whole = documents is None and S > LONG
-        if cache is None and natively and not whole:
-            starts = document_starts(torch.zeros_like(tokens) if documents is None else documents)
+        Layers of their own need no depth code for routing.
+        """
+        config, device = self.config, positions_BS.device
         wide = torch.promote_types(dtype, torch.float32)
-        code = position_code(positions, config.head_size, config.rope_base, wide).flatten(0, 1).unsqueeze(1)
+        code = position_code(positions_BS.flatten(), config.head_size, config.rope_base, wide).unsqueeze(1)
         of_heads, of_routing = (
             depth_code(depth, size, config.depth_rope_base, device, wide)
             for size in (config.depth_head_size, config.routing_size)
         )
-        of_routing = of_routing if config.recurrent else None
-        return Context(B, S, code, of_heads, of_routing, mask, bounds, starts, positions, cache)
+        return code, of_heads, of_routing if config.recurrent else None
 
     def checked_depth(self, depth: int | None) -> int:
         """The depth to run at, by default the model's own. Raises InputError for one that it cannot run at."""
@@ -262,37 +453,23 @@ class Dreamer(nn.Module):
         """How many experts the router of an attention chooses among: per layer, or in all when recurrent."""
         return len(self.blocks[0].attentions[name].router.keys)
 
-    def expert_counts(self) -> dict[str, Tensor]:
-        """Selections [E] of each router in training since the last `update_balance`."""
-        return {name: router.counts.clone() for name, router in self.routers().items()}
-
     def update_balance(self) -> None:
-        """Eq. 3 for every router: once per optimiser step, on the counts of all its forwards, which then start anew.
-
-        In distributed training every rank must call it; their counts are added up.
-        """
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        """Eq. 3 for every router: once per optimiser step, on the counts of all its forwards and ranks."""
         for router in self.routers().values():
-            if distributed:
-                torch.distributed.all_reduce(router.counts)
             router.update_balance()
 
     def decayed_parameters(self) -> list[nn.Parameter]:
-        """The parameters under weight decay: those of two or more dimensions."""
+        """The parameters under weight decay: those of two or more dimensions, so all but the gains."""
         return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
-
-    def undecayed_parameters(self) -> list[nn.Parameter]:
-        """The gains of the norms."""
-        return [parameter for parameter in self.parameters() if parameter.ndim < 2]
 
     def merged(self) -> Dreamer:
         """The model for inference, shared experts folded into the routable ones (Eq. 8): same outputs, fewer weights.
 
-        It holds its own copy of what was folded and shares every other tensor with this one.
+        The merged model owns what was folded, and shares every other tensor with this one.
         """
         config = dataclasses.replace(self.config, shared_expert=False)
         with torch.device("meta"):
-            model = Dreamer(config, reference=self.reference, dtype=self.dtype)
+            model = Dreamer(config, dtype=self.dtype)
         state = self.state_dict()
         shared = {name: state.pop(name) for name in list(state) if "shared_" in name}
         for name, weights in shared.items():
@@ -300,28 +477,13 @@ class Dreamer(nn.Module):
         model.load_state_dict(state, assign=True)
         return model.train(self.training)
 
-    def compile(self, **options) -> None:
-        """Let `torch.compile` fuse the parts of each attention: one graph for all depths. Worth it on a GPU only."""
-        self.norm = torch.compile(self.norm, **options)
-        for block in self.blocks:
-            for attention in block.attentions.values():
-                attention.compile(**options)
 
-
-def _check_shapes(tokens: Tensor, positions: Tensor | None, documents: Tensor | None, lengths: Tensor | None) -> None:
-    """What computes in C trusts these shapes."""
+def _check_shapes(tokens: Tensor, documents: Tensor | None, positions: Tensor | None, memory: Memory | None) -> None:
+    """Raise InputError for shapes that do not fit: engines trust them."""
     if tokens.ndim != 2 or not tokens.numel():
         raise InputError(f"tokens are {list(tokens.shape)}, but they must be [batch, sequence] and at least one")
-    expected = (("positions", positions, tokens.shape), ("documents", documents, tokens.shape))
-    for name, given, shape in (*expected, ("lengths", lengths, tokens.shape[:1])):
-        if given is not None and given.shape != shape:
-            raise InputError(f"{name} are {list(given.shape)}, but for these tokens they must be {list(shape)}")
-
-
-def _keep_selections():
-    """Choices by torch are kept under checkpointing, not made again: a depth cannot be recomputed with other experts.
-
-    Those by native.c are made again, with the same result to the bit.
-    """
-    kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
-    return create_selective_checkpoint_contexts(kept)
+    if memory is not None and (documents is not None or positions is not None):
+        raise InputError("a forward with a memory takes neither documents nor positions: a row is one document")
+    for name, given in (("positions", positions), ("documents", documents)):
+        if given is not None and given.shape != tokens.shape:
+            raise InputError(f"{name} are {list(given.shape)}, but for these tokens they must be {list(tokens.shape)}")

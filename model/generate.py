@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.cache import Cache
+from model.architecture import DreamerConfig
 from model.dreamer import Dreamer
+from model.ops import Visible
 from pipeline.errors import InputError
 
 
@@ -72,12 +73,79 @@ def generate(
     return written
 
 
-def take_rows(cache: Cache, rows: Sequence[int]) -> None:
-    """Keep these rows of the cache, in this order; a row may be taken several times to go on in several ways."""
-    index = torch.tensor(rows, device=cache.lengths.device)
-    cache.keys = cache.keys.index_select(1, index)
-    cache.values = cache.values.index_select(1, index)
-    cache.lengths = cache.lengths[index]
+class Cache:
+    """Keys and values [L, B, length, M, K] for `batch` sequences, and how many positions of each are filled.
+
+    Sequences may have different lengths: each row writes behind its own latest position.
+    """
+
+    def __init__(
+        self,
+        config: DreamerConfig,
+        batch: int,
+        length: int,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        depth: int | None = None,
+    ) -> None:
+        shape = (depth or config.depth, batch, length, config.key_value_heads, config.head_size)
+        self.keys = torch.zeros(shape, device=device, dtype=dtype)
+        self.values = torch.zeros(shape, device=device, dtype=dtype)
+        self.lengths = torch.zeros(batch, device=device, dtype=torch.long)  # filled positions of each row, [B]
+        self.longest = 0  # of them, known without asking the device
+
+    def extend(self, model: Dreamer, tokens: Tensor, lengths: Tensor | None = None, depth: int | None = None) -> Tensor:
+        """Hidden states [B, S, H] of tokens [B, S] behind those in the cache, which then holds the new tokens too.
+
+        Of row b only the first `lengths[b]` tokens are real, the rest is padding. Raises InputError where there is no
+        room, or where cache, depth and lengths do not fit each other.
+        """
+        depth, capacity, new = model.checked_depth(depth), self.keys.shape[2], tokens.shape[1]
+        if len(self.keys) != depth:
+            raise InputError(f"a forward of depth {depth} cannot use this cache: it is for depth {len(self.keys)}")
+        if self.longest + new > capacity:
+            raise InputError(
+                f"the cache has room for {capacity} positions: {self.longest} are filled, {new} more do not fit; "
+                "make it longer"
+            )
+        if lengths is not None and lengths.shape != tokens.shape[:1]:
+            raise InputError(
+                f"lengths are {list(lengths.shape)}, but for these tokens they must be {list(tokens.shape[:1])}"
+            )
+        hidden = model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True)
+        self.lengths += new if lengths is None else lengths
+        self.longest += new
+        return hidden
+
+    def take(self, rows: Sequence[int]) -> None:
+        """Keep these rows, in this order; a row may be taken several times to go on in several ways."""
+        index = torch.tensor(rows, device=self.lengths.device)
+        self.keys = self.keys.index_select(1, index)
+        self.values = self.values.index_select(1, index)
+        self.lengths = self.lengths[index]
+
+
+class _CachedRows(Visible):
+    """The memory of one forward over `new` tokens per row: what the cache holds, and these tokens behind it."""
+
+    def __init__(self, cache: Cache, new: int) -> None:
+        self.cache, self.filled = cache, cache.longest + new
+        self.positions = cache.lengths[:, None] + torch.arange(new, device=cache.lengths.device)
+        self.mask(cache.keys.dtype)  # now, while no activation takes memory
+
+    @property
+    def pairs(self) -> Tensor:
+        """Booleans [B, S, C]: a token sees the positions up to its own."""
+        return torch.arange(self.filled, device=self.positions.device) <= self.positions[..., None]
+
+    def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
+        """Write keys and values [T, M, K] of one depth; return all that are filled [B, C, M, K]."""
+        both = []
+        for held, new in ((self.cache.keys[depth], key), (self.cache.values[depth], value)):
+            new = new.unflatten(0, (len(held), -1)).to(held.dtype)
+            held.scatter_(1, self.positions[..., None, None].expand_as(new), new)
+            both.append(held[:, : self.filled])
+        return *both, self
 
 
 def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -148,7 +216,7 @@ def _write(
     tokens, lengths = right_padded([prompts[row] for row in batch], device)
     dtype = model.dtype or model.head.dtype
     cache = Cache(model.config, len(batch), tokens.shape[1] + longest, device, dtype, depth)
-    hidden = model(tokens, cache=cache, lengths=lengths, depth=depth, return_hidden=True)
+    hidden = cache.extend(model, tokens, lengths, depth)
     last = hidden[torch.arange(len(batch), device=device), lengths - 1]
     rows, going = list(batch), set(batch)
     while True:
@@ -158,7 +226,7 @@ def _write(
             return
         if len(going) <= len(rows) // 2:
             places = [place for place, row in enumerate(rows) if row in going]
-            take_rows(cache, places)
+            cache.take(places)
             rows, chosen = [rows[place] for place in places], [chosen[place] for place in places]
         tokens = torch.tensor(chosen, device=device)[:, None]
-        last = model(tokens, cache=cache, depth=depth, return_hidden=True)[:, 0]
+        last = cache.extend(model, tokens, depth=depth)[:, 0]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from model.dreamer import Dreamer
-from model.ops.context import Result
+from model.ops import Attended
 from model.training.stream import PADDING, TokenStream
 
 # Enough for shares of a few percent: among 64 experts at a depth, each is chosen some hundred times.
@@ -79,7 +79,7 @@ def observe(
             valid = valid.flatten().to(device)
             tokens += int(valid.sum())
 
-            def see(index: int, name: str, result: Result, valid: Tensor = valid) -> None:
+            def see(index: int, name: str, result: Attended, valid: Tensor = valid) -> None:
                 if result.scores is not None:
                     seen = result.scores[valid].double().mean(dim=1).sum(dim=0).cpu()
                     scores[index, index + 1 - len(seen) : index + 1] += seen

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from model.accounting import flops_per_token, parameters
-from model.config import DreamerConfig
+from model.architecture import DreamerConfig
 from pipeline.errors import InputError
 
 SIZE_STEP = 8

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from model.cache import Cache
 from model.dreamer import Dreamer
-from model.generate import nothing, right_padded, take_rows
+from model.generate import Cache, nothing, right_padded
 
 # Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
 LOGIT_VALUES = 2**26
@@ -153,7 +152,7 @@ def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[t
     yield from _read(model, hidden, spans)
 
     if branches:
-        take_rows(cache, [row for row, _, _ in branches])
+        cache.take([row for row, _, _ in branches])
         hidden = _forward(model, [group.continuations[index][:-1] for _, group, index in branches], cache, depth)
         spans = [
             (group.requests[index], row, 0, group.continuations[index][1:])
@@ -167,7 +166,7 @@ def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None, depth: 
     tokens, lengths = right_padded(rows, model.head.device)
     if cache is None:
         return model(tokens, depth=depth, return_hidden=True)
-    return model(tokens, cache=cache, lengths=lengths, depth=depth, return_hidden=True)
+    return cache.extend(model, tokens, lengths, depth)
 
 
 def _read(

@@ -1,1 +1,167 @@
-"""How things are computed: one function for each operation, and the engines behind them."""
+"""The seam: one function for each operation of the network, and the choice of the engine that computes it.
+
+The engines are reference.py, torch_kernels/ and native/. May import torch and pipeline.errors.
+
+Axes: T tokens, H hidden, N query heads, M key/value heads, K head size, L depth, R routing size, E experts, A active
+experts, F expert size, I and O inputs and outputs of a projection, B batch, C keys in a row of the batch, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from model.ops import reference, torch_kernels
+from model.ops.native import engine as native
+from model.ops.types import Attended, Documents, Routing, Visible
+
+ENGINES: dict[str, ModuleType] = {"reference": reference, "torch": torch_kernels, "native": native}
+_forced: str | None = None
+
+
+@contextmanager
+def engine(name: str) -> Iterator[None]:
+    """Compute by the engine "reference", "torch" or "native" while the block lasts, in the whole process.
+
+    A forward pass and its backward pass belong into one block. "native" still leaves to torch what it does not take.
+    What counts or records torch's operations (FlopCounterMode and other dispatch modes) needs "torch" or "reference".
+    """
+    global _forced
+    assert name in ENGINES, f"engine is {name!r}, but it must be one of {', '.join(ENGINES)}"
+    before, _forced = _forced, name
+    try:
+        yield
+    finally:
+        _forced = before
+
+
+def _engine(*tensors: Tensor | None) -> ModuleType:
+    """Choose the engine for an operation on these tensors.
+
+    The native one takes plain tensors of one dtype on a CPU, and is meant for a single thread. What torch compiles must
+    be torch's operations.
+    """
+    if _forced in ("reference", "torch"):
+        return ENGINES[_forced]
+    if torch.compiler.is_compiling():  # before anything that a compiler cannot follow
+        return torch_kernels
+    if _forced != "native" and (torch.get_num_threads() > 1 or os.environ.get("DREAMER_NATIVE") == "0"):
+        return torch_kernels
+    dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
+    plain = all(tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter)) for tensor in tensors)
+    return native if plain and len(dtypes) == 1 and native.available(*dtypes) else torch_kernels
+
+
+def fusable(name: str) -> Callable[[Callable[..., Attended]], Callable[..., Attended]]:
+    """Decorate the `forward` of an attention, for which an engine may have a single kernel.
+
+    The kernel is the engine's function of that name, with the arguments of `forward`, the attention first. `forward` is
+    the definition, and runs where an engine has no kernel or the kernel returns NotImplemented.
+    """
+
+    def decorate(forward: Callable[..., Attended]) -> Callable[..., Attended]:
+        @functools.wraps(forward)
+        def fused(attention: nn.Module, x: Tensor, *arguments: Any) -> Attended:
+            kernel = getattr(_engine(x), name, None)
+            attended = NotImplemented if kernel is None else kernel(attention, x, *arguments)
+            return forward(attention, x, *arguments) if attended is NotImplemented else attended
+
+        return fused
+
+    return decorate
+
+
+def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
+    """RMSNorm over the last axis: x / sqrt(mean(x^2) + epsilon) * gain."""
+    return _engine(x, gain).rms_norm(x, gain, epsilon)
+
+
+def rotate(x: Tensor, code: Tensor) -> Tensor:
+    """RoPE: rotate the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosine and sine are `code` [..., K/2, 2]."""
+    return _engine(x, code).rotate(x, code)
+
+
+def split_heads(
+    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Split fused projections [T, (N+2M)K] into queries [T, N, K], keys and values [T, M, K]; `heads` are N and M.
+
+    Queries and keys are rotated by `code` [T or 1, 1, K/2, 2], then normalised with the gains [K].
+    """
+    chosen = _engine(projected, query_gain, key_gain, code)
+    return chosen.split_heads(projected, query_gain, key_gain, heads, epsilon, code)
+
+
+def routing_keys(
+    query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
+) -> list[tuple[Tensor | None, ...]]:
+    """Prepare what `route` needs and no token changes, for each depth of `code` [L, R/2, 2], or once without a code.
+
+    `query` [H, R] projects the queries, which are normalised with `query_gain` [R]; `keys` [E, R].
+    """
+    return _engine(query, query_gain, keys, code).routing_keys(query, query_gain, keys, epsilon, code)
+
+
+def route(
+    x: Tensor, keys: tuple[Tensor | None, ...], bias: Tensor, active: int, normalised: bool, epsilon: float
+) -> Routing:
+    """Choose `active` experts for x [T, H] by their scores plus bias [E] (Eq. 2).
+
+    A score is the sigmoid of the query's product with a key; `normalised` scores sum to 1 over the chosen experts.
+    Computed in the dtype of `keys`, which `routing_keys` has prepared.
+    """
+    return _engine(*keys, bias).route(x, keys, bias, active, normalised, epsilon)
+
+
+def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Prepare the weights [E, I, O] and the shared expert [I, O] of a mixture of projections for `mixed_product`."""
+    return _engine(weights, shared).mixed_weights(weights, shared, dtype)
+
+
+def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
+    """Multiply x [T, I] by the expert of each token, scaled by its score s: s x W + stop(s) x W_shared (Eq. 7)."""
+    return _engine(x, *weights).mixed_product(x, routing, weights)
+
+
+def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor) -> Tensor:
+    """Sum the chosen SwiGLU experts of x [T, H], weighted by their scores (section 3.5): [T, H].
+
+    `inward` [E, H, 2F] holds gate and up projection side by side, `outward` [E, F, H] the down projection.
+    """
+    return _engine(x, inward, outward).swiglu_experts(x, routing, inward, outward)
+
+
+def reused(weights: Tensor) -> Tensor:
+    """The same weights, for several depths to multiply: an engine may then add up their gradient in place."""
+    return _engine(weights).reused(weights)
+
+
+def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
+    """Attend along the sequence (Eq. 1): query [T, N, K] of B rows, key and value [B, C, M, K] -> [T, N, K]."""
+    return _engine(query, key, value).attend_sequence(query, key, value, visible)
+
+
+def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Attend along the depth (Eq. 1): query [T, N, K] of one depth, keys and values [T, M, K] of the visible depths.
+
+    Returns the attended values [T, N, K] and the scores [T, N, depths] (without a gradient).
+    """
+    return _engine(query, *keys, *values).attend_depth(query, keys, values)
+
+
+def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
+    """Sum over T of the cross entropy, in nats, of the logits `hidden[T, H] @ head[V, H].T` with `targets` [T].
+
+    At most `chunk_elements` logits are held at a time.
+    """
+    return _engine(hidden, head).cross_entropy_sum(hidden, head, targets, chunk_elements)
+
+
+__all__ = ["Attended", "Documents", "Routing", "Visible", "engine", "fusable"]

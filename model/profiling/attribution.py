@@ -19,9 +19,7 @@ from typing import Any
 import torch
 from torch.profiler import record_function
 
-from model.attention import DepthAttention, SequenceAttention
-from model.dreamer import Block, Dreamer
-from model.experts import ExpertAttention
+from model.dreamer import Block, DepthAttention, Dreamer, ExpertAttention, SequenceAttention
 from model.training.trainer import Trainer
 
 MARK = "dreamer: "  # what the names of our ranges begin with

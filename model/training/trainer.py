@@ -14,15 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from model import ops
 from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
-from model.ops.loss import cross_entropy_sum
 from model.training.distributed import Ranks
 from model.training.failures import TrainingFailed, has_spiked
 from model.training.optimizer import AdamW, warmed_up
 from model.training.run import Run, code_version, differences
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
+from model.training.wrapping import compile_parts, recompute_activations
 from pipeline.errors import InputError
 
 LOSS_WINDOW = 100
@@ -70,14 +71,13 @@ class Trainer:
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
             raise InputError(f"{run.folder} holds checkpoints, but no state to go on from; remove it to start over")
         torch.manual_seed(self.config.seed)
-        options = {"checkpointing": self.config.checkpointing, "dtype": self.precision}
         if state:
-            self.model = empty_model(run.model, **options)
+            self.model = empty_model(run.model, dtype=self.precision)
             load_tensors(self.model, _part(state, "model."), run.folder / "state")
             self.model.to(self.device)
         else:
             with self.device:
-                self.model = Dreamer(run.model, **options)
+                self.model = Dreamer(run.model, dtype=self.precision)
         self.optimizer = AdamW(
             self.model.named_parameters(),
             self.model.decayed_parameters(),
@@ -89,6 +89,8 @@ class Trainer:
         if state:
             self._restore(state)
         self.model.train()
+        if self.config.checkpointing:
+            recompute_activations(self.model)
         if self.config.compile and self.device.type == "cuda":
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
@@ -100,7 +102,7 @@ class Trainer:
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
         torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
-        self.model.compile(**options)
+        compile_parts(self.model, **options)
         self._compiled = True
 
     def train_step(self) -> tuple[float, float, float]:
@@ -111,7 +113,8 @@ class Trainer:
         """
         batch = self._batch(self.step)
         total = self._backward(batch)
-        self.ranks.add_up([total, *self.optimizer.gradients()])
+        counts = [router.counts for router in self.model.routers().values()]
+        self.ranks.add_up([total, *self.optimizer.gradients(), *counts])
         norm = self.optimizer.gradient_norm()
         if self.device.type == "cuda":
             self._batch(self.step + 1)  # built while the device is at work
@@ -203,7 +206,7 @@ class Trainer:
         )
         hidden = self.model(tokens, positions=positions, documents=documents, return_hidden=True)
         hidden = hidden.flatten(0, 1).index_select(0, wanted)
-        return cross_entropy_sum(hidden, self.model.head.to(hidden.dtype), targets)
+        return ops.cross_entropy_sum(hidden, self.model.head.to(hidden.dtype), targets)
 
     def _move(self, tensor: Tensor) -> Tensor:
         if self.device.type == "cpu":

@@ -3,7 +3,7 @@ import os
 import pytest
 import torch
 
-from model.ops.native import library as native
+from model import ops
 from tests.model.compiler import COMPILER
 
 if not COMPILER:
@@ -12,16 +12,13 @@ if not COMPILER:
 
 @pytest.fixture(scope="module", params=["native", "torch"])
 def engine(request):
-    """Both ways of computing on a CPU, one after the other: native.c on one thread, and torch's own operations."""
+    """Both engines for a CPU, one after the other."""
     if request.param == "native" and not COMPILER:
         pytest.skip("no C compiler")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "torch":
-            patch.setattr(native, "runs", lambda device, dtype: False)
-        else:
-            assert native.runs(torch.device("cpu"), torch.float32)
+    with ops.engine(request.param):
+        assert request.param == "torch" or ops.native.available(torch.float32)
         yield request.param
     torch.set_num_threads(threads)
 

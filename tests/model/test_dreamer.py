@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck
 from torch.func import functional_call
 
-from model.cache import Cache
+from model import ops
 from model.config import MIXTURES
-from model.dreamer import Dreamer
-from model.ops import varlen as packed_attention
-from model.ops.context import document_positions
-from model.ops.kernels import rms_norm
+from model.dreamer import Context, Dreamer
+from model.ops import Documents
+from model.ops.torch_kernels import attention as torch_attention
+from model.ops.types import document_positions
 from pipeline.errors import InputError
 from tests.model.tiny_network import (
     DR,
@@ -30,6 +30,8 @@ from tests.model.tiny_network import (
     assert_near,
     assert_same_gradients,
     build,
+    by_reference,
+    counts_of,
     gradients,
     random_documents,
     random_tokens,
@@ -45,10 +47,10 @@ pytestmark = pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("config", VARIANTS)
 def test_fast_equals_reference_in_outputs_gradients_and_counts(config, mixture):
     fast = build(dataclasses.replace(config, mixture=mixture))
-    slow = twin(fast, reference=True)
-    options = {"documents": random_documents()}
-    assert_same_gradients(gradients(fast, random_tokens(), **options), gradients(slow, random_tokens(), **options))
-    counts, expected = fast.expert_counts(), slow.expert_counts()
+    slow, options = twin(fast), {"documents": random_documents()}
+    expected = by_reference(gradients, slow, random_tokens(), **options)
+    assert_same_gradients(gradients(fast, random_tokens(), **options), expected)
+    counts, expected = counts_of(fast), counts_of(slow)
     assert all((counts[name] == expected[name]).all() for name in expected)
 
 
@@ -69,16 +71,14 @@ def test_fast_equals_reference_in_outputs_gradients_and_counts(config, mixture):
 )
 def test_fast_equals_reference_for_other_sizes(change):
     fast = build(dataclasses.replace(DR_DA, **change))
-    slow = twin(fast, reference=True)
-    assert_same_gradients(gradients(fast, random_tokens()), gradients(slow, random_tokens()))
+    assert_same_gradients(gradients(fast, random_tokens()), by_reference(gradients, fast, random_tokens()))
 
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_fast_equals_reference_in_float32(config):
     fast = build(config, torch.float32)
-    slow = twin(fast, reference=True)
-    tolerance = {"atol": 2e-5, "rtol": 1e-3}
-    assert_same_gradients(gradients(fast, random_tokens()), gradients(slow, random_tokens()), **tolerance)
+    expected = by_reference(gradients, fast, random_tokens())
+    assert_same_gradients(gradients(fast, random_tokens()), expected, atol=2e-5, rtol=1e-3)
 
 
 @pytest.mark.parametrize("mixture", MIXTURES)
@@ -112,11 +112,12 @@ def test_bfloat16_products_stay_near(config):
 def unrolled(model: Dreamer, tokens: Tensor) -> tuple[Tensor, nn.ModuleList]:
     """The logits of a stack with a copy of the shared block at every depth, and the copies."""
     blocks = nn.ModuleList(copy.deepcopy(model.blocks[0]) for _ in range(model.config.depth))
-    context = model._context(tokens, None, None, None, len(blocks), model.embedding.dtype)
+    documents, dtype = Documents(tokens), model.embedding.dtype
+    positions, depths, routing = model._codes(documents.positions, len(blocks), dtype)
     x, histories = model.norm(model.embedding[tokens.flatten()]), {}
     for depth, block in enumerate(blocks):
-        prepared = block.prepare(model.embedding.dtype, context.routing_code)[depth]
-        x, results = block(x, prepared, context, depth, histories)
+        weights = block.prepare(dtype, routing)[depth]
+        x, results = block(x, weights, Context(depth, positions, depths[depth], documents), histories)
         histories = {name: result.history for name, result in results.items()}
         x = model.norm(x)
     return (x @ model.head.T).view(*tokens.shape, -1), blocks
@@ -157,7 +158,7 @@ def test_layered_and_recurrent_are_the_same_network_at_depth_1():
         target["sequence"].projections.outward[0] = 2 * source["sequence"].projections.outward
         target["experts"].router.query.zero_()  # without a query no depth code either
         source["experts"].router.query.zero_()
-        layered.embedding.copy_(rms_norm(layered.embedding, layered.gain, layered.config.norm_epsilon))
+        layered.embedding.copy_(ops.rms_norm(layered.embedding, layered.gain, layered.config.norm_epsilon))
         recurrent.embedding.copy_(layered.embedding)
     torch.testing.assert_close(layered(random_tokens()), recurrent(random_tokens()))
 
@@ -170,8 +171,7 @@ def test_other_depths_run_on_the_same_weights(config):
     torch.testing.assert_close(outputs[2], model(tokens))
     assert all(output.isfinite().all() for output in outputs)
     assert not torch.allclose(outputs[1], outputs[2])
-    reference = twin(model, reference=True).eval()
-    torch.testing.assert_close(outputs[3], reference(tokens, depth=7))
+    torch.testing.assert_close(outputs[3], by_reference(model, tokens, depth=7))
 
 
 def test_a_depth_that_makes_no_sense_is_refused():
@@ -191,7 +191,6 @@ def test_a_depth_that_makes_no_sense_is_refused():
         ("positions", (1, 6), [2, 6]),
         ("documents", (1, 6), [2, 6]),
         ("documents", (2, 3), [2, 6]),
-        ("lengths", (3,), [2]),
     ],
 )
 def test_what_does_not_fit_the_tokens_is_refused(given, shape, expected):
@@ -223,7 +222,7 @@ def test_packed_documents_are_read_as_if_alone(config):
         torch.testing.assert_close(packed[row, start:end], model(tokens[row : row + 1, start:end])[0])
 
 
-def by_ragged_rows(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, *rest, **options) -> Tensor:
+def attention_of_documents(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, *rest, **options) -> Tensor:
     """What CUDA's kernel for ragged sequences does, one document after the other."""
     documents = []
     for begin, end in itertools.pairwise(bounds.tolist()):
@@ -237,14 +236,23 @@ def by_ragged_rows(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, *r
 def test_ragged_rows_need_no_mask(config, monkeypatch):
     model = build(config)
     expected = gradients(model, random_tokens(), documents=random_documents())
-    monkeypatch.setattr(packed_attention, "takes", lambda dtype, device: True)
-    monkeypatch.setattr(packed_attention, "_kernel", lambda: (by_ragged_rows, {}))
-    assert_same_gradients(gradients(model, random_tokens(), documents=random_documents()), expected)
+    monkeypatch.setattr(torch_attention, "takes_ragged", lambda dtype, device: True)
+    monkeypatch.setattr(torch_attention, "_ragged_kernel", lambda: (attention_of_documents, {}))
+    monkeypatch.setattr(Documents, "mask", lambda *_: pytest.fail("a mask is made"))
+    with ops.engine("torch"):
+        assert_same_gradients(gradients(model, random_tokens(), documents=random_documents()), expected)
 
 
 def test_bounds_of_documents():
-    documents = torch.tensor([[0, 0, 1, -1], [1, 1, 1, 0]])
-    assert packed_attention.document_bounds(documents).tolist() == [0, 2, 3, 4, 7, 8]
+    labels = torch.tensor([[0, 0, 1, -1], [1, 1, 1, 0]])
+    documents = Documents(labels, labels)
+    assert documents.bounds.tolist() == [0, 2, 3, 4, 7, 8]
+    assert documents.starts.tolist() == [0, 0, 2, 3, 4, 4, 4, 7]
+    alone = Documents(labels)
+    assert alone.bounds.tolist() == [0, 4, 8]
+    assert alone.starts.tolist() == [0] * 4 + [4] * 4
+    assert alone.mask(torch.float32) is None
+    assert (alone.pairs == torch.ones(4, 4).tril().bool()).all()
 
 
 def test_positions_restart_with_each_document():
@@ -273,8 +281,8 @@ def test_no_depth_sees_a_later_one():
     assert [result.scores.shape[-1] for result in results] == [1, 2, 3]
     assert [len(result.history) for result in results] == [1, 2, 3]
     (first, _), (second, _), (third, _) = results[2].history
-    assert torch.autograd.grad(results[1].stream.sum(), third, allow_unused=True, retain_graph=True) == (None,)
-    assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(results[2].stream.sum(), (first, second)))
+    assert torch.autograd.grad(results[1].output.sum(), third, allow_unused=True, retain_graph=True) == (None,)
+    assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(results[2].output.sum(), (first, second)))
 
 
 def test_a_window_hides_older_depths():
@@ -284,52 +292,7 @@ def test_a_window_hides_older_depths():
     assert [score.shape[-1] for score in scores] == [1, 2, 2, 2]
 
 
-# Caches
-
-
-@pytest.mark.parametrize("config", VARIANTS)
-def test_prefill_and_steps_equal_whole_forwards_for_different_lengths(config):
-    model, tokens = build(config).eval(), random_tokens(3, 12)
-    prompts = [5, 2, 7]
-    cache = Cache(config, 3, 12, dtype=torch.float64)
-    padded = torch.zeros(3, 7, dtype=torch.long)
-    for row, length in enumerate(prompts):
-        padded[row, :length] = tokens[row, :length]
-    prefill = model(padded, cache=cache, lengths=torch.tensor(prompts))
-    for row, length in enumerate(prompts):
-        torch.testing.assert_close(prefill[row, :length], model(tokens[row : row + 1, :length])[0])
-    assert cache.lengths.tolist() == prompts
-    for step in range(5):
-        new = torch.stack([tokens[row, length + step] for row, length in enumerate(prompts)])[:, None]
-        stepped = model(new, cache=cache)
-        for row, length in enumerate(prompts):
-            whole = model(tokens[row : row + 1, : length + step + 1])
-            torch.testing.assert_close(stepped[row, 0], whole[0, -1])
-
-
-def test_several_tokens_at_once_behind_a_filled_cache():
-    model, tokens = build(DR_DA).eval(), random_tokens(2, 11)
-    cache = Cache(DR_DA, 2, 11, dtype=torch.float64)
-    parts = [model(tokens[:, start:end], cache=cache) for start, end in ((0, 4), (4, 9), (9, 11))]
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(tokens))
-
-
-def test_a_cache_for_another_depth():
-    model, tokens = build(DR_DA).eval(), random_tokens()
-    cache = Cache(DR_DA, 2, 11, dtype=torch.float64, depth=5)
-    parts = [model(tokens[:, start:end], cache=cache, depth=5) for start, end in ((0, 10), (10, 11))]
-    torch.testing.assert_close(torch.cat(parts, dim=1), model(tokens, depth=5))
-
-
-def test_a_full_cache_and_mixed_uses_are_refused():
-    model, tokens = build(DR), random_tokens()
-    cache = Cache(DR, 2, 12, dtype=torch.float64)
-    model(tokens, cache=cache)
-    with pytest.raises(InputError, match="room for 12 positions: 11 are filled, 2 more"):
-        model(tokens[:, :2], cache=cache)
-    with pytest.raises(InputError, match="depth 2 cannot use this cache: it is for depth 3"):
-        model(tokens[:, :1], cache=cache, depth=2)
-    with pytest.raises(InputError, match="the reference has none"):
-        twin(model, reference=True)(tokens[:, :1], cache=cache)
+def test_a_memory_has_positions_and_documents_of_its_own():
+    tokens = random_tokens()
     with pytest.raises(InputError, match="neither documents nor positions"):
-        model(tokens[:, :1], cache=cache, documents=torch.zeros(2, 1, dtype=torch.long))
+        build(DR)(tokens, memory=Documents(tokens), documents=torch.zeros_like(tokens))

@@ -11,16 +11,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from model.cache import Cache
 from model.config import MIXTURES, DreamerConfig
-from model.dreamer import ATTENTIONS, Dreamer
-from model.ops.context import Prepared, Result
+from model.dreamer import ATTENTIONS, Dreamer, Weights
+from model.generate import Cache
+from model.ops import Attended
+from model.training.distributed import Ranks
+from model.training.wrapping import compile_parts, recompute_activations
 from tests.model.tiny_network import (
     DR_DA,
     VARIANTS,
     assert_near,
     assert_same_gradients,
     build,
+    counts_of,
     gradients,
     random_documents,
     random_tokens,
@@ -36,7 +39,7 @@ def test_evaluation_moves_nothing(config):
     before = copy.deepcopy(model.state_dict())
     model(random_tokens())
     assert all((before[name] == value).all() for name, value in model.state_dict().items())
-    assert all((counts == 0).all() for counts in model.expert_counts().values())
+    assert all((counts == 0).all() for counts in counts_of(model).values())
 
 
 @pytest.mark.parametrize("config", VARIANTS)
@@ -44,7 +47,7 @@ def test_counts_cover_all_depths_and_leave_out_padding(config):
     model = build(config)
     model(random_tokens(), documents=random_documents())
     real, depths = 20, config.depth if config.recurrent else 1
-    for name, counts in model.expert_counts().items():
+    for name, counts in counts_of(model).items():
         active = config.active_experts if ".experts." in name else 1
         assert counts.sum() == real * depths * active
 
@@ -67,6 +70,7 @@ def _count_on_one_rank(rank: int, folder: str) -> None:
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     model = build(DR_DA)
     model(random_tokens(4).chunk(2)[rank])
+    Ranks(rank, 2).add_up([router.counts for router in model.routers().values()])
     model.update_balance()
     torch.save({name: router.bias for name, router in model.routers().items()}, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
@@ -86,10 +90,11 @@ def test_ranks_count_together(tmp_path):
 @pytest.mark.parametrize("config", VARIANTS)
 def test_checkpointing_changes_neither_gradients_nor_counts(config):
     plain = build(config)
-    checkpointed = twin(plain, checkpointing=True)
+    checkpointed = twin(plain)
+    recompute_activations(checkpointed)
     expected, found = gradients(plain, random_tokens()), gradients(checkpointed, random_tokens())
     assert_same_gradients(found, expected, atol=0, rtol=0)
-    counts, wanted = checkpointed.expert_counts(), plain.expert_counts()
+    counts, wanted = counts_of(checkpointed), counts_of(plain)
     assert all((counts[name] == wanted[name]).all() for name in wanted)
 
 
@@ -138,9 +143,8 @@ def test_initialisation_is_table_3_and_the_first_loss_ln_v(recurrent, depth_atte
     tokens = torch.randint(0, 512, (8, 64))
     loss = F.cross_entropy(model(tokens).flatten(0, 1), torch.randint(0, 512, (8 * 64,)))
     assert loss.item() == pytest.approx(math.log(512), rel=0.02)
-    decayed, undecayed = model.decayed_parameters(), model.undecayed_parameters()
-    assert len(decayed) + len(undecayed) == len(list(model.parameters()))
-    assert all(parameter.ndim == 1 for parameter in undecayed)
+    decayed = {id(parameter) for parameter in model.decayed_parameters()}
+    assert all((id(parameter) in decayed) != name.endswith("gain") for name, parameter in model.named_parameters())
 
 
 @pytest.mark.parametrize("config", VARIANTS)
@@ -172,7 +176,7 @@ def test_compiled_once_for_all_depths_and_steps(config):
     dynamo_utils.counters.clear()
     model = twin(build(dataclasses.replace(config, depth=6), torch.float32), dtype=torch.bfloat16)
     compiled = twin(model, dtype=torch.bfloat16)
-    compiled.compile(backend="aot_eager", dynamic=False)
+    compile_parts(compiled, backend="aot_eager", dynamic=False)
     expected = gradients(model, random_tokens(), documents=random_documents())
     assert_near(gradients(compiled, random_tokens(), documents=random_documents()), expected)
     graphs = dynamo_utils.counters["stats"]["unique_graphs"]
@@ -196,12 +200,12 @@ class Slots(nn.Module):
         self.keys = nn.Parameter(torch.empty(4, config.hidden_size))
         self.outward = nn.Parameter(torch.empty(4, config.hidden_size))
 
-    def prepare(self, dtype: torch.dtype, code: Tensor | None) -> list[Prepared]:
-        return [(self.keys.to(dtype), self.outward.to(dtype))]
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+        return [(self.keys.to(dtype), self.outward.to(dtype))] * (1 if code_LP is None else len(code_LP))
 
-    def forward(self, x: Tensor, stream: Tensor, prepared: Prepared, *rest) -> Result:
-        keys, values = prepared
-        return Result(stream + (x @ keys.T).softmax(dim=-1) @ values)
+    def forward(self, x_TH: Tensor, weights: Weights, *rest) -> Attended:
+        keys, values = weights
+        return Attended((x_TH @ keys.T).softmax(dim=-1) @ values)
 
 
 @pytest.mark.parametrize("config", VARIANTS)
@@ -216,5 +220,5 @@ def test_another_attention_takes_part_without_touching_the_others(config, monkey
     assert {name.replace(".slots", "") for name in found} > {name for name, _ in build(config).named_parameters()}
     cache = Cache(config, 1, 11, dtype=torch.float64)
     tokens = random_tokens(1)
-    steps = [model(tokens[:, place : place + 1], cache=cache) for place in range(tokens.shape[1])]
-    torch.testing.assert_close(torch.cat(steps, dim=1), model(tokens))
+    steps = [cache.extend(model, tokens[:, place : place + 1]) for place in range(tokens.shape[1])]
+    torch.testing.assert_close(model.logits(torch.cat(steps, dim=1)), model(tokens))

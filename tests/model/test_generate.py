@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from model.cache import Cache
-from model.generate import generate, take_rows
+from model import ops
+from model.generate import Cache, generate
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import plain_generation, small_model
 
@@ -156,9 +156,10 @@ def bytes_of_a_step(variant: str, length: int) -> int:
     """Most bytes that live at once while one token is written behind `length` others, besides weights and cache."""
     model = small_model(**VARIANTS[variant], sequence_length=4096)
     cache = Cache(model.config, 2, length)
-    cache.advance(length - 1, None)
-    with torch.no_grad(), Live() as live:
-        model(torch.tensor([[5], [6]]), cache=cache)
+    cache.lengths += length - 1
+    cache.longest = length - 1
+    with ops.engine("torch"), torch.no_grad(), Live() as live:
+        model.logits(cache.extend(model, torch.tensor([[5], [6]])))
     assert live.now == 0
     return live.peak
 
@@ -177,9 +178,9 @@ def test_rows_of_a_cache_go_on_in_several_ways() -> None:
     cache = Cache(model.config, 2, 20)
     padded = torch.tensor([prompts[0], prompts[1] + [0] * 5])
     with torch.inference_mode():
-        model(padded, cache=cache, lengths=torch.tensor([9, 4]))
-        take_rows(cache, [1, 0, 1])
-        logits = model(torch.tensor([[5], [6], [7]]), cache=cache)[:, 0]
+        cache.extend(model, padded, torch.tensor([9, 4]))
+        cache.take([1, 0, 1])
+        logits = model.logits(cache.extend(model, torch.tensor([[5], [6], [7]])))[:, 0]
         for row, (prompt, token) in enumerate(((prompts[1], 5), (prompts[0], 6), (prompts[1], 7))):
             expected = model(torch.tensor([[*prompt, token]]))[0, -1]
             torch.testing.assert_close(logits[row], expected, rtol=1e-4, atol=1e-4)
@@ -220,4 +221,4 @@ def test_bad_options(options: dict, message: str) -> None:
 def test_writing_does_not_count_as_training() -> None:
     model = small_model().train()
     generate(model, prompts_of(4, 3), max_new_tokens=3, end_token=-1)
-    assert not any(counts.any() for counts in model.expert_counts().values())
+    assert not any(router.counts.any() for router in model.routers().values())

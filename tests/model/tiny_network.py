@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from model import ops
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 
@@ -57,6 +60,11 @@ def twin(model: Dreamer, **options) -> Dreamer:
     return other
 
 
+def counts_of(model: Dreamer) -> dict[str, Tensor]:
+    """Selections [E] of each router in training since the last update of the balance."""
+    return {name: router.counts.clone() for name, router in model.routers().items()}
+
+
 def random_tokens(batch: int = 2, length: int = 11) -> Tensor:
     return torch.randint(0, TINY.vocabulary_size, (batch, length), generator=torch.Generator().manual_seed(2))
 
@@ -66,6 +74,12 @@ def random_documents() -> Tensor:
     documents[0, 4:], documents[0, 9:] = 1, -1
     documents[1, 7:] = 5
     return documents
+
+
+def by_reference(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What a function returns when the reference computes it."""
+    with ops.engine("reference"):
+        return function(*arguments, **options)
 
 
 def gradients(model: Dreamer, tokens: Tensor, **options) -> tuple[Tensor, dict[str, Tensor]]:
@@ -89,3 +103,8 @@ def assert_near(narrow: tuple[Tensor, dict[str, Tensor]], exact: tuple[Tensor, d
     assert (error / exact[0].float().abs().amax(dim=-1).flatten()).median() < 0.05
     gradients = (each[1]["embedding"].float().flatten() for each in (narrow, exact))
     assert F.cosine_similarity(*gradients, dim=0) > 0.97
+
+
+def double(*shape: int) -> Tensor:
+    """Normal numbers in float64 that want a gradient."""
+    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)

@@ -110,7 +110,7 @@ class NativeRoute(torch.autograd.Function):
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         routed = ctx.saved_tensors
         x_gradient = torch.zeros_like(routed[0])
-        _, *others = route_backward(routed, ctx.normalised, gradient.contiguous(), None, x_gradient)
+        _, *others = route_backward(routed, ctx.normalised, gradient.contiguous(), x_gradient)
         return x_gradient, *others, None, None, None, None
 
 
@@ -140,14 +140,14 @@ def route(
 
 
 def route_backward(
-    routed: tuple[Tensor, ...], normalised: bool, weights_gradient: Tensor, passed_by: Tensor | None, rows: Tensor
+    routed: tuple[Tensor, ...], normalised: bool, weights_gradient: Tensor, rows: Tensor
 ) -> list[Tensor | None]:
     """Gradients of gain, query and keys; `rows` holds what x has from elsewhere behind the norm and becomes its own."""
     x, *weights, ids = *routed[:4], routed[-1]
     outputs = [each if each is None else torch.empty_like(each) for each in weights]
     _, query, keys = weights
     sizes = *query.shape, len(keys), ids.shape[1], int(normalised)
-    call("route_backward", len(x), *sizes, *routed, weights_gradient, passed_by, rows, *outputs)
+    call("route_backward", len(x), *sizes, *routed, weights_gradient, rows, *outputs)
     return outputs
 
 

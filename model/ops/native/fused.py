@@ -1,4 +1,4 @@
-"""Whole parts of a layer in native.c, for one CPU core: from the norm to the residual stream in one function each way.
+"""Whole parts of a layer in native.c, for one CPU core: from the norm to the output in one function each way.
 
 They are what attention.py and experts.py else put together from the functions of kernels.py. Axes as there, and D the
 visible depths.
@@ -17,9 +17,9 @@ from model.ops.native.library import call, pointers
 
 
 class NativeAttention(torch.autograd.Function):
-    """An attention with mixed projections of x [T, H]: what it adds up to with the stream.
+    """An attention with mixed projections of x [T, H], from its norm to its output [T, H].
 
-    The stream [T, H] is x itself if it is None; code [T or 1, ..., K/2, 2]. Along the sequence where there are `starts`
+    code [T or 1, ..., K/2, 2]. Along the sequence where there are `starts`
     [T]; else along the depth, behind `entries` of earlier depths: their keys, then their values [T, M, K]. Gives also
     ids [T, 1], key and value [T, M, K], and along the depth the scores [T, N, D]. Merged weights inward [E, H, (N+2M)K]
     and outward [E, NK, H]; shared ones have no E, or are None.
@@ -29,7 +29,6 @@ class NativeAttention(torch.autograd.Function):
     def forward(
         ctx,
         x: Tensor,
-        stream: Tensor | None,
         gain: Tensor,
         query: Tensor,
         keys: Tensor,
@@ -49,16 +48,15 @@ class NativeAttention(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         ctx.weights = WeightsBackward(inward), WeightsBackward(outward)
-        x, stream, gain, query, keys, bias, inward = dense(x, stream, gain, query, keys, bias, inward)
+        x, gain, query, keys, bias, inward = dense(x, gain, query, keys, bias, inward)
         shared_inward, outward, shared_outward = dense(shared_inward, outward, shared_outward)
         query_gain, key_gain, code, *entries = dense(query_gain, key_gain, code, *entries)
         (T, H), (E, R), K, D = x.shape, keys.shape, len(query_gain), len(entries) // 2 + 1
-        ctx.sizes, ctx.code_row, ctx.own_stream = (T, H, R, E, N, M, K, D), code_row(code, T, K), stream is None
+        ctx.sizes, ctx.code_row = (T, H, R, E, N, M, K, D), code_row(code, T, K)
         key, value, y = x.new_empty(T, M, K), x.new_empty(T, M, K), torch.empty_like(x)
         seen = x.new_empty((T, N, D) if starts is None else (T, N))
         kept = x.new_empty(T, 4 + R + (N + M) * (K + 1) + 2 * N * K)  # which native.c lays out
         places, ends = x.new_empty(3, T, dtype=torch.long), x.new_empty(E, dtype=torch.int32)
-        assert stream is None or stream.shape == x.shape
         assert starts is None or len(starts) == T
         assert all(entry.shape == key.shape and entry.dtype == x.dtype for entry in entries)
         heads = query_gain, key_gain, code
@@ -66,7 +64,7 @@ class NativeAttention(torch.autograd.Function):
             "attention_forward",
             *(*ctx.sizes, float(epsilon)),
             *(x, gain, query, keys, bias, inward, outward, *heads, ctx.code_row, starts),
-            *(*_pointers_behind(entries, key, value), x if stream is None else stream),
+            *_pointers_behind(entries, key, value),
             *(key, value, seen, kept, places, ends, y),
         )
         ctx.save_for_backward(
@@ -94,12 +92,12 @@ class NativeAttention(torch.autograd.Function):
             *ctx.sizes,
             *(x, gain, query, keys, *turned, *shared, query_gain, key_gain, code, ctx.code_row, starts),
             *(*_pointers_behind(entries, key, value), key, value, seen, kept, places, ends),
-            *(gradient, gradient if ctx.own_stream else None, *dense(later_key, later_value), *of_entries),
+            *(gradient, *dense(later_key, later_value), *of_entries),
             *(x_gradient, *gradients, *own_gradients),
         )
         *routing, query_gain_gradient, key_gain_gradient = own_gradients
         return (
-            *(x_gradient, None if ctx.own_stream else gradient, *routing, None, of_inward, None, of_outward, None),
+            *(x_gradient, *routing, None, of_inward, None, of_outward, None),
             *(query_gain_gradient, key_gain_gradient, None, None, None, None, None),
             *(part for parts in of_entries for part in parts[:-1]),
         )
@@ -112,16 +110,15 @@ def _pointers_behind(entries: list[Tensor], key: Tensor, value: Tensor) -> tuple
 
 
 class NativeExperts(torch.autograd.Function):
-    """Norm, routing and SwiGLU experts of x [T, H]: what they add up to with the stream, and their ids [T, A].
+    """Norm, routing and SwiGLU experts of x [T, H]: their output [T, H] and ids [T, A].
 
-    The stream [T, H] is x itself if it is None. Weights inward [E, H, 2F] and outward [E, F, H].
+    Weights inward [E, H, 2F] and outward [E, F, H].
     """
 
     @staticmethod
     def forward(
         ctx,
         x: Tensor,
-        stream: Tensor | None,
         gain: Tensor,
         query: Tensor,
         keys: Tensor,
@@ -132,17 +129,14 @@ class NativeExperts(torch.autograd.Function):
         epsilon: float,
     ) -> tuple[Tensor, Tensor]:
         ctx.weights = WeightsBackward(inward), WeightsBackward(outward)
-        x, stream, gain, query, keys = dense(x, stream, gain, query, keys)
-        bias, inward, outward = dense(bias, inward, outward)
-        assert stream is None or stream.shape == x.shape
+        x, gain, query, keys, bias, inward, outward = dense(x, gain, query, keys, bias, inward, outward)
         *routed, weights, order, tokens, ends = route(x, gain, query, keys, bias, active, True, float(epsilon))
         E, F, H = outward.shape
         ctx.sizes = len(x), E, H, F
         y, projected = torch.empty_like(x), x.new_empty(len(order), 2 * F)
         norms, ids = routed[4], routed[-1]
-        inputs = x, gain, norms, weights, inward, outward, order, tokens, ends, x if stream is None else stream
+        inputs = x, gain, norms, weights, inward, outward, order, tokens, ends
         call("swiglu_forward", *ctx.sizes, *inputs, projected, y)
-        ctx.own_stream = stream is None
         ctx.save_for_backward(*routed, weights, inward, outward, projected, order, tokens, ends)
         ctx.mark_non_differentiable(ids)
         return y, ids
@@ -158,5 +152,5 @@ class NativeExperts(torch.autograd.Function):
         gradient = gradient.contiguous()
         inputs = x, gain, norms, weights, *turned, *rest, gradient
         call("swiglu_backward", *ctx.sizes, *inputs, rows, weights_gradient, *gradients)
-        routing = route_backward(routed, True, weights_gradient, gradient if ctx.own_stream else None, rows)
-        return rows, None if ctx.own_stream else gradient, *routing, None, *passed_on, None, None
+        routing = route_backward(routed, True, weights_gradient, rows)
+        return rows, *routing, None, *passed_on, None, None

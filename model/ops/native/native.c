@@ -375,10 +375,9 @@ void route_forward(whole T, whole H, whole R, whole E, whole A, whole normalised
     dispatch(T * A, A, E, ids, order, tokens, ends);
 }
 
-/* `rows` [T, H] holds the gradient that (normalised) x has from elsewhere, and then that of x; `passed_by`, if there
-   is any, is added to it, the gradient of what x itself is added to. */
+/* `rows` [T, H] holds the gradient that (normalised) x has from elsewhere, and then that of x. */
 void route_backward(whole T, whole H, whole R, whole E, whole A, whole normalised, in x, in gain, in query, in keys,
-    in norms, in q, in scales, in chosen, const whole *ids, in weights_gradient, in passed_by, out rows,
+    in norms, in q, in scales, in chosen, const whole *ids, in weights_gradient, out rows,
     out gain_gradient, out query_gradient, out keys_gradient) {
     REAL *turned = scratch(H * R + BLOCK * (R + H + A)), *q_gradient = turned + H * R;
     REAL *rows_in = q_gradient + BLOCK * R, *opened = rows_in + BLOCK * H;
@@ -419,11 +418,8 @@ void route_backward(whole T, whole H, whole R, whole E, whole A, whole normalise
         }
         product(count, H, R, q_gradient, R, 1, turned, H, rows + begin * H, H, 1);
         product(H, R, count, own_x, 1, H, q_gradient, R, query_gradient, R, 1);
-        for (whole t = begin; t < begin + count; t++) {
-            REAL *gradient = rows + t * H;
-            if (gain) normalise_backward(H, x + t * H, gain, norms[t], gradient, gain_gradient);
-            for (whole i = 0; passed_by && i < H; i++) gradient[i] += passed_by[t * H + i];
-        }
+        for (whole t = begin; gain && t < begin + count; t++)
+            normalise_backward(H, x + t * H, gain, norms[t], rows + t * H, gain_gradient);
     }
     free(turned);
 }
@@ -465,25 +461,23 @@ void transpose_weights(whole E, whole I, whole O, in weights, out turned) {
     for (whole e = 0; e < E; e++) transpose(I, O, weights + e * I * O, O, turned + e * I * O, I);
 }
 
-/* The forward pass of some of an expert's tokens, added to the `stream` [T, O], if there is one. `memory`
-   [BLOCK * (I + O)] is spent. */
-static void linear_forward(whole rows, whole I, whole O, in x, in scores, in weights, const whole *own, in stream,
-    out memory, out y) {
+/* The forward pass of some of an expert's tokens. `memory` [BLOCK * (I + O)] is spent. */
+static void linear_forward(
+    whole rows, whole I, whole O, in x, in scores, in weights, const whole *own, out memory, out y) {
     REAL *rows_in = memory, *rows_out = memory + BLOCK * I;
     gather(rows, I, x, own, rows_in);
     fetching_product(rows, O, I, rows_in, I, 1, weights, O, rows_out, O, 0, weights + I * O, I * O);
     for (whole i = 0; i < rows; i++) {
         const REAL score = scores[own[i]], *from = rows_out + i * O;
-        const REAL *before = stream + (stream ? own[i] * O : 0);
         REAL *to = y + own[i] * O;
-        for (whole o = 0; o < O; o++) to[o] = (stream ? before[o] : 0) + from[o] * score;
+        for (whole o = 0; o < O; o++) to[o] = from[o] * score;
     }
 }
 
 void mixed_forward(
     whole E, whole I, whole O, in x, in scores, in merged, const whole *tokens, const int32_t *ends, out y) {
     REAL *memory = scratch(BLOCK * (I + O));
-    EACH_BLOCK(E, ends) linear_forward(rows, I, O, x, scores, merged + e * I * O, tokens + begin, NULL, memory, y);
+    EACH_BLOCK(E, ends) linear_forward(rows, I, O, x, scores, merged + e * I * O, tokens + begin, memory, y);
     free(memory);
 }
 
@@ -568,12 +562,12 @@ void heads_backward(whole T, whole N, whole M, whole K, in projected, in query_g
 
 /* ---- SwiGLU experts (section 3.5) of normalised x ---- */
 
-/* Added to the `stream` [T, H]. `projected` [P, 2F], gate and up side by side in the experts' order, is kept for the
+/* `projected` [P, 2F], gate and up side by side in the experts' order, is kept for the
    backward pass. */
 void swiglu_forward(whole T, whole E, whole H, whole F, in x, in gain, in norms, in weights, in inward, in outward,
-    const whole *order, const whole *tokens, const int32_t *ends, in stream, out projected, out y) {
+    const whole *order, const whole *tokens, const int32_t *ends, out projected, out y) {
     REAL *rows_in = scratch(BLOCK * (2 * H + F)), *rows_out = rows_in + BLOCK * H, *hidden = rows_out + BLOCK * H;
-    memcpy(y, stream, T * H * sizeof(REAL));
+    memset(y, 0, T * H * sizeof(REAL));
     EACH_BLOCK(E, ends) {
         const REAL *own_inward = inward + e * 2 * F * H, *own_outward = outward + e * F * H;
         const whole *own = tokens + begin;
@@ -819,14 +813,14 @@ static kept_numbers lay_out(whole T, whole R, whole N, whole M, whole K, REAL *m
 }
 
 /* Along the sequence where there are `starts`, else along the depth, with D `keys` and `values` of which the last are
-   `key` and `value`. Added to the `stream` [T, H]. Merged weights inward [E, H, O = (N + 2 M) K], outward [E, N K, H].
+   `key` and `value`. Merged weights inward [E, H, O = (N + 2 M) K], outward [E, N K, H].
    `seen` are the sums [T, N] of attend_forward or the scores [T, N, D] of depth_forward; `kept` is laid out above;
    `places` [3, T] are ids, and order and tokens of the dispatch.
 
    Along the depth each token is by itself: what it sees, and the way back, come while its rows are in the cache. */
 void attention_forward(whole T, whole H, whole R, whole E, whole N, whole M, whole K, whole D, double epsilon, in x,
     in gain, in router, in router_keys, in bias, in inward, in outward, in query_gain, in key_gain, in code,
-    whole code_row, const whole *starts, REAL *const *keys, REAL *const *values, in stream, REAL *key, REAL *value,
+    whole code_row, const whole *starts, REAL *const *keys, REAL *const *values, REAL *key, REAL *value,
     out seen, out kept, whole *places, int32_t *ends, out y) {
     const kept_numbers own = lay_out(T, R, N, M, K, kept);
     const whole *tokens = places + 2 * T, I = N * K, C = (N + M) * K, O = C + M * K;
@@ -850,14 +844,12 @@ void attention_forward(whole T, whole H, whole R, whole E, whole N, whole M, who
                                 seen + t * N * D));
         }
         if (!starts)
-            linear_forward(
-                rows, I, H, own.attended, own.scores, outward + e * I * H, tokens + begin, stream, memory, y);
+            linear_forward(rows, I, H, own.attended, own.scores, outward + e * I * H, tokens + begin, memory, y);
     }
     if (starts) {
         attend_forward(T, N, M, K, own.query, key, value, starts, own.attended, seen);
         EACH_BLOCK(E, ends)
-            linear_forward(
-                rows, I, H, own.attended, own.scores, outward + e * I * H, tokens + begin, stream, memory, y);
+            linear_forward(rows, I, H, own.attended, own.scores, outward + e * I * H, tokens + begin, memory, y);
     }
     free(rows_in);
 }
@@ -868,7 +860,7 @@ void attention_forward(whole T, whole H, whole R, whole E, whole N, whole M, who
 void attention_backward(whole T, whole H, whole R, whole E, whole N, whole M, whole K, whole D, in x, in gain,
     in router, in router_keys, in inward_turned, in outward_turned, in shared_inward, in shared_outward, in query_gain,
     in key_gain, in code, whole code_row, const whole *starts, REAL *const *keys, REAL *const *values, in key, in value,
-    out seen, out kept, const whole *places, const int32_t *ends, in y_gradient, in passed_by, in later_key,
+    out seen, out kept, const whole *places, const int32_t *ends, in y_gradient, in later_key,
     in later_value, REAL *key_gradients, REAL *value_gradients, out x_gradient, out inward_gradient,
     out outward_gradient, out gain_gradient, out router_gradient, out router_keys_gradient, out query_gain_gradient,
     out key_gain_gradient) {
@@ -912,6 +904,6 @@ void attention_backward(whole T, whole H, whole R, whole E, whole N, whole M, wh
             tokens + begin, memory, x_gradient, scores_gradient, inward_gradient + e * H * O);
     }
     route_backward(T, H, R, E, 1, 0, x, gain, router, router_keys, own.norms, own.q, own.scales, own.chosen, places,
-        scores_gradient, passed_by, x_gradient, gain_gradient, router_gradient, router_keys_gradient);
+        scores_gradient, x_gradient, gain_gradient, router_gradient, router_keys_gradient);
     free(attended_gradient);
 }

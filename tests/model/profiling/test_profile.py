@@ -8,6 +8,7 @@ import torch
 from model.profiling import profile
 from model.training.run import read_run
 from model.training.trainer import Trainer
+from model.training.wrapping import compile_parts
 from tests.model.packed_folder import SMALL, write_packed
 
 
@@ -59,7 +60,7 @@ def test_nothing_is_left_of_the_profile_in_the_trainer(tmp_path):
 @pytest.mark.slow
 def test_compiled_and_recomputed_parts_keep_their_component(tmp_path):
     trainer = trainer_of(tmp_path, precision="bfloat16", checkpointing=True)
-    trainer.model.compile(dynamic=False, backend="aot_eager")
+    compile_parts(trainer.model, dynamic=False, backend="aot_eager")
     torch._dynamo.reset()
     found = profile.profile_step(trainer, warm_up=1, steps=1)
     times = {}

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from model.ops.loss import cross_entropy_sum
+from model.ops import cross_entropy_sum
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 3, 7, 100])

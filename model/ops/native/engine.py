@@ -1,0 +1,161 @@
+"""The engine "native": operations in C for one CPU core, and whole attentions in one call each way.
+
+Functions that are not here, or that a size rules out, are those of torch_kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from model.ops import torch_kernels
+from model.ops.native.functions import (
+    NativeAttendDepth,
+    NativeAttendSequence,
+    NativeHeads,
+    NativeKeys,
+    NativeMixedProduct,
+    NativeRMSNorm,
+    NativeRoute,
+    SharedWeights,
+)
+from model.ops.native.fused import NativeAttention, NativeExperts
+from model.ops.native.library import REALS, library
+from model.ops.torch_kernels import cross_entropy_sum, rotate, swiglu_experts
+from model.ops.torch_kernels.routing import dispatch
+from model.ops.types import Attended, Documents, Routing, Visible
+
+History = tuple[tuple[Tensor, Tensor], ...]
+LONG = 1024  # tokens of a row without documents: torch's attention in blocks is faster on longer ones
+
+
+def available(dtype: torch.dtype) -> bool:
+    """Whether the library is there for tensors of this dtype."""
+    return dtype in REALS and library(REALS[dtype]) is not None
+
+
+def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
+    """RMSNorm."""
+    if gain.shape != x.shape[-1:]:
+        return torch_kernels.rms_norm(x, gain, epsilon)
+    return NativeRMSNorm.apply(x, gain, epsilon)
+
+
+def split_heads(
+    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Heads, rotated and normalised."""
+    return NativeHeads.apply(projected, query_gain, key_gain, code, epsilon, *heads)
+
+
+def routing_keys(
+    query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
+) -> list[tuple[Tensor, Tensor]]:
+    """The query projection and the prepared keys of each depth, as torch_kernels makes them."""
+    return [(query, each) for each in NativeKeys.apply(keys, query_gain, code, epsilon)]
+
+
+def route(
+    x: Tensor, keys: tuple[Tensor, Tensor], bias: Tensor, active: int, normalised: bool, epsilon: float
+) -> Routing:
+    """Eq. 2."""
+    scores, ids = NativeRoute.apply(x.to(bias.dtype), *keys, bias, active, normalised, epsilon)
+    return Routing(ids, scores, dispatch(ids, len(bias)))
+
+
+def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    """Merged weights as torch_kernels makes them, with one gradient for all depths."""
+    merged, shared = torch_kernels.mixed_weights(weights, shared, dtype)
+    return reused(merged), shared
+
+
+def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
+    """Eq. 7."""
+    if not _small(weights[0]):
+        return torch_kernels.mixed_product(x, routing, weights)
+    scores, order = routing.scores.to(x.dtype), routing.dispatch
+    return NativeMixedProduct.apply(x, scores, *weights, order.tokens, order.ends)
+
+
+def reused(weights: Tensor) -> Tensor:
+    """Weights whose gradient all products add to in place."""
+    return SharedWeights.apply(weights) if weights.requires_grad else weights
+
+
+def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
+    """Eq. 1 along the sequence, for packed rows that are not too long."""
+    if not _takes(visible):
+        return torch_kernels.attend_sequence(query, key, value, visible)
+    return NativeAttendSequence.apply(query, key.flatten(0, 1), value.flatten(0, 1), visible.starts)
+
+
+def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Eq. 1 along the depth."""
+    return NativeAttendDepth.apply(query, *keys, *values)
+
+
+def sequence_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
+    """SA with mixed projections, from its norm to its output."""
+    if not _takes(context.memory):
+        return NotImplemented
+    return _attention(attention, x, weights, context.position_code, context.memory.starts, ())
+
+
+def depth_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
+    """DA with mixed projections, from its norm to its output."""
+    return _attention(attention, x, weights, context.depth_code, None, attention.visible(history))
+
+
+def _attention(
+    attention: nn.Module,
+    x: Tensor,
+    weights: Any,
+    code: Tensor,
+    starts: Tensor | None,
+    history: History,
+) -> Attended:
+    if attention.router is None:
+        return NotImplemented
+    keys, (inward, shared_inward), (outward, shared_outward) = weights
+    banks, bias = (inward, shared_inward, outward, shared_outward), attention.router.bias
+    gains = attention.query_gain, attention.key_gain
+    if not _small(inward, outward) or not _alike(x, attention.gain, *keys, bias, *banks, *gains, code):
+        return NotImplemented
+    output, ids, key, value, scores = NativeAttention.apply(
+        *(x, attention.gain, *keys, bias, *banks, *gains, code, starts),
+        *(attention.epsilon, attention.heads, attention.key_value_heads),
+        *(part[index] for index in (0, 1) for part in history),
+    )
+    if starts is not None:
+        return Attended(output, ids)
+    return Attended(output, ids, (*history, (key, value)), scores)
+
+
+def expert_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
+    """EA, from its norm to its output."""
+    (query, keys), inward, outward = weights
+    tensors = attention.gain, query, keys, attention.router.bias, inward, outward
+    if not _small(inward, outward) or not _alike(x, *tensors):
+        return NotImplemented
+    return Attended(*NativeExperts.apply(x, *tensors, attention.router.active, attention.epsilon))
+
+
+def _takes(visible: Visible) -> bool:
+    """Whether these are rows of one batch, and not faster by torch."""
+    return isinstance(visible, Documents) and (visible.labels is not None or visible.length <= LONG)
+
+
+def _small(*weights: Tensor) -> bool:
+    """Whether matrices [..., I, O] fit into a cache: only those are multiplied at least as fast as by torch."""
+    return all(max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18 for each in weights)
+
+
+def _alike(x: Tensor, *others: Tensor | None) -> bool:
+    """Whether all have the dtype of x: nothing is promoted."""
+    return all(other is None or other.dtype == x.dtype for other in others)
+
+
+__all__ = ["cross_entropy_sum", "rotate", "swiglu_experts"]

@@ -1,0 +1,113 @@
+"""Attention along the sequence and along the depth (Eq. 1) in torch's operations and fused kernels."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from model.ops.types import Documents, Visible
+
+
+def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
+    """Attend by a flash kernel for ragged rows where there is one, else by torch's attention with a mask."""
+    labelled = isinstance(visible, Documents) and visible.labels is not None
+    if labelled and takes_ragged(query.dtype, query.device):
+        return attend_ragged(query, key.flatten(0, 1), value.flatten(0, 1), visible)
+    mask = visible.mask(query.dtype)
+    query = query.unflatten(0, (len(key), -1))
+    query, key, value = (each.transpose(1, 2) for each in (query, key, value))
+    groups = query.shape[1] // key.shape[1]
+    if groups > 1 and mask is not None and query.is_cuda:  # no fused kernel takes both a mask and shared heads
+        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+    attended = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=query.shape[1] != key.shape[1]
+    )
+    return attended.transpose(1, 2).flatten(0, 1)
+
+
+def takes_ragged(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether `attend_ragged` takes such tensors: flash attention needs compute capability 8 (A100) or more."""
+    narrow = dtype in (torch.bfloat16, torch.float16)
+    return device.type == "cuda" and narrow and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def attend_ragged(query: Tensor, key: Tensor, value: Tensor, documents: Documents) -> Tensor:
+    """Attention with the documents as the batch: query [T, N, K], key and value [T, M, K] -> [T, N, K].
+
+    With a mask torch has no flash kernel, and none at all that shares key heads: it would fall back to plain products
+    with scores of [B, N, S, S].
+    """
+    attention, options = _ragged_kernel()
+    bounds, longest = documents.bounds, documents.length
+    return attention(query, key, value, bounds, bounds, longest, longest, **options)
+
+
+@cache
+def _ragged_kernel():
+    """The kernel, and its options for a causal mask and shared key heads: their names change with torch's version."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    known = inspect.signature(varlen_attn).parameters
+    options = {"window_size": (-1, 0)} if "window_size" in known else {"is_causal": True}
+    return varlen_attn, options | ({"enable_gqa": True} if "enable_gqa" in known else {})
+
+
+def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """The keys and values are neither copied nor concatenated: memory for the backward pass grows with the depth only,
+    not with its square.
+    """
+    T, N, K = query.shape
+    M = keys[0].shape[1]
+    attended, scores = _AttendDepth.apply(query.reshape(T, M, N // M, K), *keys, *values)
+    return attended.view(T, N, K), scores.view(T, N, len(keys))
+
+
+class _AttendDepth(torch.autograd.Function):
+    """Query [T, M, G, K] with G = N / M queries per key; the depths are few, so they are simply gone through."""
+
+    @staticmethod
+    def forward(ctx, query: Tensor, *entries: Tensor) -> tuple[Tensor, Tensor]:
+        keys, values = entries[: len(entries) // 2], entries[len(entries) // 2 :]
+        scores = _stacked_products(query, keys).mul_(query.shape[-1] ** -0.5).softmax(dim=-1)
+        attended = _weighted_sum(scores, values)
+        ctx.save_for_backward(query, scores, *entries)
+        ctx.mark_non_differentiable(scores)
+        return attended.to(query.dtype), scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, ...]:
+        query, scores, *entries = ctx.saved_tensors
+        keys, values = entries[: len(entries) // 2], entries[len(entries) // 2 :]
+        through = _stacked_products(gradient, values)
+        through = scores * (through - torch.linalg.vecdot(scores, through).unsqueeze(-1)) * query.shape[-1] ** -0.5
+        key_gradients = [_sum_queries(part.unsqueeze(-1) * query) for part in through.unbind(-1)]
+        value_gradients = [_sum_queries(part.unsqueeze(-1) * gradient) for part in scores.unbind(-1)]
+        gradients = (_weighted_sum(through, keys), *key_gradients, *value_gradients)
+        return tuple(part.to(query.dtype) for part in gradients)
+
+
+def _stacked_products(query: Tensor, entries: list[Tensor]) -> Tensor:
+    """Products of query [T, M, G, K] with each entry [T, M, K]: [T, M, G, depths], in float32 at least."""
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    products = [(query * entry.unsqueeze(2)).sum(dim=-1, dtype=dtype) for entry in entries]
+    return torch.stack(products, dim=-1)
+
+
+def _weighted_sum(weights: Tensor, entries: list[Tensor]) -> Tensor:
+    """Sum over depths of weights [T, M, G, depths] times entries [T, M, K]: [T, M, G, K]."""
+    total = weights[..., :1] * entries[0].unsqueeze(2)
+    for depth, entry in enumerate(entries[1:], start=1):
+        total.addcmul_(weights[..., depth : depth + 1], entry.unsqueeze(2))
+    return total
+
+
+def _sum_queries(x: Tensor) -> Tensor:
+    """Sum over the queries that share a key: [T, M, G, K] -> [T, M, K]."""
+    return x.squeeze(2) if x.shape[2] == 1 else x.sum(dim=2)

@@ -1,0 +1,71 @@
+"""RMSNorm and rotary codes in torch's operations, with gradients written out for a CPU."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
+    """RMSNorm, computed in float32 where x is narrower."""
+    return rotated_norm(x, gain, epsilon, None)
+
+
+def rotate(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
+    """RoPE by complex products on a CPU; `back` rotates by the negative angles."""
+    pairs = x.unflatten(-1, (-1, 2))
+    if not x.is_cuda and x.dtype == code.dtype:
+        rotation = torch.view_as_complex(code)
+        rotated = torch.view_as_complex(pairs) * (rotation.conj() if back else rotation)
+        return torch.view_as_real(rotated).flatten(-2)
+    first, second = pairs.unbind(-1)
+    cosine, sine = code.unbind(-1)  # in float32: narrow angles would blur positions
+    sine = -sine if back else sine
+    rotated = first * cosine - second * sine, second * cosine + first * sine
+    return torch.stack(rotated, dim=-1).flatten(-2).to(x.dtype)
+
+
+def split_heads(
+    projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Rotate and normalise queries and keys together."""
+    N, M = heads
+    query_key, value = projected.unflatten(-1, (N + 2 * M, -1)).split((N + M, M), dim=1)
+    gains = torch.cat((query_gain.expand(N, -1), key_gain.expand(M, -1)))
+    return *rotated_norm(query_key, gains, epsilon, code).split((N, M), dim=1), value
+
+
+def rotated_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:
+    """RMSNorm of x rotated by `code`, or of x itself without a code."""
+    dtype = x.dtype
+    if dtype in (torch.float32, torch.float64) and not x.is_cuda:
+        return _RotatedNorm.apply(x, gain, epsilon, code)
+    wide = torch.promote_types(x.dtype, torch.float32)  # a gain near 1 in bfloat16 would not show most of its updates
+    x = (x if code is None else rotate(x, code)).to(wide)
+    return (F.rms_norm(x, x.shape[-1:], eps=epsilon) * gain).to(dtype)
+
+
+class _RotatedNorm(torch.autograd.Function):
+    """With z = rotate(x) / rms(x) and y = z * gain. Rotations do not change the rms."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:
+        square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_()
+        scale = square.div_(x.shape[-1]).add_(epsilon).rsqrt_()
+        z = x * scale if code is None else rotate(x, code).mul_(scale)
+        ctx.save_for_backward(z, gain, scale, code)
+        return z * gain
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor | None, None, None]:
+        z, gain, scale, code = ctx.saved_tensors
+        gain_gradient = None
+        if ctx.needs_input_grad[1]:
+            gain_gradient = (gradient * z).flatten(0, -1 - gain.ndim).sum(dim=0)
+        gradient = gradient * gain
+        along = torch.linalg.vecdot(gradient, z).unsqueeze(-1).div_(z.shape[-1])
+        gradient = gradient.addcmul_(z, along, value=-1).mul_(scale)
+        return gradient if code is None else rotate(gradient, code, back=True), gain_gradient, None, None

@@ -1,0 +1,121 @@
+"""What operations take and return besides tensors: routings, outputs of attentions, and who sees whom in a batch.
+
+Axes: B batch, S sequence, T = B*S tokens, C keys that a row holds, H hidden, N query heads, M key/value heads, K head
+size, E experts, A active experts, P = T*A token-expert pairs.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Dispatch(NamedTuple):
+    """Token-expert pairs sorted by expert. Pair i of P belongs to token i // A.
+
+    Example: ids [[1], [0], [1]] of 3 experts -> order [1, 0, 2], tokens [1, 0, 2], places [[1], [0], [2]],
+    ends [1, 3, 3].
+    """
+
+    order: Tensor  # [P]: the pair at each place
+    tokens: Tensor  # [P]: the token at each place
+    places: Tensor  # [T, A]: the place of each pair
+    ends: Tensor  # [E] int32: where the run of places of each expert ends
+    cuts: Tensor | None = None  # on the host, if there are more than GROUPS experts: where each next GROUPS begin
+
+
+class Routing(NamedTuple):
+    """The experts that a router chose for each token."""
+
+    ids: Tensor  # [T, A]
+    scores: Tensor  # [T, A], in float32 at least
+    dispatch: Dispatch | None = None  # where the engine sorts tokens by expert
+
+
+class Attended(NamedTuple):
+    """What an attention along any dimension returns at one depth."""
+
+    output: Tensor  # [T, H], to be added to the residual stream
+    ids: Tensor | None = None  # [T, A], the experts that its router chose, where the attention has a router
+    history: tuple[tuple[Tensor, Tensor], ...] = ()  # keys and values [T, M, K] of the visible depths, this one last
+    scores: Tensor | None = None  # [T, N, depths], attention along the depth
+
+
+class Visible:
+    """Which of C keys each query of sequence attention sees. Every engine asks for the form that it needs."""
+
+    _mask: Tensor | None = None
+
+    @property
+    def pairs(self) -> Tensor:
+        """Booleans [B, S, C]."""
+        raise NotImplementedError
+
+    def mask(self, dtype: torch.dtype) -> Tensor | None:
+        """Mask [B, 1, S, C] to add to attention scores; None stands for plain causal attention."""
+        if self._mask is None or self._mask.dtype != dtype:
+            self._mask = torch.where(self.pairs, 0.0, float("-inf")).to(dtype).unsqueeze(1)
+        return self._mask
+
+
+class Documents(Visible):
+    """Rows of packed documents: a token sees itself and the tokens before it in the same document.
+
+    A document is a run of equal `labels` [B, S]; without labels every row is one document. Each form is made once, when
+    an engine first asks for it. Example: labels [[7, 7, 2, 2, 2]] -> positions [[0, 1, 0, 1, 2]],
+    starts [0, 0, 2, 2, 2], bounds [0, 2, 5].
+    """
+
+    def __init__(self, tokens: Tensor, labels: Tensor | None = None, positions: Tensor | None = None) -> None:
+        self.rows, self.length = tokens.shape
+        self.device, self.labels = tokens.device, labels
+        self.positions = document_positions(self._filled) if positions is None else positions
+
+    def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
+        """Keys and values [B, S, M, K] of the batch from those [T, M, K] of its tokens: nothing came before."""
+        return key.unflatten(0, (self.rows, -1)), value.unflatten(0, (self.rows, -1)), self
+
+    @property
+    def _filled(self) -> Tensor:
+        if self.labels is not None:
+            return self.labels
+        return torch.zeros((), dtype=torch.long, device=self.device).expand(self.rows, self.length)
+
+    @property
+    def pairs(self) -> Tensor:
+        """Booleans [B, S, S]."""
+        begins = self.starts.view(self.rows, self.length).int()
+        causal = torch.ones(self.length, self.length, dtype=torch.bool, device=self.device).tril()
+        return (begins[:, :, None] == begins[:, None, :]).logical_and_(causal)
+
+    def mask(self, dtype: torch.dtype) -> Tensor | None:
+        """Mask [B, 1, S, S] to add to attention scores; None where every row is one document."""
+        return None if self.labels is None else super().mask(dtype)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """The place [T] in the flattened batch where the document of each token begins."""
+        places = torch.arange(self.rows * self.length, device=self.device)
+        return places - document_positions(self._filled).flatten()
+
+    @cached_property
+    def bounds(self) -> Tensor:
+        """Where each document begins in the flattened batch, and the end of the batch: int32 [documents + 1].
+
+        Padding is a document like any other; documents end with their row. The host reads how many there are.
+        """
+        begins = torch.ones_like(self._filled, dtype=torch.bool)
+        begins[:, 1:] = self._filled[:, 1:] != self._filled[:, :-1]
+        places = begins.flatten().nonzero().flatten()
+        return torch.cat((places, places.new_full((1,), begins.numel()))).int()
+
+
+def document_positions(labels: Tensor) -> Tensor:
+    """Positions [B, S] within each run of equal labels [B, S]."""
+    index = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
+    begins = torch.zeros_like(index)
+    begins[:, 1:] = index[:, 1:] * (labels[:, 1:] != labels[:, :-1])
+    return index - begins.cummax(dim=1).values

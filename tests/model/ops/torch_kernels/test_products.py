@@ -1,0 +1,96 @@
+"""The products of many experts, with their gradients, on every engine for a CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from model import ops
+from model.ops import Routing
+from model.ops.torch_kernels.routing import dispatch
+from tests.model.tiny_network import by_reference, double
+
+pytestmark = pytest.mark.usefixtures("engine")
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def routed(ids: Tensor, scores: Tensor, experts: int) -> Routing:
+    """Given selections and scores as a router returns them."""
+    return Routing(ids, scores, dispatch(ids, experts))
+
+
+def test_expert_gradients_with_an_expert_nobody_chose():
+    ids = torch.tensor([[0, 2], [2, 3], [0, 3], [3, 2]])
+    inputs = double(4, 4), double(4, 2), double(5, 4, 6), double(5, 3, 4)
+
+    def experts(x, scores, inward, outward):
+        return ops.swiglu_experts(x, routed(ids, scores, 5), inward, outward)
+
+    assert gradcheck(experts, inputs)
+    torch.testing.assert_close(experts(*inputs), by_reference(experts, *inputs))
+
+
+def test_mixture_is_equation_7_with_its_gradients():
+    ids = torch.tensor([[0], [2], [0], [2], [1]])
+    x, scores, weights, shared = double(5, 3), double(5, 1), double(4, 3, 6), double(3, 6)
+
+    def fast(x, scores, weights, shared):
+        return ops.mixed_product(x, routed(ids, scores, 4), ops.mixed_weights(weights, shared, torch.float64))
+
+    def plain(*inputs):
+        return by_reference(fast, *inputs)
+
+    inputs = x, scores, weights, shared
+    torch.testing.assert_close(fast(*inputs), plain(*inputs))
+    for token, expert in enumerate(ids.flatten()):
+        torch.testing.assert_close(fast(*inputs)[token], scores[token] * (x[token] @ (weights[expert] + shared)))
+    direction = torch.randn(5, 6, dtype=torch.float64)
+    expected = torch.autograd.grad(plain(*inputs), inputs, direction)
+    for one, other in zip(torch.autograd.grad(fast(*inputs), inputs, direction), expected, strict=True):
+        torch.testing.assert_close(one, other)
+    alone = torch.autograd.grad(fast(x, scores, weights, None), (x, scores, weights), direction)
+    expected = torch.autograd.grad(plain(x, scores, weights, None), (x, scores, weights), direction)
+    for one, other in zip(alone, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
+@pytest.mark.parametrize("size", [8, 12, 6])
+def test_every_grouped_path_gives_the_same(dtype, tolerance, size):
+    """Sizes of whole 16 bytes go to torch's grouped product, others through a loop over the experts."""
+    ids = torch.stack([torch.randperm(7)[:2] for _ in range(40)])
+    shapes = (40, size), (40, 2), (7, size, 16), (7, 8, size)
+    inputs = [torch.randn(*shape, dtype=torch.float64).to(dtype).requires_grad_() for shape in shapes]
+    wide = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    output, expected = (
+        ops.swiglu_experts(x, routed(ids, scores, 7), *weights) for x, scores, *weights in (inputs, wide)
+    )
+    direction = torch.randn_like(expected)
+    for one, other in zip(
+        (output, *torch.autograd.grad(output, inputs, direction.to(dtype))),
+        (expected, *torch.autograd.grad(expected, wide, direction)),
+        strict=True,
+    ):
+        assert (one.double() - other).abs().max() < tolerance * other.abs().max()
+
+
+@pytest.mark.parametrize("groups", [8, 4, 3])
+@pytest.mark.parametrize("chosen", [range(9), range(4), range(4, 9)])
+def test_more_experts_than_a_product_takes_go_in_parts(chosen, groups, monkeypatch):
+    """Also where a part has nothing to do."""
+    ids = torch.stack([torch.tensor(chosen)[torch.randperm(len(chosen))[:2]] for _ in range(40)])
+    inputs = [torch.randn(shape, requires_grad=True) for shape in ((40, 8), (40, 2), (9, 8, 16), (9, 8, 8))]
+    x, scores, *weights = inputs
+    whole = ops.swiglu_experts(x, routed(ids, scores, 9), *weights)
+    monkeypatch.setattr("model.ops.torch_kernels.routing.GROUPS", groups)
+    parts = ops.swiglu_experts(x, routed(ids, scores, 9), *weights)
+    torch.testing.assert_close(parts, whole)
+    direction = torch.randn_like(whole)
+    expected = torch.autograd.grad(whole, inputs, direction)
+    torch.testing.assert_close(torch.autograd.grad(parts, inputs, direction), expected)
