@@ -30,12 +30,14 @@ import pyarrow.parquet as pq
 from datasketch import MinHash
 
 from benchmarks.corpus import Corpus, corpus, original_text, texts_of, vocabulary
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.minhash import signatures
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
-from pipeline.text.ngrams import blocks, text_column
-from pipeline.text.ragged import distinct, jaccard
+from pipeline.text.arrays import distinct, jaccard
+from pipeline.text.words import text_column, word_blocks
 
 WORDS = 5
 THRESHOLD = 0.7
@@ -66,7 +68,7 @@ def cpu(work: Callable[[], object], rounds: int = 1) -> float:
 def ours(texts: pa.Array) -> np.ndarray:
     """Signatures from raw text."""
     parts = []
-    for _, _, words in blocks(text_column(texts)):
+    for _, words in word_blocks(text_column(texts)):
         parts.append(signatures(*words.ngrams(WORDS)))
     return np.concatenate(parts)
 
@@ -200,7 +202,7 @@ def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
     """For each kind of pair and range of similarity, how many there are and how many were taken for one document."""
     texts = pa.array(list(texts_of(known.folder)))
     ids, sizes = [], [np.zeros(1, np.int64)]
-    for _, _, words in blocks(text_column(texts)):
+    for _, words in word_blocks(text_column(texts)):
         grams, offsets = distinct(*words.ngrams(WORDS))
         ids.append(grams)
         sizes.append(np.diff(offsets))

@@ -19,9 +19,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks.curation import table
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
-from pipeline.dedup.guards import NUMBER_WORDS
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
+from pipeline.dedup.contradictions import NUMBER_WORDS
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 from pipeline.sources.download import find_split, read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents

@@ -6,13 +6,12 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.dedup.clusters import clusters, memory_bytes
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.text.ngrams import ngram_ids
@@ -232,14 +231,6 @@ def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     assert results["candidates"] < 25 * 2 * 3000
 
 
-def test_components_split_where_members_contradict() -> None:
-    pairs = np.array([[1, 2], [2, 3], [3, 4], [7, 9]])
-    dropped, survivors = clusters(pairs, lambda first, second: (first == 1) & (second >= 3))
-    assert sorted(zip(dropped.tolist(), survivors.tolist(), strict=True)) == [(2, 1), (4, 3), (9, 7)]
-    dropped, _ = clusters(np.empty((0, 2), np.int64), lambda first, second: first > second)
-    assert len(dropped) == 0
-
-
 def test_nothing_to_do(tmp_path: Path) -> None:
     assert deduplicate([tmp_path / "nothing"], tmp_path / "out", DedupSettings())["counts"] == []
     assert deduplicate([], tmp_path / "out", DedupSettings())["counts"] == []
@@ -266,8 +257,6 @@ def test_input_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="4GB"):
         deduplicate([source], tmp_path / "out", DedupSettings(), memory="much")
     assert not list((tmp_path / "out").glob("temporary*"))
-    assert memory_bytes("1.5GB") == 1_500_000_000
-    assert memory_bytes("2 MiB") == 2 * 2**20
     path = next((source / "documents").glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match=str(path)):
