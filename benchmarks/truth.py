@@ -27,7 +27,7 @@ from pipeline.dedup.stage import deduplicate
 from pipeline.sources.download import find_split, read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.text.ngrams import ngram_ids
+from pipeline.text.words import text_column, word_blocks
 from pipeline.traces import strip_traces
 from pipeline.worlds.planting import EDITS
 from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, world_items, write_world
@@ -102,19 +102,25 @@ def exchangeable(word: str) -> bool:
 
 def similar(draw: random.Random, text: str, low: float, words: list[str]) -> str | None:
     """A copy whose Jaccard similarity lies between `low` and `low + WIDTH`; None where none was met."""
-    original = set(ngram_ids(text, DedupSettings.words))
+    original = ngrams(text)
     for _ in range(20):
         pieces = text.split(" ")
         places = [place for place, word in enumerate(pieces) if exchangeable(word)]
         for place in draw.sample(places, len(places)):
             pieces[place] = draw.choice([word for word in words if word != pieces[place]])
-            copy = set(ngram_ids(" ".join(pieces), DedupSettings.words))
+            copy = ngrams(" ".join(pieces))
             jaccard = len(original & copy) / len(original | copy)
             if low <= jaccard < low + WIDTH:
                 return " ".join(pieces)
             if jaccard < low:
                 break
     return None
+
+
+def ngrams(text: str) -> set[int]:
+    """Compute the n-grams that deduplication compares."""
+    ((_, words),) = word_blocks(text_column(pa.array([text])))
+    return set(words.ngrams(DedupSettings.words)[0].tolist())
 
 
 def other_number(draw: random.Random, text: str) -> str:

@@ -1,8 +1,8 @@
 """Grade how much of one benchmark passage a document covers, for what is no exact copy.
 
-Example: the item "Ann has 3 red pens and 4 blue cups in her bag" has eight 5-grams and two numbers. The document
-"Ann has 3 red pens and 4 blue cups in her box" covers seven of them with both numbers: overlap, coverage 7/8. With 5
-and 6 for 3 and 4 no number agrees: template, coverage 7/8, since coverage counts n-grams with numbers masked.
+Example: "Ann has 3 red pens and 4 blue cups in her bag" has eight 5-grams and two numbers. A document with "box" for
+"bag" covers seven 5-grams and both numbers: overlap, coverage 7/8. With 5 and 6 for 3 and 4 no number agrees: template,
+coverage 7/8, since coverage counts n-grams with numbers masked. (`scan` runs this example.)
 """
 
 from __future__ import annotations

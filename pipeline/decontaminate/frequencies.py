@@ -1,13 +1,22 @@
 """Count in how many sampled documents each n-gram of the items stands, leaving leaked items out.
 
-An item that leaked often would make its own n-grams common, and hide its edited copies. So two kinds of documents are
-not counted for the n-grams of a passage: documents that hold the whole passage, and edited copies, which hold half of
-its n-grams. Texts from one template also hold half of them, but all lack the same n-grams; copies, each edited in
-another place, lack each n-gram only here and there.
+An item that leaked often would make its own n-grams common, and so hide its edited copies. Two kinds of documents are
+therefore not counted for the n-grams of a passage: documents that hold the whole passage, and edited copies. Both
+edited copies and texts from one template hold half of the n-grams. But texts from a template all lack the same
+n-grams, while copies, each edited in another place, lack each n-gram only here and there:
 
-Example: 100 documents are an item with one word in twelve exchanged, each elsewhere; every n-gram stands in more than
-a quarter of the 100, so none of the 100 counts. Had the documents all exchanged the same word, each n-gram with that
-word would stand in none of the 100: a template, and all 100 count.
+>>> from pipeline.decontaminate.settings import DecontaminationSettings
+>>> from pipeline.text.words import text_column
+>>> words = "the cat sat on a mat and saw nine black birds fly over her old garden wall at noon".split()
+>>> index = ItemIndex(pa.array([" ".join(words)]), pa.array([""]), DecontaminationSettings())
+>>> def most_frequent(documents):
+...     frequencies = Frequencies(index)
+...     frequencies.add(text_column(pa.array(documents)))
+...     return int(frequencies.without_copies().max())
+>>> edited = [" ".join([*words[:i], "new", *words[i + 1 :]]) for i in range(19)]
+>>> template = [" ".join([*words[:9], "new" * i, *words[10:]]) for i in range(19)]
+>>> most_frequent(edited), most_frequent(template)
+(0, 19)
 """
 
 from __future__ import annotations

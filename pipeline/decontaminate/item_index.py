@@ -77,9 +77,7 @@ class ItemIndex:
         self.masked = InvertedIndex(masked[self.used], self.passage[self.used])
         self.places = np.full(len(masked), -1)
         self.places[self.used] = self.masked.places
-        _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
-        self.repeats = counts[same]
-        self._choose_anchors(self.repeats)
+        self._choose_anchors()
 
         self.numbers = number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
         numbered = self.used & self.question[self.passage] & (self.numbers[self.passage] != 0)
@@ -102,15 +100,17 @@ class ItemIndex:
         counts = np.bincount(self.passage[self.used & self.particular[self.places]], minlength=len(self.items))
         self.needed = np.maximum(np.ceil(self.settings.particular_coverage * np.diff(self.short_offsets)), 1)
         self.templated = int(((counts < self.needed) & self.searched & self.question).sum())
-        self._choose_anchors(frequencies[self.places])
 
-    def _choose_anchors(self, frequencies: np.ndarray) -> None:
-        """Choose the n-gram by which exact copies of each searched passage are found: the rarest one.
+    def _choose_anchors(self) -> None:
+        """Choose the n-gram by which exact copies of each searched passage are found: the rarest one among the items.
 
-        `anchors` are these n-grams as they are, ascending; `anchor_passages` their passages, `anchor_at` where there.
+        `repeats` int64 are the numbers of times that each n-gram stands in the items; `anchors` the chosen ones as they
+        are, ascending; `anchor_passages` their passages; `anchor_at` their places in the passages.
         """
+        _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
+        self.repeats = counts[same]
         candidates = np.flatnonzero(self.used)
-        candidates = candidates[np.lexsort((frequencies[candidates], self.passage[candidates]))]
+        candidates = candidates[np.lexsort((self.repeats[candidates], self.passage[candidates]))]
         first = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
         first = first[np.argsort(self.short[first], kind="stable")]
         self.anchors, self.anchor_passages = self.short[first], self.passage[first]

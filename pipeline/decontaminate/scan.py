@@ -9,6 +9,18 @@ A passage is found in a document in three grades (thresholds: `DecontaminationSe
 * template: it covers enough n-grams only with numbers masked, or with other numbers.
 
 Particular n-grams keep texts from one template apart, in which each question has most words in common with thousands.
+
+>>> from pipeline.decontaminate.settings import DecontaminationSettings
+>>> item = "Ann has 3 red pens and 4 blue cups in her bag"
+>>> index = ItemIndex(pa.array([item]), pa.array([""]), DecontaminationSettings())
+>>> index.settle(np.zeros(index.masked.size, np.int64), common=20)
+>>> edited = item.replace("bag", "box")
+>>> documents = [f"Now: {item}?", edited, edited.replace("3", "5").replace("4", "6"), "Ann has 3 red hats"]
+>>> for match in search(index, pa.array(documents), pa.array([""] * 4)):
+...     print(match.document, match.grade, match.coverage)
+0 exact 1.0
+1 overlap 0.875
+2 template 0.875
 """
 
 from __future__ import annotations

@@ -23,41 +23,33 @@ _BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thous
 
 
 def find_candidates(
-    table: DocumentTable,
-    files: Sequence[Shard],
-    folder: Path,
-    settings: DedupSettings,
-    run: Run,
-    progress: Callable[[float, str], None],
+    table: DocumentTable, settings: DedupSettings, run: Run, progress: Callable[[float, str], None]
 ) -> np.ndarray:
-    """Find the candidates of all shards: pairs of nodes int64 [P, 2], smaller node first, sorted.
-
-    `folder` takes what is finished, for another attempt.
-    """
+    """Find the candidates among all documents: pairs of nodes int64 [P, 2], smaller node first, sorted."""
 
     def write(path: Path) -> None:
         bands, rows = settings.banding
         if settings.engine == "datasketch":
-            documents = _ngrams_of_all(table, files, settings.words)
+            documents = _ngrams_of_all(table, settings.words)
             pairs = datasketch_candidates(documents, settings.permutations, settings.seed, bands, rows)
             table.add_pairs(np.array(sorted(pairs), np.int64).reshape(-1, 2))
         else:
             signed = []
-            for path_of_bands in run(_sign, _plans(table, files, folder, settings)):
+            for path_of_bands in run(_sign, _plans(table, settings)):
                 signed.append(path_of_bands)
-                progress(0.2 + 0.4 * len(signed) / len(files), "signatures")
+                progress(0.2 + 0.4 * len(signed) / len(table.files), "signatures")
             table.join(signed, bands)
         save(path, pairs=table.candidates())
 
-    return np.load(part(folder / "candidates.npz", write))["pairs"]
+    return np.load(part(table.folder / "candidates.npz", write))["pairs"]
 
 
-def _plans(table: DocumentTable, files: Sequence[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
-    for number, shard in enumerate(files):
-        plan = folder / f"signing-{number}.npz"  # a file, so that plans waiting for a worker take no memory
-        documents, nodes = table.remaining(shard.first, shard.last)
+def _plans(table: DocumentTable, settings: DedupSettings) -> Iterator[tuple]:
+    for number, shard in enumerate(table.files):
+        plan = table.folder / f"signing-{number}.npz"  # a file, so that plans waiting for a worker take no memory
+        documents, nodes = table.remaining(shard)
         save(plan, documents=documents, nodes=nodes)
-        yield shard, plan, settings, folder / f"bands-{number}.parquet"
+        yield shard, plan, settings, table.folder / f"bands-{number}.parquet"
 
 
 def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path:
@@ -106,9 +98,9 @@ def words_of_documents(
             yield here, batch.slice(rows.start, rows.stop - rows.start), words
 
 
-def _ngrams_of_all(table: DocumentTable, files: Sequence[Shard], n: int) -> Iterator[tuple[int, np.ndarray]]:
-    for shard in files:
-        documents, nodes = table.remaining(shard.first, shard.last)
+def _ngrams_of_all(table: DocumentTable, n: int) -> Iterator[tuple[int, np.ndarray]]:
+    for shard in table.files:
+        documents, nodes = table.remaining(shard)
         for place, _, words in words_of_documents(shard, documents):
             ids, offsets = words.ngrams(n)
             for node, start, stop in zip(nodes[place].tolist(), offsets[:-1], offsets[1:], strict=True):

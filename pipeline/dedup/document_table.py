@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.dedup.clusters import bucket_pairs
+from pipeline.storage.shards import Shard
 
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 
@@ -44,10 +45,11 @@ _DECIDE = """create table decided as select ranked.doc, dropped.reason, survivor
 
 
 class DocumentTable:
-    """Hold the documents of one run by `doc` and `node`."""
+    """Hold the documents of the shards `files` by `doc` and `node`."""
 
-    def __init__(self, folder: Path, memory: int) -> None:
+    def __init__(self, files: Sequence[Shard], folder: Path, memory: int) -> None:
         """Open a database in `folder`; DuckDB gets half of `memory` bytes, arrays the rest."""
+        self.files, self.folder = files, folder
         self.memory = max(memory // 2, 64_000_000)
         database = folder / "clusters.duckdb"
         for old in (database, folder / "clusters.duckdb.wal"):
@@ -77,12 +79,12 @@ class DocumentTable:
         self.connection.execute(_EXACT)
         self.connection.execute(_ALONE)
 
-    def remaining(self, first: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """Select what may have near duplicates among documents `first:stop`: doc and node, int64 [R] each."""
+    def remaining(self, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
+        """Select the documents of a shard that may have near duplicates: doc and node, int64 [R] each."""
         return self._columns(
             "select doc, node from ranked anti join dropped using (node) anti join alone using (node) "
             "where doc >= $1 and doc < $2 order by doc",
-            [first, stop],
+            [shard.first, shard.last],
         )
 
     def join(self, files: Iterable[Path], bands: int) -> None:
@@ -125,10 +127,10 @@ class DocumentTable:
         """Resolve what every dropped document gave way to: a document that is kept."""
         self.connection.execute(_DECIDE)
 
-    def dropped(self, first: int, stop: int) -> pa.Table:
-        """Select what is dropped among documents `first:stop`: doc, reason (place in REASONS), because."""
+    def dropped(self, shard: Shard) -> pa.Table:
+        """Select the documents of a shard that are dropped: doc, reason (place in REASONS), because."""
         query = "select doc, reason, because from decided where doc >= $first and doc < $stop order by doc"
-        return self.connection.sql(query, params={"first": first, "stop": stop}).to_arrow_table()
+        return self.connection.sql(query, params={"first": shard.first, "stop": shard.last}).to_arrow_table()
 
     def _columns(self, query: str, parameters: Sequence[Any] = ()) -> tuple[np.ndarray, ...]:
         return tuple(self.connection.execute(query, parameters).fetchnumpy().values())

@@ -1,12 +1,13 @@
 """Find near duplicates: MinHash candidates, verified by exact Jaccard similarity and the guards, then clustered.
 
-Example: of three documents whose 5-grams overlap by the Jaccard similarities 0.9 (a, b), 0.8 (b, c) and 0.72 (a, c),
-where c has another number, (a, c) and (b, c) are refused by the guard "numbers"; b gives way to a, and c is kept.
+Example: documents a, b and c are long problems of equal numbers; b has one word of a exchanged, c has another name. All
+three pairs have a Jaccard similarity above the threshold; the guard "names" refuses (a, c) and (b, c); the cluster
+{a, b} is left, in which b gives way to a; c is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +30,15 @@ AUDIT = "near_duplicates.parquet"
 
 
 def find_near(
-    table: DocumentTable,
-    files: Sequence[Shard],
-    folder: Path,
-    output: Path,
-    settings: DedupSettings,
-    run: Run,
-    progress: Callable[[float, str], None],
+    table: DocumentTable, output: Path, settings: DedupSettings, run: Run, progress: Callable[[float, str], None]
 ) -> dict[str, Any]:
-    """Mark near duplicates in `table` and write `AUDIT` under `output`; `folder` takes temporary files.
+    """Mark near duplicates in `table` and write `AUDIT` under `output`.
 
     Returns the part of `deduplicate`'s results that is about near duplicates.
     """
-    pairs = find_candidates(table, files, folder, settings, run, progress)
+    pairs = find_candidates(table, settings, run, progress)
     progress(0.65, "comparing candidates")
-    comparison = Comparison(table, pairs, files, folder, settings, run)
+    comparison = Comparison(table, pairs, settings, run)
     progress(0.75, "comparing candidates")
     alike = comparison.similarity(pairs[:, 0], pairs[:, 1]) >= settings.threshold
     refused = comparison.refused(pairs[:, 0], pairs[:, 1])
@@ -75,30 +70,22 @@ def find_near(
 class Comparison:
     """Compare candidates by their n-grams and facts, read from the shards once; n-grams stay in a mapped file."""
 
-    def __init__(
-        self,
-        table: DocumentTable,
-        pairs: np.ndarray,
-        files: Sequence[Shard],
-        folder: Path,
-        settings: DedupSettings,
-        run: Run,
-    ) -> None:
+    def __init__(self, table: DocumentTable, pairs: np.ndarray, settings: DedupSettings, run: Run) -> None:
         """Describe the nodes of `pairs` int64 [P, 2], which are all that will be compared."""
         self.settings = settings
         documents, self.nodes = table.docs_of(pairs)
         self.order = np.argsort(self.nodes)
         parts: list[Facts] = []
         sizes = [np.zeros(0, np.int64)]
-        with (folder / "ngrams").open("wb") as file:
-            for path in run(_describe, _plans(documents, files, folder, settings)):
+        with (table.folder / "ngrams").open("wb") as file:
+            for path in run(_describe, _plans(table, documents, settings.words)):
                 with np.load(path) as described:
                     file.write(described["ngrams"].data)
                     sizes.append(described["sizes"])
                     parts.append(Facts(*(described[name] for name in Facts.__dataclass_fields__)))
         self.offsets = bounds(np.concatenate(sizes))
         self.facts = Facts.concatenate(parts)
-        self.ngrams = np.memmap(folder / "ngrams", np.uint64, "r") if self.offsets[-1] else np.empty(0, np.uint64)
+        self.ngrams = np.memmap(file.name, np.uint64, "r") if self.offsets[-1] else np.empty(0, np.uint64)
 
     def similarity(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Compute the exact Jaccard similarity float64 [P] of pairs of nodes."""
@@ -112,13 +99,13 @@ class Comparison:
         return self.order[np.searchsorted(self.nodes, nodes, sorter=self.order)]
 
 
-def _plans(documents: np.ndarray, files: Sequence[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
-    for number, shard in enumerate(files):
+def _plans(table: DocumentTable, documents: np.ndarray, n: int) -> Iterator[tuple]:
+    for number, shard in enumerate(table.files):
         start, stop = np.searchsorted(documents, (shard.first, shard.last))
         if start < stop:
-            plan = folder / f"describing-{number}.npz"
+            plan = table.folder / f"describing-{number}.npz"
             save(plan, documents=documents[start:stop])
-            yield shard, plan, settings.words, folder / f"facts-{number}.npz"
+            yield shard, plan, n, table.folder / f"facts-{number}.npz"
 
 
 def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:

@@ -74,7 +74,7 @@ def deduplicate(
     with (
         unfinished(output, asdict(settings), files) as folder,
         workers(processes) as run,
-        closing(DocumentTable(folder, limit)) as table,
+        closing(DocumentTable(files, folder, limit)) as table,
     ):
         found: dict[str, Any] = {}
         if files:
@@ -85,12 +85,12 @@ def deduplicate(
                 progress(0.2 * len(described) / len(files), "exact duplicates")
             table.rank(described)
             if settings.near:
-                found = find_near(table, files, folder, output, settings, run, progress)
+                found = find_near(table, output, settings, run, progress)
             if settings.responses_per_question is not None:
                 table.drop_too_many(settings.responses_per_question)
             table.decide()
         counts = []
-        for written in run(_write, _plans(table, files, output, folder)):
+        for written in run(_write, _plans(table, output)):
             counts.append(written["counts"])
             progress(0.8 + 0.2 * len(counts) / len(files), "writing")
         return {"counts": total(counts), **found}
@@ -129,11 +129,11 @@ def _not_blank(texts: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(pc.not_equal(pc.ascii_trim_whitespace(texts), ""), False), bool)
 
 
-def _plans(table: DocumentTable, files: list[Shard], output: Path, folder: Path) -> Iterator[tuple]:
-    for number, shard in enumerate(files):
-        decided = folder / f"decided-{number}.parquet"
-        pq.write_table(table.dropped(shard.first, shard.last), decided)
-        yield shard, number, decided, output, folder
+def _plans(table: DocumentTable, output: Path) -> Iterator[tuple]:
+    for number, shard in enumerate(table.files):
+        decided = table.folder / f"decided-{number}.parquet"
+        pq.write_table(table.dropped(shard), decided)
+        yield shard, number, decided, output, table.folder
 
 
 def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path) -> dict[str, Any]:

@@ -1,27 +1,23 @@
 """Compute 64-bit ids of words, word sequences and n-grams as polynomial hashes (Rabin-Karp) modulo 2^64.
 
 The id of a sequence is the sum of its words' ids times powers of a base, so the ids of all n-grams follow from the
-word ids in n passes over one array. `word_id`, `sequence_id` and `ngram_ids` define the ids in plain Python.
+word ids in n passes over one array.
 
->>> ngram_ids("Ann has 3 coins.", 3) == [sequence_id(["ann", "has", "3"]), sequence_id(["has", "3", "coins"])]
-True
 >>> words = np.array([word_id(word) for word in ("ann", "has", "3", "coins")], np.uint64)
->>> windows(words, 3).tolist() == ngram_ids("Ann has 3 coins.", 3)
-True
+>>> bigrams, offsets = ngrams(words, np.array([0, 3, 4]), 2)  # of the documents "ann has 3" and "coins"
+>>> offsets.tolist(), bigrams.tolist() == sequence_ids(words, np.array([0, 1]), np.array([2, 3])).tolist()
+([0, 2, 2], True)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
-from pipeline.text.normal_form import words_of
-
 MASK = (1 << 64) - 1
 BYTES_BASE = 0x9E3779B97F4A7C15  # of eight bytes of a word; odd, so that powers have inverses modulo 2^64
-_WORD_BASE = 0xD1342543DE82EF95
+WORD_BASE = 0xD1342543DE82EF95
 MIX = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)  # from the finaliser of MurmurHash3
 
 
@@ -32,17 +28,6 @@ def word_id(word: str) -> int:
     value = sum(eight * pow(BYTES_BASE, i, 1 << 64) for i, eight in enumerate(eights)) & MASK
     value = value * MIX[0] & MASK
     return (value ^ (value >> 32)) * MIX[1] & MASK
-
-
-def sequence_id(words: Sequence[str]) -> int:
-    """Hash a sequence of words: a polynomial over the word ids."""
-    return sum(word_id(word) * pow(_WORD_BASE, i, 1 << 64) for i, word in enumerate(words)) & MASK
-
-
-def ngram_ids(text: str, n: int) -> list[int]:
-    """Hash all n-grams of a text in order, repeated ones included; none if the text has fewer than n words."""
-    words = words_of(text)
-    return [sequence_id(words[i : i + n]) for i in range(len(words) - n + 1)]
 
 
 def ngrams(ids: np.ndarray, offsets: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -62,17 +47,17 @@ def windows(ids: np.ndarray, n: int) -> np.ndarray:
     count = max(len(ids) - n + 1, 0)
     grams = ids[n - 1 :].copy()
     for k in range(n - 2, -1, -1):  # Horner's rule
-        grams *= np.uint64(_WORD_BASE)
+        grams *= np.uint64(WORD_BASE)
         grams += ids[k : k + count]
     return grams
 
 
 def sequence_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Compute the `sequence_id` uint64 [P] of the words `ids[starts[p]:stops[p]]`; 0 where there are none."""
+    """Compute the ids uint64 [P] of the word sequences `ids[starts[p]:stops[p]]`; 0 for empty ones."""
     size = 1 << len(ids).bit_length()
     sums = np.zeros(len(ids) + 1, np.uint64)
-    np.cumsum(ids * _powers(_WORD_BASE, size)[: len(ids)], out=sums[1:])
-    return (sums[stops] - sums[starts]) * _powers(pow(_WORD_BASE, -1, 1 << 64), size)[starts]
+    np.cumsum(ids * _powers(WORD_BASE, size)[: len(ids)], out=sums[1:])
+    return (sums[stops] - sums[starts]) * _powers(pow(WORD_BASE, -1, 1 << 64), size)[starts]
 
 
 @cache

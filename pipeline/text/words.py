@@ -1,7 +1,7 @@
 """Split columns of text into words and their ids, on the bytes of Arrow buffers, without a Python object per word.
 
 Nearly all the time of deduplication and decontamination goes into splitting text, so a block of documents is split and
-hashed as one byte array with numpy. `normal_form.words_of` and `ngrams.word_id` define the result.
+hashed as one byte array with numpy.
 
 >>> rows, words = next(word_blocks(text_column(pa.array(["Ann has 3 coins.", "3 > 2"]))))
 >>> rows, words.offsets.tolist(), words.kinds.tolist()

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.dedup.contradictions import digit_sequences, number_sequences
-from pipeline.text.normal_form import words_of
 from pipeline.text.words import text_column, word_blocks
+from tests.pipeline.text.specification import words_of
 from tests.pipeline.text.texts import TEXTS
 
 

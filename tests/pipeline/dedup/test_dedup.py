@@ -14,7 +14,7 @@ from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.text.ngrams import ngram_ids
+from tests.pipeline.text.specification import ngram_ids
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 STORY = (
@@ -102,6 +102,15 @@ def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
     everything = replace(DedupSettings(), guards=())
     kept, _, _ = run(tmp_path / "unguarded", rows, everything)
     assert len(kept) <= 2
+
+
+def test_the_example_of_near(tmp_path: Path) -> None:
+    story = f"{STORY.format(n=48)} She counts them all twice before she goes home in the evening."
+    rows = [(text, "", "") for text in (story, story.replace("evening", "night"), story.replace("Natalia", "Weng"))]
+    kept, dropped, results = run(tmp_path, rows)
+    assert (kept, dropped) == (["s/0", "s/2"], {"s/1": ("near_duplicate", "s/0")})
+    assert (results["candidates"], results["verified"], results["refused"]["names"]) == (3, 1, 2)
+    assert results["clusters"] == {"2": 1}
 
 
 def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.dedup.document_table import REASONS, DocumentTable
+from pipeline.storage.shards import Shard
 from tests.pipeline.dedup.buckets import star_and_chain
 
 
@@ -18,11 +19,11 @@ def test_the_example_of_the_module(tmp_path: Path) -> None:
     keys = {"key0": pa.array([5, 6, 6], pa.uint64()), "key1": nothing, "digits": nothing}
     questions = {"asked": [False] * 3, "question0": nothing, "question1": nothing}
     pq.write_table(pa.table({**columns, **keys, **questions}), tmp_path / "rows.parquet")
-    with closing(DocumentTable(tmp_path, 2_000_000_000)) as table:
+    with closing(DocumentTable([], tmp_path, 2_000_000_000)) as table:
         table.rank([tmp_path / "rows.parquet"])
         documents, nodes = table.docs_of(np.arange(3))
         table.decide()
-        dropped = table.dropped(0, 3).to_pylist()
+        dropped = table.dropped(Shard(tmp_path, 0, 0, 3)).to_pylist()
         assert table.ids(np.array([2, 0, 2])).to_pylist() == ["a", "b", "a"]
     names = dict(zip(nodes.tolist(), [columns["id"][doc] for doc in documents], strict=True))
     assert names == {0: "b", 1: "B", 2: "a"}
@@ -39,7 +40,7 @@ def test_a_join_in_parts_finds_the_same(tmp_path: Path, memory: int) -> None:
     for number, some in enumerate((slice(0, 250), slice(250, 600))):
         columns = {str(band): hashes[band, some] for band in range(3)}
         pq.write_table(pa.table({"node": nodes[some], **columns}), tmp_path / f"bands-{number}.parquet")
-    with closing(DocumentTable(tmp_path, 2_000_000_000)) as table:
+    with closing(DocumentTable([], tmp_path, 2_000_000_000)) as table:
         table.memory = memory
         table.join(sorted(tmp_path.glob("bands-*")), 3)
         found = {tuple(pair) for pair in table.candidates().tolist()}

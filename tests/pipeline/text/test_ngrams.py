@@ -4,7 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.ngrams import sequence_id, sequence_ids, windows, word_id
+from pipeline.text.ngrams import sequence_ids, windows, word_id
+from tests.pipeline.text.specification import sequence_id
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 9))

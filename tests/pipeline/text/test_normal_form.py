@@ -1,9 +1,12 @@
 """What the normal form keeps and drops: by the specification, and by the fast path on columns."""
 
+import re
+
 import pytest
 
+from pipeline.text import normal_form
 from pipeline.text.ngrams import word_id
-from pipeline.text.normal_form import words_of
+from tests.pipeline.text.specification import words_of
 from tests.pipeline.text.texts import word_ids
 
 
@@ -30,3 +33,11 @@ from tests.pipeline.text.texts import word_ids
 def test_words_of_a_text(text: str, words: list[str]) -> None:
     assert words_of(text) == words
     assert word_ids([text]) == [[word_id(word) for word in words]]
+
+
+def test_the_example_of_the_module() -> None:
+    examples = [re.split(" {3,}", line.strip()) for line in normal_form.__doc__.splitlines() if line.startswith("    ")]
+    assert len(examples) == 2
+    for text, plain in examples:
+        assert words_of(text) == words_of(plain)
+        assert word_ids([text]) == word_ids([plain])

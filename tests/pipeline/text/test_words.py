@@ -4,9 +4,9 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.text.ngrams import ngram_ids, word_id
-from pipeline.text.normal_form import words_of
+from pipeline.text.ngrams import word_id
 from pipeline.text.words import text_column, word_blocks
+from tests.pipeline.text.specification import ngram_ids, words_of
 from tests.pipeline.text.texts import TEXTS, word_ids
 
 
