@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.decontaminate.item_index import InvertedIndex, ItemIndex, gathered_ids
-from pipeline.text.arrays import ranges
+from pipeline.text.arrays import ranges, unique
 from pipeline.text.words import Words, word_blocks
 
 _FEW_PASSAGES = 16  # that hold an n-gram at most, for it to tell of one of them
@@ -54,7 +54,8 @@ class Frequencies:
             documents, grams, at = self.index.hits(words)
             owners, passages = copies = self.index.copies(words, documents, grams, at)
             inside, owners = self._grams_of(passages, owners)
-            counted = np.setdiff1d(documents * size + grams, owners * size + self.index.places[inside])
+            leaked = owners * size + self.index.places[inside]
+            counted = np.setdiff1d(unique(documents * size + grams), leaked, assume_unique=True)
             self.counts += np.bincount(counted % size, minlength=size)
             self._add_alike(words, documents, at, counted, copies)
 

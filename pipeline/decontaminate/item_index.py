@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.decontaminate.coverage import Passage, mask_numbers
 from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.text.arrays import IdTable, bounds, ranges
+from pipeline.text.arrays import IdTable, bounds, ranges, unique
 from pipeline.text.ngrams import ngrams, sequence_ids, windows
 from pipeline.text.words import LETTERS, NUMBER, Words, text_column, word_blocks
 
@@ -35,7 +35,7 @@ class InvertedIndex:
         ids, self.places = np.unique(grams, return_inverse=True)
         self.table, self.size = IdTable(ids), max(len(ids), 1)
         self._count = int(passages.max(initial=0)) + 1
-        places, self.passages = np.divmod(np.unique(self.places * self._count + passages), self._count)
+        places, self.passages = np.divmod(unique(self.places * self._count + passages), self._count)
         self._offsets = np.searchsorted(places, np.arange(len(ids) + 1))
 
     def common(self, documents: np.ndarray, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -43,7 +43,7 @@ class InvertedIndex:
 
         `grams` int64 [H] are the places of n-grams that stand in `documents` int64 [H].
         """
-        documents, grams = np.divmod(np.unique(documents * self.size + grams), self.size)
+        documents, grams = np.divmod(unique(documents * self.size + grams), self.size)
         entries, offsets = ranges(self._offsets[grams], self._offsets[grams + 1])
         pairs = np.repeat(documents, np.diff(offsets)) * self._count + self.passages[entries]
         pairs, counts = np.unique(pairs, return_counts=True)

@@ -34,7 +34,7 @@ import pyarrow.compute as pc
 
 from pipeline.decontaminate.item_index import ItemIndex, gathered_ids, number_sequences
 from pipeline.decontaminate.settings import EXACT, OVERLAP
-from pipeline.text.arrays import ranges
+from pipeline.text.arrays import ranges, unique
 from pipeline.text.ngrams import ngrams
 from pipeline.text.normal_form import fold
 from pipeline.text.words import BLOCK_BYTES, Words, text_column, word_blocks
@@ -63,7 +63,7 @@ def search(index: ItemIndex, questions: pa.Array, responses: pa.Array) -> Iterat
         copies = _pairs(*index.copies(words, documents, grams, at))
         exact = dict.fromkeys([*copies, *_whole_questions(index, words, ends)], (EXACT, 1.0))
         covered = _covered(index, words, documents, grams, at, exact)
-        found = {**covered, **_same_numbers(index, words, ends, np.unique(documents)), **exact}
+        found = {**covered, **_same_numbers(index, words, ends, unique(documents)), **exact}
         for (document, passage), (grade, coverage) in sorted(found.items()):
             yield Match(rows.start + document, int(index.items[passage]), grade, coverage)
 
