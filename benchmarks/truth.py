@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.curation import table
+from benchmarks.corpus import table
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.contradictions import NUMBER_WORDS
@@ -38,7 +38,7 @@ Truth = list[tuple[str, str, str, str]]  # kind, edit, id, id of the original or
 
 
 def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
-    """Write the world and the worked solutions; sources in their order, what was planted, the benchmark items."""
+    """Write the world and the worked solutions; return the sources, what was planted, the benchmark items."""
     mirror = folder / "world"
     write_world(mirror, WorldSettings(documents=documents, leak_edits=EDITS, leaked=0.4))
     source = resolve_source(WORLD_SOURCE)
@@ -62,7 +62,7 @@ def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
 
 
 def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
-    """Solutions, and of each a near duplicate in one of the ranges of SIMILARITIES and a variant in other numbers."""
+    """Write solutions, and of each a near duplicate in a range of SIMILARITIES and a variant with another number."""
     draw = random.Random(0)
     texts = [text for text in solutions if len(text.split()) >= 60][:originals]
     words = sorted({word for text in texts for word in text.split() if exchangeable(word)})
@@ -88,7 +88,7 @@ def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
 
 
 def worked(source: Path, clean: set[str]) -> Iterator[str]:
-    """Questions of the world's clean rows with the reasoning of their traces, without the marks."""
+    """Yield questions of the world's clean rows with the reasoning of their traces, without the marks."""
     for batch in read_documents(source, columns=["id", "question", "response"]):
         for row in batch.to_pylist():
             if row["id"] in clean and row["response"].startswith("<think>"):
@@ -96,22 +96,22 @@ def worked(source: Path, clean: set[str]) -> Iterator[str]:
 
 
 def exchangeable(word: str) -> bool:
-    """Whether a word is neither a name nor a number."""
+    """Test whether a word is neither a name nor a number."""
     return word.isalpha() and word.islower() and word not in NUMBER_WORDS
 
 
 def similar(draw: random.Random, text: str, low: float, words: list[str]) -> str | None:
-    """A copy whose Jaccard similarity lies between `low` and `low + WIDTH`; None where none was met."""
+    """Edit a copy until its Jaccard similarity lies between `low` and `low + WIDTH`; None where no edit does."""
     original = ngrams(text)
     for _ in range(20):
-        pieces = text.split(" ")
-        places = [place for place, word in enumerate(pieces) if exchangeable(word)]
+        edited = text.split(" ")
+        places = [place for place, word in enumerate(edited) if exchangeable(word)]
         for place in draw.sample(places, len(places)):
-            pieces[place] = draw.choice([word for word in words if word != pieces[place]])
-            copy = ngrams(" ".join(pieces))
+            edited[place] = draw.choice([word for word in words if word != edited[place]])
+            copy = ngrams(" ".join(edited))
             jaccard = len(original & copy) / len(original | copy)
             if low <= jaccard < low + WIDTH:
-                return " ".join(pieces)
+                return " ".join(edited)
             if jaccard < low:
                 break
     return None
@@ -124,11 +124,11 @@ def ngrams(text: str) -> set[int]:
 
 
 def other_number(draw: random.Random, text: str) -> str:
-    """The text with one of its numbers changed."""
-    pieces = text.split(" ")
-    place = draw.choice([place for place, piece in enumerate(pieces) if piece.isdigit()])
-    pieces[place] = str(int(pieces[place]) + draw.randint(1, 9))
-    return " ".join(pieces)
+    """Change one of the numbers of a text."""
+    edited = text.split(" ")
+    place = draw.choice([place for place, word in enumerate(edited) if word.isdigit()])
+    edited[place] = str(int(edited[place]) + draw.randint(1, 9))
+    return " ".join(edited)
 
 
 def measure(folder: Path, documents: int) -> None:
@@ -173,7 +173,7 @@ def measure(folder: Path, documents: int) -> None:
 
 
 def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> list[dict[str, object]]:
-    """For each reason, how many documents were dropped, and how many of them rightly."""
+    """Count by reason how many documents were dropped, and how many of them rightly."""
     original = {name: of for kind, _, name, of in truth if kind in ("exact", "near")}
     leaks = {name for kind, _, name, _ in truth if kind == "leak"}
     rights: dict[str, list[bool]] = defaultdict(list)
