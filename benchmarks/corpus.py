@@ -1,4 +1,4 @@
-"""Synthetic word problems with known duplicates, made fast enough for a million of them."""
+"""Write a synthetic corpus of word problems with known duplicates, and print tables, for the benchmarks of curation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
@@ -19,7 +20,7 @@ KNOWN = "known.npz"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Where the documents are, and what is known of them: pairs of rows by kind ("exact", "near", "numbers")."""
+    """Describe a corpus: its folder, its size, and pairs of rows by kind ("exact", "near", "numbers")."""
 
     folder: Path
     documents: int
@@ -27,14 +28,19 @@ class Corpus:
     pairs: dict[str, np.ndarray]
 
 
+def table(title: str, rows: list[dict[str, object]]) -> None:
+    """Print rows with equal keys as aligned columns."""
+    print(f"\n{title}\n{pd.DataFrame(rows).to_string(index=False, float_format='{:.3g}'.format)}")
+
+
 def vocabulary(random: np.random.Generator, size: int = 4000) -> np.ndarray:
-    """Invented words of 2 to 9 letters."""
+    """Invent words of 2 to 9 letters."""
     lengths = random.integers(2, 10, size)
     return np.array(["".join(random.choice(LETTERS, length)) for length in lengths], object)
 
 
 def corpus(folder: Path, documents: int) -> Corpus:
-    """The corpus of that many documents under `folder`, written if it is not there yet."""
+    """Open the corpus of that many documents under `folder`, or write it."""
     place = folder / f"corpus-{documents}"
     if not (place / KNOWN).exists():
         return write_corpus(place, documents)
@@ -74,13 +80,13 @@ def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
             table = as_table(texts, start)
             characters += sum(map(len, table["response"].to_pylist()))
             writer.keep(table)
-    known = {kind: np.array(some, np.int64).reshape(-1, 2) for kind, some in pairs.items()}
+    known = {kind: np.array(rows, np.int64).reshape(-1, 2) for kind, rows in pairs.items()}
     np.savez(folder / KNOWN, characters=characters, **known)
     return Corpus(folder, documents, characters, known)
 
 
 def original_text(random: np.random.Generator, words: np.ndarray) -> np.ndarray:
-    """One document as an array of words; the commonest word makes up one in thirty."""
+    """Draw one document as an array of words; the commonest word makes up one in thirty."""
     count = random.integers(60, 2 * MEAN_WORDS - 60)
     text = words[(len(words) * random.random(count) ** 2).astype(int)]
     at = np.flatnonzero(random.random(count) < 0.1)
@@ -89,7 +95,7 @@ def original_text(random: np.random.Generator, words: np.ndarray) -> np.ndarray:
 
 
 def changed(random: np.random.Generator, text: np.ndarray, words: np.ndarray, kind: str) -> np.ndarray:
-    """A copy of a document with words or numbers exchanged, or none."""
+    """Copy a document with words or numbers exchanged, or as it is."""
     if kind == "exact":
         return text
     text = text.copy()
@@ -104,7 +110,7 @@ def changed(random: np.random.Generator, text: np.ndarray, words: np.ndarray, ki
 
 
 def as_table(texts: list[np.ndarray], start: int) -> pa.Table:
-    """Documents of one source: a question of twenty words, the rest the response."""
+    """Arrange texts as documents of one source: a question of twenty words, the rest the response."""
     rows = range(start, start + len(texts))
     return pa.table(
         {
@@ -120,12 +126,12 @@ def as_table(texts: list[np.ndarray], start: int) -> pa.Table:
 
 
 def sentence(text: np.ndarray) -> str:
-    """Words with a full stop after every dozen."""
+    """Join words with a full stop after every dozen."""
     return ". ".join(" ".join(text[i : i + 12]) for i in range(0, len(text), 12)) + "."
 
 
 def texts_of(folder: Path) -> Iterator[str]:
-    """Question and response of every document, as one text."""
+    """Yield question and response of every document as one text."""
     for batch in read_documents(folder, columns=["question", "response"]):
         for question, response in zip(batch["question"].to_pylist(), batch["response"].to_pylist(), strict=True):
             yield f"{question}\n{response}"

@@ -9,9 +9,6 @@ rensa is left out where it is not installed. What is found of each kind of plant
 from __future__ import annotations
 
 import argparse
-import gzip
-import json
-import random
 import re
 import resource
 import shutil
@@ -26,32 +23,25 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from datasketch import MinHash
 
-from benchmarks.corpus import Corpus, corpus, original_text, texts_of, vocabulary
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from benchmarks.corpus import Corpus, corpus, original_text, table, texts_of, vocabulary
+from benchmarks.leaks import item_table, measure_many_copies, measure_real_leaks
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.minhash import signatures
-from pipeline.dedup.stage import DedupSettings, deduplicate
-from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
-from pipeline.text.ngrams import blocks, text_column
-from pipeline.text.ragged import distinct, jaccard
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
+from pipeline.storage.documents import KEPT, read_documents
+from pipeline.text.arrays import distinct, jaccard
+from pipeline.text.words import text_column, word_blocks
 
 WORDS = 5
 THRESHOLD = 0.7
 
 
-def table(title: str, rows: list[dict[str, object]]) -> None:
-    """Print rows with equal keys as aligned columns."""
-    cells = [list(rows[0])] + [[f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values()] for row in rows]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    print(f"\n{title}")
-    for row in cells:
-        print("  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
-
-
 def cpu(work: Callable[[], object], rounds: int = 1) -> float:
-    """Least CPU seconds of all threads over some rounds."""
+    """Measure the least CPU seconds of all threads over several rounds."""
     best = float("inf")
     for _ in range(rounds):
         start = time.process_time()
@@ -64,27 +54,27 @@ def cpu(work: Callable[[], object], rounds: int = 1) -> float:
 
 
 def ours(texts: pa.Array) -> np.ndarray:
-    """Signatures from raw text."""
+    """Compute signatures from raw text."""
     parts = []
-    for _, _, words in blocks(text_column(texts)):
+    for _, words in word_blocks(text_column(texts)):
         parts.append(signatures(*words.ngrams(WORDS)))
     return np.concatenate(parts)
 
 
 def shingles(text: str) -> list[str]:
-    """Word n-grams as strings, as a loop in Python makes them."""
+    """Join word n-grams as strings, one by one in Python."""
     words = re.findall(r"\w+", text.lower())
     return [" ".join(words[i : i + WORDS]) for i in range(len(words) - WORDS + 1)]
 
 
 def datasketch_default(texts: list[str]) -> None:
-    """The usual loop: words, joined n-grams, one MinHash for each document."""
+    """Run the usual loop: words, joined n-grams, one MinHash for each document."""
     for text in texts:
         MinHash(num_perm=128).update_batch([shingle.encode() for shingle in shingles(text)])
 
 
 def rensa_loop(texts: list[str]) -> None:
-    """rensa's R-MinHash, with the same n-grams made in Python."""
+    """Run rensa's R-MinHash on n-grams joined in Python."""
     from rensa import RMinHash
 
     for text in texts:
@@ -92,7 +82,7 @@ def rensa_loop(texts: list[str]) -> None:
 
 
 def measure_signatures(texts: list[str]) -> None:
-    """Raw text to signatures, CPU microseconds for each document, on the same rows."""
+    """Print CPU microseconds per document from raw text to signatures, of three libraries on equal rows."""
     few = texts[: max(len(texts) // 20, 1)]
     column = pa.array(texts)
     paths = {"datasketch update_batch": cpu(lambda: datasketch_default(few)) / len(few)}
@@ -117,7 +107,7 @@ def measure_signatures(texts: list[str]) -> None:
 
 
 def measure_deduplication(folder: Path, sizes: list[int]) -> None:
-    """The whole stage on corpora with known pairs: cost, and what became of pairs by their exact similarity."""
+    """Print the cost of the whole stage on corpora with known pairs, and which pairs were merged, by similarity."""
     costs = []
     for documents in sizes:
         known = corpus(folder, documents)
@@ -159,7 +149,7 @@ def measure_deduplication(folder: Path, sizes: list[int]) -> None:
 
 
 def deduplicate_alone(folder: Path, output: Path) -> tuple[dict[str, float], dict[str, Any], int]:
-    """CPU seconds of each stage, results and peak memory in bytes of one deduplication, in a process of its own."""
+    """Deduplicate in a process of its own: CPU seconds by step, results, and peak memory in bytes."""
     import pandas  # noqa: F401 (DuckDB imports it when first used, which is none of the stage's work)
 
     spent: dict[str, float] = {}
@@ -177,7 +167,7 @@ def deduplicate_alone(folder: Path, output: Path) -> tuple[dict[str, float], dic
 
 
 def rensa_flags(folder: Path) -> tuple[float, int]:
-    """CPU seconds of rensa's fastest exact way to say which documents have a near duplicate, and how many do.
+    """Flag documents with near duplicates by rensa's fastest exact call: CPU seconds, and how many are flagged.
 
     Nothing is verified, grouped or written.
     """
@@ -186,21 +176,21 @@ def rensa_flags(folder: Path) -> tuple[float, int]:
     started = time.process_time()
     index, texts, flagged = RMinHashLSH(threshold=THRESHOLD, num_perm=128, num_bands=16), texts_of(folder), 0
     for first in count(0, 10_000):
-        some = [shingles(text) for text in islice(texts, 10_000)]
-        if not some:
+        batch = [shingles(text) for text in islice(texts, 10_000)]
+        if not batch:
             return time.process_time() - started, flagged
         flags = index.insert_matrix_and_query_duplicate_flags(
-            RMinHash.digest_matrix_from_token_sets(some, 128, 1), first
+            RMinHash.digest_matrix_from_token_sets(batch, 128, 1), first
         )
         flagged += sum(flags)
     raise AssertionError
 
 
 def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
-    """For each kind of pair and range of similarity, how many there are and how many were taken for one document."""
+    """Count, by kind of pair and range of similarity, the planted pairs and which of them were merged."""
     texts = pa.array(list(texts_of(known.folder)))
     ids, sizes = [], [np.zeros(1, np.int64)]
-    for _, _, words in blocks(text_column(texts)):
+    for _, words in word_blocks(text_column(texts)):
         grams, offsets = distinct(*words.ngrams(WORDS))
         ids.append(grams)
         sizes.append(np.diff(offsets))
@@ -214,14 +204,14 @@ def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
         similarity = jaccard(flat, offsets, both[:, 0], both[:, 1])
         one = survivor[both[:, 0]] == survivor[both[:, 1]]
         for low, high in ((0.0, 0.6), (0.6, THRESHOLD), (THRESHOLD, 0.8), (0.8, 0.9), (0.9, 1.01)):
-            some = (similarity >= low) & (similarity < high)
-            if some.any():
-                share = f"{100 * one[some].mean():.2f} %"
+            inside = (similarity >= low) & (similarity < high)
+            if inside.any():
+                share = f"{100 * one[inside].mean():.2f} %"
                 rows.append(
                     {
                         "kind": kind,
                         "similarity": f"{low}-{min(high, 1.0)}",
-                        "pairs": int(some.sum()),
+                        "pairs": int(inside.sum()),
                         "taken for one": share,
                     }
                 )
@@ -232,7 +222,7 @@ def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
 
 
 def measure_decontamination(folder: Path, documents: int, items: int) -> None:
-    """Cost of the stage on clean documents, with items of 12 to 60 words of which one in fifty is planted."""
+    """Print the cost of the stage on clean documents, with items of 12 to 60 words of which one in fifty is planted."""
     place = corpus(folder, documents).folder
     draw = np.random.default_rng(5)
     words = vocabulary(np.random.default_rng(0))
@@ -258,106 +248,8 @@ def measure_decontamination(folder: Path, documents: int, items: int) -> None:
     shutil.rmtree(folder / "decontaminated")
 
 
-def item_table(questions: list[str], answers: list[str] | None = None) -> pa.Table:
-    """Benchmark items in the stage's form."""
-    return pa.table(
-        {
-            "id": [f"planted/{i}" for i in range(len(questions))],
-            "benchmark": ["planted"] * len(questions),
-            "question": questions,
-            "answer": answers or [""] * len(questions),
-        }
-    )
-
-
-def gsm8k(mirror: Path, split: str) -> list[dict[str, str]]:
-    """Rows of a split of GSM8K in a mirror."""
-    with gzip.open(mirror / f"openai/gsm8k/main/{split}.jsonl.gz", "rt") as file:
-        return [json.loads(line) for line in file]
-
-
-def reworded(draw: random.Random, words: list[str], every: int) -> Callable[[str], str]:
-    """An edit that exchanges one word in `every`, one at least."""
-
-    def edit(text: str) -> str:
-        pieces = text.split()
-        for place in draw.sample(range(len(pieces)), max(1, len(pieces) // every)):
-            pieces[place] = draw.choice(words)
-        return " ".join(pieces)
-
-    return edit
-
-
-def measure_real_leaks(folder: Path, mirror: Path) -> None:
-    """GSM8K test questions, edited, inside training questions: the share found in each grade."""
-    train, test = gsm8k(mirror, "train"), gsm8k(mirror, "test")
-    draw = random.Random(0)
-    words = [word for row in train for word in row["question"].split() if word.isalpha()]
-    edits: dict[str, Callable[[str], str]] = {
-        "verbatim": lambda text: text,
-        "spacing": lambda text: re.sub(" ", lambda _: draw.choice([" ", "  ", "\n"]), text),
-        "case": lambda text: draw.choice([str.upper, str.lower, str.title])(text),
-        "LaTeX": lambda text: re.sub(r"\d[\d,.]*\d|\d", lambda m: f"${m[0]}$", text),
-        "a word in twelve": reworded(draw, words, 12),
-        "a word in four": reworded(draw, words, 4),
-        "numbers": lambda text: re.sub(r"\d+", lambda m: str(int(m[0]) + draw.randint(1, 9)), text),
-    }
-    rows = [(row["question"], row["answer"].split("####")[0], "none") for row in train]
-    for name, edit in edits.items():
-        for row in test:
-            host = draw.choice(train)
-            rows.append((f"{host['question']} {edit(row['question'])}", host["answer"].split("####")[0], name))
-    items = item_table([row["question"] for row in test], [row["answer"] for row in test])
-    search(folder / "leaks", rows, items)
-    grades: dict[str, str] = {}
-    for row in pq.read_table(folder / "leaks" / "found" / "matches.parquet").to_pylist():
-        grades[row["id"]] = min(grades.get(row["id"], "template"), row["grade"])  # exact < overlap < template
-    report = []
-    for name in ("none", *edits):
-        ids = [str(i) for i, row in enumerate(rows) if row[2] == name]
-        shares = {
-            g: f"{100 * sum(grades.get(i) == g for i in ids) / len(ids):.2f} %"
-            for g in ("exact", "overlap", "template")
-        }
-        report.append({"edit": name, "documents": len(ids), **shares})
-    table("GSM8K test questions inside GSM8K training questions", report)
-
-
-def search(folder: Path, rows: list[tuple[str, str, str]], items: pa.Table) -> None:
-    """Decontaminate documents of these questions, responses and sources into `folder`/found."""
-    with DocumentWriter(folder) as writer:
-        documents = [
-            {"id": str(i), "source": name, "row": i, "question": question, "response": response, "answer": ""}
-            for i, (question, response, name) in enumerate(rows)
-        ]
-        writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
-    decontaminate(folder, folder / "found", items, DecontaminationSettings())
-
-
-def measure_many_copies(folder: Path, mirror: Path) -> None:
-    """Twenty GSM8K test questions among the training questions, each in many copies that are all edited differently."""
-    train, test = gsm8k(mirror, "train"), gsm8k(mirror, "test")
-    words = [word for row in train for word in row["question"].split() if word.isalpha()]
-    items = item_table([row["question"] for row in test], [row["answer"] for row in test])
-    report = []
-    for copies, every in ((25, 12), (100, 12), (300, 12), (100, 8), (100, 6)):
-        draw = random.Random(copies * every)
-        edit = reworded(draw, words, every)
-        rows = [(row["question"], row["answer"].split("####")[0], "train") for row in train]
-        for row in draw.sample(test, 20):
-            rows += [(edit(row["question"]), "Some.", "copy") for _ in range(copies)]
-        place = folder / f"copies-{copies}-{every}"
-        search(place, rows, items)
-        dropped = [
-            row["source"] for batch in read_documents(place / "found", kind="dropped") for row in batch.to_pylist()
-        ]
-        found = {name: dropped.count(name) for name in ("copy", "train")}
-        report.append({"copies of each": copies, "one word in": every, "copies": 20 * copies, **found})
-    table("Many copies of one question, each edited elsewhere: documents removed", report)
-
-
 def main() -> None:
-    """Run everything, or what the arguments leave of it."""
+    """Run all measurements with the sizes of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--documents", type=int, nargs="+", default=[2_000, 10_000], help="sizes of the synthetic corpus"

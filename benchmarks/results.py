@@ -1,4 +1,4 @@
-"""CPU seconds of the statistics on a study of the paper's size.
+"""Measure the CPU seconds of the statistics on a study of the paper's size.
 
     python -m benchmarks.results
 
@@ -26,7 +26,7 @@ SPEEDS = {"LA": 1.0, "DR": 1.5, "DR+DA": 2.0}
 
 
 def study() -> dict[str, pa.Table]:
-    """The tables of a study whose models differ in speed."""
+    """Draw the tables of a study whose models differ in speed."""
     random = np.random.default_rng(0)
     runs, evaluations, items = [], [], []
     for variant, speed in SPEEDS.items():

@@ -18,14 +18,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.curation import table
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
-from pipeline.dedup.guards import NUMBER_WORDS
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from benchmarks.corpus import table
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
+from pipeline.dedup.contradictions import NUMBER_WORDS
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 from pipeline.sources.download import find_split, read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.text.ngrams import ngram_ids
+from pipeline.text.words import text_column, word_blocks
 from pipeline.traces import strip_traces
 from pipeline.worlds.planting import EDITS
 from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, world_items, write_world
@@ -36,7 +38,7 @@ Truth = list[tuple[str, str, str, str]]  # kind, edit, id, id of the original or
 
 
 def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
-    """Write the world and the worked solutions; sources in their order, what was planted, the benchmark items."""
+    """Write the world and the worked solutions; return the sources, what was planted, the benchmark items."""
     mirror = folder / "world"
     write_world(mirror, WorldSettings(documents=documents, leak_edits=EDITS, leaked=0.4))
     source = resolve_source(WORLD_SOURCE)
@@ -60,7 +62,7 @@ def planted(folder: Path, documents: int) -> tuple[list[Path], Truth, pa.Table]:
 
 
 def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
-    """Solutions, and of each a near duplicate in one of the ranges of SIMILARITIES and a variant in other numbers."""
+    """Write solutions, and of each a near duplicate in a range of SIMILARITIES and a variant with another number."""
     draw = random.Random(0)
     texts = [text for text in solutions if len(text.split()) >= 60][:originals]
     words = sorted({word for text in texts for word in text.split() if exchangeable(word)})
@@ -86,7 +88,7 @@ def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
 
 
 def worked(source: Path, clean: set[str]) -> Iterator[str]:
-    """Questions of the world's clean rows with the reasoning of their traces, without the marks."""
+    """Yield questions of the world's clean rows with the reasoning of their traces, without the marks."""
     for batch in read_documents(source, columns=["id", "question", "response"]):
         for row in batch.to_pylist():
             if row["id"] in clean and row["response"].startswith("<think>"):
@@ -94,33 +96,39 @@ def worked(source: Path, clean: set[str]) -> Iterator[str]:
 
 
 def exchangeable(word: str) -> bool:
-    """Whether a word is neither a name nor a number."""
+    """Test whether a word is neither a name nor a number."""
     return word.isalpha() and word.islower() and word not in NUMBER_WORDS
 
 
 def similar(draw: random.Random, text: str, low: float, words: list[str]) -> str | None:
-    """A copy whose Jaccard similarity lies between `low` and `low + WIDTH`; None where none was met."""
-    original = set(ngram_ids(text, DedupSettings.words))
+    """Edit a copy until its Jaccard similarity lies between `low` and `low + WIDTH`; None where no edit does."""
+    original = ngrams(text)
     for _ in range(20):
-        pieces = text.split(" ")
-        places = [place for place, word in enumerate(pieces) if exchangeable(word)]
+        edited = text.split(" ")
+        places = [place for place, word in enumerate(edited) if exchangeable(word)]
         for place in draw.sample(places, len(places)):
-            pieces[place] = draw.choice([word for word in words if word != pieces[place]])
-            copy = set(ngram_ids(" ".join(pieces), DedupSettings.words))
+            edited[place] = draw.choice([word for word in words if word != edited[place]])
+            copy = ngrams(" ".join(edited))
             jaccard = len(original & copy) / len(original | copy)
             if low <= jaccard < low + WIDTH:
-                return " ".join(pieces)
+                return " ".join(edited)
             if jaccard < low:
                 break
     return None
 
 
+def ngrams(text: str) -> set[int]:
+    """Compute the n-grams that deduplication compares."""
+    ((_, words),) = word_blocks(text_column(pa.array([text])))
+    return set(words.ngrams(DedupSettings.words)[0].tolist())
+
+
 def other_number(draw: random.Random, text: str) -> str:
-    """The text with one of its numbers changed."""
-    pieces = text.split(" ")
-    place = draw.choice([place for place, piece in enumerate(pieces) if piece.isdigit()])
-    pieces[place] = str(int(pieces[place]) + draw.randint(1, 9))
-    return " ".join(pieces)
+    """Change one of the numbers of a text."""
+    edited = text.split(" ")
+    place = draw.choice([place for place, word in enumerate(edited) if word.isdigit()])
+    edited[place] = str(int(edited[place]) + draw.randint(1, 9))
+    return " ".join(edited)
 
 
 def measure(folder: Path, documents: int) -> None:
@@ -165,7 +173,7 @@ def measure(folder: Path, documents: int) -> None:
 
 
 def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> list[dict[str, object]]:
-    """For each reason, how many documents were dropped, and how many of them rightly."""
+    """Count by reason how many documents were dropped, and how many of them rightly."""
     original = {name: of for kind, _, name, of in truth if kind in ("exact", "near")}
     leaks = {name for kind, _, name, _ in truth if kind == "leak"}
     rights: dict[str, list[bool]] = defaultdict(list)

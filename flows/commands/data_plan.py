@@ -14,11 +14,11 @@ import pandas as pd
 from flows.running.processes import cores
 from flows.stages.prepare import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
-from pipeline.dedup.clusters import memory_bytes
 from pipeline.errors import InputError
 from pipeline.sources.download import source_files
 from pipeline.sources.sizes import Size, size_of, stripped_text
 from pipeline.sources.table import Source, resolve_source
+from pipeline.storage.memory import memory_bytes
 from pipeline.worlds.world import WORLD_SOURCE
 
 

@@ -23,13 +23,15 @@ from flows.running.processes import cores
 from flows.stages.outputs import remember
 from flows.study.configuration import BUILTIN, Study, settings
 from pipeline.clean import CleanSettings, clean
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
-from pipeline.dedup.clusters import memory_bytes
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 from pipeline.sources.benchmarks import Benchmark, benchmark_items, resolve_benchmark, task_specifications
 from pipeline.sources.download import find_split, has_splits, read_source, repository_folder, source_files
 from pipeline.sources.table import Source, resolve_source
 from pipeline.storage.documents import KEPT
+from pipeline.storage.memory import memory_bytes
 from pipeline.storage.store import Missing, Output, Store
 from pipeline.storage.workers import workers
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens

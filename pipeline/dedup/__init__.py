@@ -1,1 +1,3 @@
-"""Deduplication: exact, near, and a cap per question."""
+"""Deduplication of whole documents: exact duplicates, near duplicates, a cap on responses per question.
+
+May import pipeline.text, pipeline.storage, pipeline.errors and pipeline.progress; not pipeline.decontaminate."""

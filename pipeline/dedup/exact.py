@@ -1,4 +1,11 @@
-"""Keys of whole texts: equal for texts that differ only in case, white space and typography, and for no others."""
+"""Hash whole texts so that texts equal but for case, white space and typography have one key.
+
+>>> normal_text("  Two   WORDS,\\nthen\\t( 3 + 4 ) . ")
+'two words,then(3+4).'
+>>> keys, lengths = exact_keys(text_column(pa.array(["A b.", "a  B .", "ab."])))
+>>> (keys[0] == keys[1]).all(), (keys[0] == keys[2]).all(), lengths.tolist()
+(np.True_, np.False_, [4, 4, 3])
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 
-from pipeline.text.ngrams import cut, text_column
+from pipeline.text.words import byte_blocks, text_column
 
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _BLANK, _WORD = range(1, 3)  # kinds of bytes; 0 for punctuation
@@ -19,14 +26,14 @@ _KINDS = bytes(
 
 
 def normal_text(text: str) -> str:
-    """The form that is compared: folded, in lower case, white space kept only where it parts letters or digits."""
+    """Fold a text to lower case, with white space only between letters or digits."""
     return next(_normal_rows(text_column(pa.array([text])))).decode()
 
 
 def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """128-bit keys uint64 [D, 2] of the rows of a `text_column`, and their lengths int64 [D] in bytes.
+    """Compute 128-bit keys uint64 [D, 2] of the rows of a `text_column`, and the lengths int64 [D] in bytes.
 
-    Lengths are those of the normal form, so that white space makes no text longer.
+    Lengths are those of the normal text, so that white space makes no text longer.
     """
     digests, lengths = [], []
     for row in _normal_rows(texts):
@@ -36,7 +43,7 @@ def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _normal_rows(texts: pa.Array) -> Iterator[bytes]:
-    for _, _, data, offsets in cut(texts):
+    for _, data, offsets in byte_blocks(texts):
         text = bytearray(data).translate(_LOWER)
         data = np.frombuffer(text, np.uint8)
         data[offsets[1:] - 1] = 0  # rows end here: no text holds this byte any more

@@ -1,1 +1,3 @@
-"""The normal form of text, and flat arrays of words."""
+"""The normal form of text, its words and n-grams as 64-bit ids in flat arrays, and set operations on such arrays.
+
+May import pipeline.errors and nothing else of the pipeline."""

@@ -8,14 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.decontaminate.overlap import Index
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
+from pipeline.decontaminate.item_index import ItemIndex
+from pipeline.decontaminate.scan import search
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
@@ -39,7 +42,6 @@ PARTS = [
     CLIPS.replace("friends", "naïve friends"),
     "Well,",
 ]
-RULES = DecontaminationSettings().rules
 
 
 def item_table(items: list[tuple[str, str]], benchmark: str = "clips") -> pa.Table:
@@ -215,16 +217,16 @@ def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -
 @given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
 def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.decontaminate.overlap._BLOCK", block)
-        patch.setattr("pipeline.decontaminate.overlap._TOGETHER", block)
+        patch.setattr("pipeline.decontaminate.scan.BLOCK_BYTES", block)
         items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
-        index = Index(items["question"].combine_chunks(), items["answer"].combine_chunks(), RULES)
-        index.settle(20)
-        found = list(index.search(pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
+        columns = (items[side].combine_chunks() for side in ("question", "answer"))
+        index = ItemIndex(*columns, DecontaminationSettings())
+        index.settle(np.zeros(index.masked.size, np.int64), 20)
+        found = list(search(index, pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
         alone = [
             replace(match, document=place)
             for place, question in enumerate(questions)
-            for match in index.search(pa.array([question]), pa.array([PROSE]))
+            for match in search(index, pa.array([question]), pa.array([PROSE]))
         ]
     assert found == alone
 

@@ -6,16 +6,15 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.dedup.clusters import clusters, memory_bytes
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.text.ngrams import ngram_ids
+from tests.pipeline.text.specification import ngram_ids
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 STORY = (
@@ -103,6 +102,15 @@ def test_one_word_edits_go_and_other_problems_stay(tmp_path: Path) -> None:
     everything = replace(DedupSettings(), guards=())
     kept, _, _ = run(tmp_path / "unguarded", rows, everything)
     assert len(kept) <= 2
+
+
+def test_the_example_of_near(tmp_path: Path) -> None:
+    story = f"{STORY.format(n=48)} She counts them all twice before she goes home in the evening."
+    rows = [(text, "", "") for text in (story, story.replace("evening", "night"), story.replace("Natalia", "Weng"))]
+    kept, dropped, results = run(tmp_path, rows)
+    assert (kept, dropped) == (["s/0", "s/2"], {"s/1": ("near_duplicate", "s/0")})
+    assert (results["candidates"], results["verified"], results["refused"]["names"]) == (3, 1, 2)
+    assert results["clusters"] == {"2": 1}
 
 
 def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_path: Path) -> None:
@@ -232,14 +240,6 @@ def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     assert results["candidates"] < 25 * 2 * 3000
 
 
-def test_components_split_where_members_contradict() -> None:
-    pairs = np.array([[1, 2], [2, 3], [3, 4], [7, 9]])
-    dropped, survivors = clusters(pairs, lambda first, second: (first == 1) & (second >= 3))
-    assert sorted(zip(dropped.tolist(), survivors.tolist(), strict=True)) == [(2, 1), (4, 3), (9, 7)]
-    dropped, _ = clusters(np.empty((0, 2), np.int64), lambda first, second: first > second)
-    assert len(dropped) == 0
-
-
 def test_nothing_to_do(tmp_path: Path) -> None:
     assert deduplicate([tmp_path / "nothing"], tmp_path / "out", DedupSettings())["counts"] == []
     assert deduplicate([], tmp_path / "out", DedupSettings())["counts"] == []
@@ -266,8 +266,6 @@ def test_input_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="4GB"):
         deduplicate([source], tmp_path / "out", DedupSettings(), memory="much")
     assert not list((tmp_path / "out").glob("temporary*"))
-    assert memory_bytes("1.5GB") == 1_500_000_000
-    assert memory_bytes("2 MiB") == 2 * 2**20
     path = next((source / "documents").glob("*.parquet"))
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match=str(path)):

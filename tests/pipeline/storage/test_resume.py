@@ -11,8 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
@@ -21,8 +23,10 @@ PROGRAM = """
 import os, sys, threading, time
 from pathlib import Path
 import pyarrow.parquet as pq
-from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
-from pipeline.dedup.stage import DedupSettings, deduplicate
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
 
 stage, folder, calls, doomed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 

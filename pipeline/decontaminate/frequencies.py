@@ -1,0 +1,105 @@
+"""Count in how many sampled documents each n-gram of the items stands, leaving leaked items out.
+
+An item that leaked often would make its own n-grams common, and so hide its edited copies. Two kinds of documents are
+therefore not counted for the n-grams of a passage: documents that hold the whole passage, and edited copies. Both
+edited copies and texts from one template hold half of the n-grams. But texts from a template all lack the same
+n-grams, while copies, each edited in another place, lack each n-gram only here and there:
+
+>>> from pipeline.decontaminate.settings import DecontaminationSettings
+>>> from pipeline.text.words import text_column
+>>> words = "the cat sat on a mat and saw nine black birds fly over her old garden wall at noon".split()
+>>> index = ItemIndex(pa.array([" ".join(words)]), pa.array([""]), DecontaminationSettings())
+>>> def most_frequent(documents):
+...     frequencies = Frequencies(index)
+...     frequencies.add(text_column(pa.array(documents)))
+...     return int(frequencies.without_copies().max())
+>>> edited = [" ".join([*words[:i], "new", *words[i + 1 :]]) for i in range(19)]
+>>> template = [" ".join([*words[:9], "new" * i, *words[10:]]) for i in range(19)]
+>>> most_frequent(edited), most_frequent(template)
+(0, 19)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.decontaminate.item_index import InvertedIndex, ItemIndex, gathered_ids
+from pipeline.text.arrays import ranges, unique
+from pipeline.text.words import Words, word_blocks
+
+_FEW_PASSAGES = 16  # that hold an n-gram at most, for it to tell of one of them
+_ALIKE = 0.5  # of a passage's n-grams of few passages, held as they are: the document may be an edited copy
+_EVENLY = 0.25  # of a passage's possible copies, which hold each of its n-grams if they are copies
+
+
+class Frequencies:
+    """Count the sampled documents that hold each masked n-gram of an item index."""
+
+    def __init__(self, index: ItemIndex) -> None:
+        self.index = index
+        self.literal_grams = index.used & (index.repeats <= _FEW_PASSAGES)
+        self.literal = InvertedIndex(index.short[self.literal_grams], index.passage[self.literal_grams])
+        self.literal_places = np.full(len(index.short), -1)
+        self.literal_places[self.literal_grams] = self.literal.places
+        self.literal_counts = np.bincount(self.literal.passages, minlength=len(index.items))
+        self.counts = np.zeros(index.masked.size, np.int64)
+        self.alike = np.zeros(len(index.items), np.int64)  # possible copies of each passage
+        self.alike_holding, self.alike_counted = (np.zeros(len(index.short), np.int64) for _ in range(2))
+
+    def add(self, texts: pa.Array) -> None:
+        """Count the documents of a `text_column`."""
+        size = self.index.masked.size
+        for _, words in word_blocks(texts):
+            documents, grams, at = self.index.hits(words)
+            owners, passages = copies = self.index.copies(words, documents, grams, at)
+            inside, owners = self._grams_of(passages, owners)
+            leaked = owners * size + self.index.places[inside]
+            counted = np.setdiff1d(unique(documents * size + grams), leaked, assume_unique=True)
+            self.counts += np.bincount(counted % size, minlength=size)
+            self._add_alike(words, documents, at, counted, copies)
+
+    def _add_alike(
+        self,
+        words: Words,
+        documents: np.ndarray,
+        at: np.ndarray,
+        counted: np.ndarray,
+        copies: tuple[np.ndarray, np.ndarray],
+    ) -> None:
+        """Count the possible edited copies of each passage, and which of its n-grams each of them holds.
+
+        `counted` are the n-grams counted for a document, as document times size plus place; `copies` the documents and
+        passages that are exact copies.
+        """
+        index, literal, passages_in_all = self.index, self.literal, len(self.index.items)
+        known, places = literal.table.find(gathered_ids(words.ids, at, at + index.settings.short_words))
+        held = documents[known] * literal.size + places
+        documents, passages, common = literal.common(documents[known], places)
+        alike = common >= _ALIKE * self.literal_counts[passages]
+        alike &= ~np.isin(documents * passages_in_all + passages, copies[0] * passages_in_all + copies[1])
+        documents, passages = documents[alike], passages[alike]
+        self.alike += np.bincount(passages, minlength=passages_in_all)
+        inside, owners = self._grams_of(passages, documents)
+        for sums, places, keys, size in (
+            (self.alike_counted, index.places, counted, index.masked.size),
+            (self.alike_holding, self.literal_places, held, literal.size),
+        ):
+            found = (places[inside] >= 0) & np.isin(owners * size + places[inside], keys)
+            sums += np.bincount(inside[found], minlength=len(sums))
+
+    def without_copies(self) -> np.ndarray:
+        """Return the counts int64 of documents by masked n-gram, edited copies of passages left out."""
+        index = self.index
+        uneven = self.literal_grams & (self.alike_holding < _EVENLY * self.alike[index.passage])
+        copied = self.alike > 0
+        copied[index.passage[uneven]] = False
+        grams = copied[index.passage] & index.used
+        copies = np.zeros_like(self.counts)
+        np.maximum.at(copies, index.places[grams], self.alike_counted[grams])  # similar passages: the same documents
+        return self.counts - copies
+
+    def _grams_of(self, passages: np.ndarray, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the short n-grams of these passages, concatenated, and the document that goes with each."""
+        inside, offsets = ranges(self.index.short_offsets[passages], self.index.short_offsets[passages + 1])
+        return inside, np.repeat(documents, np.diff(offsets))

@@ -1,0 +1,172 @@
+"""Index the passages of benchmark items by their n-grams.
+
+An item has one or two passages: its question, and its answer if that is a text of its own. The index maps short
+n-grams with numbers masked to passages, and knows which of these n-grams are particular, that is, rare in the
+documents and not made of figures and signs only.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.decontaminate.coverage import Passage, mask_numbers
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.text.arrays import IdTable, bounds, ranges, unique
+from pipeline.text.ngrams import ngrams, sequence_ids, windows
+from pipeline.text.words import LETTERS, NUMBER, Words, text_column, word_blocks
+
+_LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular
+
+
+class InvertedIndex:
+    """Map n-gram ids to the passages that hold them.
+
+    >>> index = InvertedIndex(np.array([70, 90, 70], np.uint64), np.array([0, 0, 1]))  # passages 0 and 1 hold 70
+    >>> at, places = index.table.find(np.array([90, 80, 70], np.uint64))  # a document's n-grams
+    >>> [column.tolist() for column in index.common(np.zeros(2, np.int64), places)]  # documents, passages, counts
+    [[0, 0], [0, 1], [2, 1]]
+    """
+
+    def __init__(self, grams: np.ndarray, passages: np.ndarray) -> None:
+        """Take pairs of n-gram id and passage; `places` int64 are the places of the n-grams in the sorted table."""
+        ids, self.places = np.unique(grams, return_inverse=True)
+        self.table, self.size = IdTable(ids), max(len(ids), 1)
+        self._count = int(passages.max(initial=0)) + 1
+        places, self.passages = np.divmod(unique(self.places * self._count + passages), self._count)
+        self._offsets = np.searchsorted(places, np.arange(len(ids) + 1))
+
+    def common(self, documents: np.ndarray, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Count the different n-grams that documents and passages have in common: documents, passages, counts.
+
+        `grams` int64 [H] are the places of n-grams that stand in `documents` int64 [H].
+        """
+        documents, grams = np.divmod(unique(documents * self.size + grams), self.size)
+        entries, offsets = ranges(self._offsets[grams], self._offsets[grams + 1])
+        pairs = np.repeat(documents, np.diff(offsets)) * self._count + self.passages[entries]
+        pairs, counts = np.unique(pairs, return_counts=True)
+        return *np.divmod(pairs, self._count), counts
+
+
+class ItemIndex:
+    """Hold all passages of the benchmark items, P in all, in flat arrays.
+
+    The words of passage p are `ids` and `kinds` at `offsets[p]:offsets[p + 1]`, its short n-grams `short` (as they are)
+    at `short_offsets[p]:short_offsets[p + 1]`, with `places` of their masked form in `masked`. Passages shorter than
+    `settings.shortest` are not `searched` by n-grams; questions among them match as a whole.
+    """
+
+    def __init__(self, questions: pa.Array, answers: pa.Array, settings: DecontaminationSettings) -> None:
+        self.settings = settings
+        sides = [_passages(questions, 1), _passages(answers, settings.shortest_answer)]
+        self.items, self.lengths, self.ids, self.kinds = (np.concatenate(column) for column in zip(*sides, strict=True))
+        self.question = np.repeat([True, False], [len(side[0]) for side in sides])
+        self.offsets = bounds(self.lengths)
+        self.sequences = sequence_ids(self.ids, self.offsets[:-1], self.offsets[1:])
+        self.searched = self.lengths >= settings.shortest
+        whole = np.flatnonzero(self.question & ~self.searched)
+        wholes, first = np.unique(self.sequences[whole], return_index=True)
+        self.whole_table, self.whole_passages = IdTable(wholes), whole[first]
+
+        self.short, self.short_offsets = ngrams(self.ids, self.offsets, settings.short_words)
+        self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))  # of each short n-gram
+        self.used = self.searched[self.passage]
+        masked, _ = ngrams(mask_numbers(self.ids, self.kinds), self.offsets, settings.short_words)
+        self.masked = InvertedIndex(masked[self.used], self.passage[self.used])
+        self.places = np.full(len(masked), -1)
+        self.places[self.used] = self.masked.places
+        self._choose_anchors()
+
+        self.numbers = number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
+        numbered = self.used & self.question[self.passage] & (self.numbers[self.passage] != 0)
+        self.number_table = IdTable(np.unique(self.numbers[np.unique(self.passage[numbered])]))
+        self.numbered = InvertedIndex(
+            self.short[numbered] ^ self.numbers[self.passage[numbered]], self.passage[numbered]
+        )
+        self.passage_at = lru_cache(1 << 12)(self._passage_at)
+
+    def settle(self, frequencies: np.ndarray, common: int) -> None:
+        """Decide which n-grams are particular: with words of letters, and held by at most `common` sampled documents.
+
+        `frequencies` int64 are the numbers of sampled documents that hold each masked n-gram.
+        """
+        letters = bounds(self.kinds == LETTERS)
+        first = np.arange(len(self.short)) - self.short_offsets[self.passage] + self.offsets[self.passage]
+        worded = letters[first + self.settings.short_words] - letters[first] >= _LEAST_LETTER_WORDS
+        self.particular = frequencies <= common
+        self.particular[self.places[self.used & ~worded]] = False
+        counts = np.bincount(self.passage[self.used & self.particular[self.places]], minlength=len(self.items))
+        self.needed = np.maximum(np.ceil(self.settings.particular_coverage * np.diff(self.short_offsets)), 1)
+        self.templated = int(((counts < self.needed) & self.searched & self.question).sum())
+
+    def _choose_anchors(self) -> None:
+        """Choose the n-gram by which exact copies of each searched passage are found: the rarest one among the items.
+
+        `repeats` int64 are the numbers of times that each n-gram stands in the items; `anchors` the chosen ones as they
+        are, ascending; `anchor_passages` their passages; `anchor_at` their places in the passages.
+        """
+        _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
+        self.repeats = counts[same]
+        candidates = np.flatnonzero(self.used)
+        candidates = candidates[np.lexsort((self.repeats[candidates], self.passage[candidates]))]
+        first = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
+        first = first[np.argsort(self.short[first], kind="stable")]
+        self.anchors, self.anchor_passages = self.short[first], self.passage[first]
+        self.anchor_at = first - self.short_offsets[self.anchor_passages]
+        self.anchored = np.zeros(self.masked.size, bool)
+        self.anchored[self.places[first]] = True
+
+    def hits(self, words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Find the masked n-grams of a block of documents: int64 [H] document, place in `masked`, first word."""
+        n = self.settings.short_words
+        at, places = self.masked.table.find(windows(mask_numbers(words.ids, words.kinds), n))
+        documents = np.searchsorted(words.offsets, at, "right") - 1
+        inside = at + n <= words.offsets[documents + 1]
+        return documents[inside], places[inside], at[inside]
+
+    def copies(
+        self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Find the passages that stand in a document word for word, from its `hits`: documents and passages."""
+        anchored = self.anchored[grams]
+        documents, at = documents[anchored], at[anchored]
+        grams = gathered_ids(words.ids, at, at + self.settings.short_words)
+        entries, offsets = ranges(np.searchsorted(self.anchors, grams), np.searchsorted(self.anchors, grams, "right"))
+        documents, at = (np.repeat(values, np.diff(offsets)) for values in (documents, at))
+        passages = self.anchor_passages[entries]
+        starts = at - self.anchor_at[entries]
+        stops = starts + self.lengths[passages]
+        inside = (starts >= words.offsets[documents]) & (stops <= words.offsets[documents + 1])
+        documents, passages = documents[inside], passages[inside]
+        same = gathered_ids(words.ids, starts[inside], stops[inside]) == self.sequences[passages]
+        return documents[same], passages[same]
+
+    def _passage_at(self, number: int) -> Passage:
+        words = slice(self.offsets[number], self.offsets[number + 1])
+        short = slice(self.short_offsets[number], self.short_offsets[number + 1])
+        return Passage(self.ids[words], self.kinds[words], self.places[short], self.settings)
+
+
+def gathered_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Compute `sequence_ids` of few stretches of a long array, without a pass over the whole array."""
+    inside, offsets = ranges(starts, stops)
+    return sequence_ids(ids[inside], offsets[:-1], offsets[1:])
+
+
+def number_sequences(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Compute the `sequence_id` uint64 [P] of the numbers among the words `starts[p]:stops[p]`; 0 for none."""
+    at = np.flatnonzero(kinds == NUMBER)
+    return sequence_ids(ids[at], np.searchsorted(at, starts), np.searchsorted(at, stops))
+
+
+def _passages(column: pa.Array, least: int) -> tuple[np.ndarray, ...]:
+    """Select the rows with at least `least` words: row numbers, lengths, and ids and kinds of all their words."""
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8))]
+    for block, words in word_blocks(text_column(column)):
+        lengths = np.diff(words.offsets)
+        rows = np.flatnonzero(lengths >= least)
+        inside, _ = ranges(words.offsets[rows], words.offsets[rows + 1])
+        parts.append((block.start + rows, lengths[rows], words.ids[inside], words.kinds[inside]))
+    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))

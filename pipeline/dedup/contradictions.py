@@ -1,0 +1,171 @@
+"""Tell different problems apart that are worded alike.
+
+Word problems are made from templates: the same sentences with other numbers, another name or another sign are another
+problem, whatever their Jaccard similarity. So near duplicates must also agree in four guards:
+
+* numbers: the sequence of all numbers is equal;
+* signs: no number stands beside two different signs (`x + 3` and `x - 3`; a sign beside none is no contradiction);
+* names: not each of the two has a name or number word that the other lacks. A name is a capitalised word within a
+  sentence. One on one side only is an edit; one on each side is an exchange;
+* answers: where both are given and short, they are equal.
+
+Copies with a corrected number, a renamed person or reordered sentences are therefore kept as different documents.
+
+>>> texts = ["When he has 3 pens, Tom buys 4.", "When he owns 3 pens, Tom buys 4.", "When he has 3 pens, Ann buys 4."]
+>>> _, words = next(word_blocks(text_column(pa.array(texts))))
+>>> found = contradictions(facts(words, np.zeros(3, np.uint64)), np.array([0, 0]), np.array([1, 2]))
+>>> [None if code == 0 else GUARDS[code - 1] for code in found]
+[None, 'names']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.dedup.settings import GUARDS
+from pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
+from pipeline.text.ngrams import sequence_ids, word_id
+from pipeline.text.normal_form import SIGNS
+from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, text_column, word_blocks
+
+NUMBER_WORDS = (
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
+    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty"),
+    *("fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "billion", "half", "quarter"),
+    *("dozen", "once", "twice", "thrice", "double", "triple", "first", "second", "third", "fourth", "fifth", "sixth"),
+    *("seventh", "eighth", "ninth", "tenth"),
+)
+_LONGEST_ANSWER = 8  # in words; a longer one is prose, which may be worded in many ways
+_SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
+_NUMBER_WORDS = IdTable(np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64)))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Hold what the guards compare, of D documents.
+
+    `numbers` uint64 [D]: id of the sequence of numbers. `signs` uint8 [N]: the signs before and after each number,
+    `sign_counts` int64 [D] of them in each document. `marks` uint64 [M]: the names and number words of each document
+    as from `distinct`, `mark_counts` int64 [D] of them. `answers` uint64 [D]: id of the short answer, 0 for none.
+    """
+
+    numbers: np.ndarray
+    signs: np.ndarray
+    sign_counts: np.ndarray
+    marks: np.ndarray
+    mark_counts: np.ndarray
+    answers: np.ndarray
+
+    @staticmethod
+    def concatenate(parts: Sequence[Facts]) -> Facts:
+        """Join the facts of several blocks of documents."""
+        columns = zip(*(vars(part).values() for part in (_NOTHING, *parts)), strict=True)
+        return Facts(*map(np.concatenate, columns))
+
+
+_NOTHING = Facts(*(np.empty(0, kind) for kind in (np.uint64, np.uint8, np.int64, np.uint64, np.int64, np.uint64)))
+
+
+def number_sequences(words: Words) -> np.ndarray:
+    """Compute the id uint64 [D] of each document's sequence of numbers; 0 where there are none."""
+    at = np.flatnonzero(words.kinds == NUMBER)
+    ends = np.searchsorted(at, words.offsets)
+    return sequence_ids(words.ids[at], ends[:-1], ends[1:])
+
+
+def digit_sequences(texts: pa.Array) -> np.ndarray:
+    """Compute an id uint64 [D] of all digits of each row of a `text_column`: equal wherever the numbers are equal.
+
+    A document with digits of its own is no near duplicate, which is known before the text is split into words.
+    """
+    ids = [np.empty(0, np.uint64)]
+    for _, data, offsets in byte_blocks(texts):
+        at = np.flatnonzero((data - np.uint8(ord("0"))) < 10)
+        ends = np.searchsorted(at, offsets)
+        ids.append(sequence_ids(data[at].astype(np.uint64), ends[:-1], ends[1:]))
+    return np.concatenate(ids)
+
+
+def answer_ids(answers: pa.Array) -> np.ndarray:
+    """Compute the id uint64 [D] of each short answer, 0 for none and for prose."""
+    ids = [np.empty(0, np.uint64)]
+    for _, words in word_blocks(text_column(answers)):
+        short = np.diff(words.offsets) <= _LONGEST_ANSWER
+        ids.append(sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]) * short)
+    return np.concatenate(ids)
+
+
+def facts(words: Words, answers: np.ndarray) -> Facts:
+    """Collect the facts of a block of documents and of their answers (`answer_ids`)."""
+    numbers = np.flatnonzero(words.kinds == NUMBER)
+    codes = np.zeros(len(words.ids) + 2, np.uint8)  # a blank before the first word and after the last one
+    signs = np.flatnonzero(words.kinds == SIGN)
+    codes[signs + 1] = np.searchsorted(_SIGN_IDS, words.ids[signs]) + 1
+    documents = np.zeros(len(words.ids) + 2, np.int64)
+    documents[1:-1] = np.repeat(np.arange(len(words.offsets) - 1), np.diff(words.offsets))
+    inside = [documents[numbers + k] == documents[numbers + 1] for k in (0, 2)]
+    beside = codes[numbers] * inside[0] * np.uint8(16) + codes[numbers + 2] * inside[1]
+    sign_counts = np.diff(np.searchsorted(numbers, words.offsets))
+    marks, mark_offsets = distinct(*_marks(words))
+    return Facts(number_sequences(words), beside, sign_counts, marks, np.diff(mark_offsets), answers)
+
+
+def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
+    """Find names and number words: ids uint64 [M], repeated ones included, and offsets [D + 1]."""
+    letters = words.kinds == LETTERS
+    here, text = words.starts, words.text
+    capital = (text[here] - np.uint8(ord("A"))) < 26
+    named = np.flatnonzero(letters & capital)
+    named = named[(text[here[named] + 1] - np.uint8(ord("a"))) < 26]
+    gap = here[named] - words.ends[named - 1]
+    before = text[words.ends[named - 1]]
+    blank = text[here[named] - 1] == ord(" ")  # the first word of a text stands after a line break
+    marked = np.zeros(len(letters), bool)
+    marked[_NUMBER_WORDS.find(words.ids)[0]] = True
+    marked[named[blank & ((gap == 1) | ((gap == 2) & (before == ord(","))))]] = True
+    at = np.flatnonzero(marked)
+    return words.ids[at], np.searchsorted(at, words.offsets)
+
+
+def contradictions(facts: Facts, left: np.ndarray, right: np.ndarray, guards: Sequence[str] = GUARDS) -> np.ndarray:
+    """Find the guard that keeps `left[p]` and `right[p]` apart: uint8 [P], its place in GUARDS + 1, 0 for none.
+
+    Where several do, the first one in the order of GUARDS is returned.
+    """
+    found = np.zeros(len(left), np.uint8)
+    same_numbers = facts.numbers[left] == facts.numbers[right]
+    answered = (facts.answers[left] != 0) & (facts.answers[right] != 0)
+    tests = {
+        "numbers": lambda: ~same_numbers,
+        "signs": lambda: _signs_differ(facts, left, right, same_numbers),
+        "names": lambda: _marks_exchanged(facts, left, right),
+        "answers": lambda: (facts.answers[left] != facts.answers[right]) & answered,
+    }
+    for number, guard in reversed(list(enumerate(GUARDS, 1))):
+        if guard in guards:
+            found[tests[guard]()] = number
+    return found
+
+
+def _signs_differ(facts: Facts, left: np.ndarray, right: np.ndarray, comparable: np.ndarray) -> np.ndarray:
+    """Test, bool [P], whether a number, counted in order, stands beside different signs in the two documents."""
+    counts, offsets = facts.sign_counts, bounds(facts.sign_counts)
+    pairs = np.flatnonzero(comparable & (counts[left] == counts[right]))
+    (ours, ends), (theirs, _) = (ranges(offsets[side[pairs]], offsets[side[pairs] + 1]) for side in (left, right))
+    differ = np.zeros(len(ours), bool)
+    for one_side in (0x0F, 0xF0):
+        a, b = facts.signs[ours] & one_side, facts.signs[theirs] & one_side
+        differ |= (a != b) & (a != 0) & (b != 0)
+    result = np.zeros(len(left), bool)
+    result[pairs] = np.diff(bounds(differ)[ends]) > 0
+    return result
+
+
+def _marks_exchanged(facts: Facts, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Test, bool [P], whether each of the two documents has a mark that the other lacks."""
+    common = intersections(facts.marks, bounds(facts.mark_counts), left, right)
+    return (facts.mark_counts[left] > common) & (facts.mark_counts[right] > common)

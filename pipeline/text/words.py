@@ -1,0 +1,216 @@
+"""Split columns of text into words and their ids, on the bytes of Arrow buffers, without a Python object per word.
+
+Nearly all the time of deduplication and decontamination goes into splitting text, so a block of documents is split and
+hashed as one byte array with numpy.
+
+>>> rows, words = next(word_blocks(text_column(pa.array(["Ann has 3 coins.", "3 > 2"]))))
+>>> rows, words.offsets.tolist(), words.kinds.tolist()
+(slice(0, 2, None), [0, 4, 7], [1, 1, 2, 1, 2, 3, 2])
+>>> words.ids.tolist() == [word_id(word) for word in ("ann", "has", "3", "coins", "3", ">", "2")]
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, word_id
+from pipeline.text.normal_form import COMMANDS, SIGNS, fold
+
+BLANK, LETTERS, NUMBER, SIGN = range(4)  # kinds of words, and of bytes, where each sign is a kind from SIGN on
+_DIVISION = SIGN + len(SIGNS)  # a division line `}{`, a kind of its own: it is not one word with a `/` before it
+BLOCK_BYTES = 1 << 18  # of text split at once: the processor's cache holds all arrays of a block
+_PAD = 8  # blank bytes before and after a block, so that neighbours always exist
+_FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], np.uint64)
+_LOWER_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
+_ASCII_LETTER = np.isin(np.arange(256), list(_LOWER_LETTERS))
+_KINDS = bytearray([BLANK] * 128 + [LETTERS] * 128)
+for _byte in _LOWER_LETTERS + _LOWER_LETTERS.upper():
+    _KINDS[_byte] = LETTERS
+for _byte in b"0123456789":
+    _KINDS[_byte] = NUMBER
+for _place, _byte in enumerate(SIGNS.encode()):
+    _KINDS[_byte] = SIGN + _place
+_JOINABLE = np.isin(np.arange(_DIVISION), (LETTERS, NUMBER))  # kinds that a hyphen may join
+
+
+@dataclass(frozen=True)
+class Words:
+    """Hold the words of a block of D documents, W in all.
+
+    `ids` uint64 [W]; `kinds` uint8 [W] (LETTERS, NUMBER, SIGN); `starts` and `ends` int64 [W]: bytes of each word in
+    `text`, the block's uint8 bytes with case kept. The words of document d are `offsets[d]:offsets[d + 1]`, int64
+    [D + 1]; the bytes of document d begin at `text_offsets[d]`.
+    """
+
+    ids: np.ndarray
+    kinds: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+    offsets: np.ndarray
+    text: np.ndarray
+    text_offsets: np.ndarray
+
+    def ngrams(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Compute n-gram ids uint64 [M] and their offsets int64 [D + 1] by document."""
+        return ngrams(self.ids, self.offsets, n)
+
+
+def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Join columns row by row into one folded text, each row ending with a line break; null is empty."""
+    empty, line_break = pa.scalar("", pa.large_string()), pa.scalar("\n", pa.large_string())
+    columns = tuple(pc.fill_null(pc.cast(column, pa.large_string()), empty) for column in columns)
+    joined = pc.binary_join_element_wise(*columns, empty, line_break)
+    joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+    data, offsets = _buffers(joined)
+    foreign = np.flatnonzero(data >= 128)
+    if not len(foreign):
+        return joined
+    rows = np.unique(np.searchsorted(offsets, foreign, "right") - 1)
+    mask = np.zeros(len(joined), bool)
+    mask[rows] = True
+    folded = [fold(bytes(data[offsets[row] : offsets[row + 1]]).decode(errors="replace")) for row in rows.tolist()]
+    return pc.replace_with_mask(joined, pa.array(mask), pa.array(folded, pa.large_string()))
+
+
+def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, Words]]:
+    """Yield the words of a `text_column` in blocks of about `block_bytes`, cut between documents: rows and words."""
+    for rows, data, offsets in byte_blocks(texts, block_bytes):
+        yield rows, _split(data, offsets)
+
+
+def byte_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+    """Yield the bytes of a `text_column` in blocks: rows, bytes uint8, and offsets int64 [D + 1] into them."""
+    data, offsets = _buffers(texts)
+    start = 0
+    while start < len(texts):
+        stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + block_bytes, "right")) - 1)
+        yield slice(start, stop), data[offsets[start] : offsets[stop]], offsets[start : stop + 1] - offsets[start]
+        start = stop
+
+
+def _buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the data uint8 and the offsets int64 [D + 1] of a large_string array."""
+    _, offsets, data = texts.buffers()
+    offsets = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets
+
+
+def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
+    """Split documents of folded bytes `data[offsets[d]:offsets[d + 1]]`, each ended by a line break, into words."""
+    text = np.full(len(data) + 2 * _PAD, ord("\n"), np.uint8)
+    text[_PAD:-_PAD] = data
+    _join_thousands(text)
+    lower = text | (((text - np.uint8(ord("A"))) < 26).view(np.uint8) * np.uint8(32))
+    kinds = np.frombuffer(bytearray(text).translate(_KINDS), np.uint8)
+    _classify_signs(lower, kinds)
+
+    edge = np.zeros(len(kinds), bool)
+    np.not_equal(kinds[:-1], kinds[1:], out=edge[1:])
+    edges = np.flatnonzero(edge)
+    edge[1:] &= np.minimum(kinds[:-1], kinds[1:]) != BLANK
+    touching = np.flatnonzero(edge)  # where words meet without a blank
+    if len(touching):
+        edges = np.insert(edges, np.searchsorted(edges, touching), touching)
+    starts, ends = edges[0::2].copy(), edges[1::2].copy()
+    kinds = np.minimum(kinds[starts], SIGN)
+    ids = _word_ids(lower, starts, ends - starts)
+    _read_commands(text, starts, ids, kinds)
+    if not kinds.all():
+        keep = kinds != BLANK
+        ids, kinds, starts, ends = ids[keep], kinds[keep], starts[keep], ends[keep]
+    return Words(ids, kinds, starts, ends, np.searchsorted(starts, offsets + _PAD), text, offsets + _PAD)
+
+
+def _join_thousands(text: np.ndarray) -> None:
+    """Move the marks between groups of thousands in front of their number, as blanks, so that its digits are a run.
+
+    `12,345,678` becomes `  12345678`.
+    """
+    commas = np.flatnonzero(text == ord(","))
+    commas = commas[text[commas + 1] > ord(" ")]
+    if not len(commas):
+        return
+    marks = []
+    for mark in (b",", b"{,}", b",\\!", b"\\,"):
+        at = commas - mark.index(b",")
+        for k, wanted in enumerate(mark):
+            at = at[text[at + k] == wanted] if wanted != ord(",") else at
+        digits = [_is_digit(text[at + k]) for k in (-1, *range(len(mark), len(mark) + 4))]
+        at = at[digits[0] & digits[1] & digits[2] & digits[3] & ~digits[4]]
+        marks.extend(at + k for k in range(len(mark)))
+    moving = np.concatenate(marks)
+    moving.sort()
+    text[moving] = ord(" ")
+    while len(moving):
+        behind = text[moving - 1]
+        step = _is_digit(behind)
+        if not step.any():
+            return
+        text[moving[step]] = behind[step]
+        moving -= step
+        text[moving] = ord(" ")
+
+
+def _is_digit(data: np.ndarray) -> np.ndarray:
+    return (data - np.uint8(ord("0"))) < 10
+
+
+def _classify_signs(lower: np.ndarray, kinds: np.ndarray) -> None:
+    """Decide in place which points belong to numbers and which signs are words; `}{` becomes a division line."""
+    signs, points, braces = (np.flatnonzero(mask) for mask in (kinds >= SIGN, lower == ord("."), lower == ord("}")))
+    points = points[kinds[points + 1] == NUMBER]
+    points = points[kinds[points - 1] == NUMBER]
+    lines = braces[lower[braces + 1] == ord("{")]
+    hyphens = signs[lower[signs] == ord("-")]
+    hyphens = hyphens[_JOINABLE[kinds[hyphens - 1]] & _JOINABLE[kinds[hyphens + 1]]]
+    before, after = (_ASCII_LETTER[lower[hyphens + k]] & _ASCII_LETTER[lower[hyphens + 2 * k]] for k in (-1, 1))
+    kinds[signs[(lower[signs] == lower[signs - 1]) | (lower[signs] == lower[signs + 1])]] = BLANK
+    kinds[hyphens[before | after]] = BLANK
+    kinds[points] = NUMBER
+    kinds[lines] = _DIVISION
+    lower[lines] = ord("/")
+
+
+def _word_ids(lower: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Compute `word_id` uint64 of the words at `starts`, eight bytes at a time."""
+    eights = np.ndarray((len(lower) - 7,), "<u8", lower, strides=(1,))
+    ids = eights[starts]
+    ids &= np.take(_FIRST_BYTES, lengths, mode="clip")
+    longer, factor = np.flatnonzero(lengths > 8), 1
+    while len(longer):
+        starts, lengths = starts + 8, lengths - 8
+        factor = factor * BYTES_BASE & MASK
+        ids[longer] += (eights[starts[longer]] & _FIRST_BYTES[np.minimum(lengths[longer], 8)]) * np.uint64(factor)
+        longer = longer[lengths[longer] > 8]
+    ids *= np.uint64(MIX[0])
+    ids ^= ids >> np.uint64(32)
+    ids *= np.uint64(MIX[1])
+    return ids
+
+
+def _kind_of(reading: str | None) -> int:
+    return BLANK if reading is None else SIGN if reading in SIGNS else LETTERS
+
+
+_READINGS = sorted((word_id(command), reading) for command, reading in COMMANDS.items())
+_COMMAND_IDS = np.array([command for command, _ in _READINGS], np.uint64)
+_READING_IDS = np.array([word_id(reading or "") for _, reading in _READINGS], np.uint64)
+_READING_KINDS = np.array([_kind_of(reading) for _, reading in _READINGS], np.uint8)
+
+
+def _read_commands(text: np.ndarray, starts: np.ndarray, ids: np.ndarray, kinds: np.ndarray) -> None:
+    """Replace known LaTeX commands by what they read as, in place; typesetting gets the kind BLANK."""
+    if not (text == ord("\\")).any():
+        return
+    commands = np.flatnonzero((text[starts - 1] == ord("\\")) & (kinds == LETTERS))
+    at = np.minimum(np.searchsorted(_COMMAND_IDS, ids[commands]), len(_COMMAND_IDS) - 1)
+    known = _COMMAND_IDS[at] == ids[commands]
+    commands, at = commands[known], at[known]
+    ids[commands] = _READING_IDS[at]
+    kinds[commands] = _READING_KINDS[at]

@@ -1,0 +1,47 @@
+"""Documents in DuckDB: ranks, exact duplicates, and joins of band hashes in any number of parts."""
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.dedup.document_table import REASONS, DocumentTable
+from pipeline.storage.shards import Shard
+from tests.pipeline.dedup.buckets import star_and_chain
+
+
+def test_the_example_of_the_module(tmp_path: Path) -> None:
+    nothing = pa.array([0, 0, 0], pa.uint64())
+    columns = {"doc": [0, 1, 2], "id": ["a", "B", "b"], "priority": [0, 0, 0], "quality": [1, 1, 9]}
+    keys = {"key0": pa.array([5, 6, 6], pa.uint64()), "key1": nothing, "digits": nothing}
+    questions = {"asked": [False] * 3, "question0": nothing, "question1": nothing}
+    pq.write_table(pa.table({**columns, **keys, **questions}), tmp_path / "rows.parquet")
+    with closing(DocumentTable([], tmp_path, 2_000_000_000)) as table:
+        table.rank([tmp_path / "rows.parquet"])
+        documents, nodes = table.docs_of(np.arange(3))
+        table.decide()
+        dropped = table.dropped(Shard(tmp_path, 0, 0, 3)).to_pylist()
+        assert table.ids(np.array([2, 0, 2])).to_pylist() == ["a", "b", "a"]
+    names = dict(zip(nodes.tolist(), [columns["id"][doc] for doc in documents], strict=True))
+    assert names == {0: "b", 1: "B", 2: "a"}
+    assert [(columns["id"][row["doc"]], REASONS[row["reason"]], row["because"]) for row in dropped] == [
+        ("B", "exact_duplicate", "b")
+    ]
+
+
+@pytest.mark.parametrize("memory", [1_000, 1_000_000_000])
+def test_a_join_in_parts_finds_the_same(tmp_path: Path, memory: int) -> None:
+    draw = np.random.default_rng(0)
+    hashes = draw.integers(0, 400, (3, 600)).astype(np.uint64) << np.uint64(40)
+    nodes = draw.permutation(600)
+    for number, some in enumerate((slice(0, 250), slice(250, 600))):
+        columns = {str(band): hashes[band, some] for band in range(3)}
+        pq.write_table(pa.table({"node": nodes[some], **columns}), tmp_path / f"bands-{number}.parquet")
+    with closing(DocumentTable([], tmp_path, 2_000_000_000)) as table:
+        table.memory = memory
+        table.join(sorted(tmp_path.glob("bands-*")), 3)
+        found = {tuple(pair) for pair in table.candidates().tolist()}
+    assert found == set().union(*(star_and_chain(band.tolist(), nodes.tolist()) for band in hashes))
