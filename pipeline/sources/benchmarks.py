@@ -31,7 +31,6 @@ import dataclasses
 import hashlib
 import heapq
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +45,7 @@ from pipeline.sources.download import find_split, has_splits
 from pipeline.sources.hub import CARD, card_configurations
 from pipeline.sources.readers import open_rows
 from pipeline.sources.table import as_tuple, check_place, nearest
+from pipeline.storage.files import atomic_file
 from pipeline.storage.store import digest
 
 TEXT_TASK = Path(__file__).with_name("tasks") / "text_perplexity.yaml"
@@ -312,11 +312,9 @@ def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: 
     path = Path(output).resolve() / f"{benchmark.name}-{key}.jsonl"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-        with partial.open("w", encoding="utf-8") as file:
+        with atomic_file(path, shared=True) as partial, partial.open("w", encoding="utf-8") as file:
             for row, text in _texts(benchmark, folder):
                 file.write(json.dumps({"row": row, "text": text}) + "\n")
-        os.replace(partial, path)
     return path
 
 

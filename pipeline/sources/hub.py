@@ -20,7 +20,7 @@ import yaml
 
 from pipeline.errors import InputError
 from pipeline.sources.readers import SUFFIXES
-from pipeline.storage.store import replace_text
+from pipeline.storage.files import write_text_atomically
 
 CARD = "README.md"
 RECORD = ".download.json"
@@ -148,7 +148,8 @@ def _fetch(
             )
     files = data_files({name for found in wanted.values() for name in found} if parts else sizes)
     record = record or {"repository": repository, "revision": revision, "parts": [], "all": False, "bytes": {}}
-    replace_text(folder / RECORD, json.dumps(record, indent=1))  # from now on nobody takes half a split for a whole one
+    # From now on nobody takes half a split for a whole one.
+    write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     total, done = sum(sizes[name] for name in files) or 1, 0
     with ThreadPoolExecutor(PARALLEL_FILES) as pool:
         running = {pool.submit(get, name): name for name in files}
@@ -168,8 +169,8 @@ def _fetch(
         "bytes": record["bytes"] | {name: sizes[name] for name in files},
     }
     if text or wanted:
-        replace_text(folder / CARD, text if record["all"] else written_card(text, wanted, repository))
-    replace_text(folder / RECORD, json.dumps(record, indent=1))
+        write_text_atomically(folder / CARD, text if record["all"] else written_card(text, wanted, repository))
+    write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     return record
 
 

@@ -22,9 +22,9 @@ from pipeline.sources.columns import Expression, MissingColumn
 from pipeline.sources.readers import ParquetRows, RecordRows, open_rows
 from pipeline.sources.table import Source
 from pipeline.storage.documents import DocumentWriter, total
+from pipeline.storage.files import sync
 from pipeline.storage.resume import part, unfinished
 from pipeline.storage.shards import Shard
-from pipeline.storage.store import sync
 
 MALFORMED = "malformed row"
 NO_QUESTION = "empty question"

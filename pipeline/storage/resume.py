@@ -23,8 +23,9 @@ import numpy as np
 
 from pipeline.errors import InputError
 from pipeline.storage.documents import DocumentWriter, shards, total
+from pipeline.storage.files import atomic_file, sync
 from pipeline.storage.shards import Shard, find_shards
-from pipeline.storage.store import FULL, digest, sync
+from pipeline.storage.store import FULL, digest
 
 _KINDS = ("documents", "dropped")
 
@@ -58,15 +59,9 @@ def unfinished(output: Path, settings: Any, files: Sequence[Shard]) -> Iterator[
 
 def part(path: Path, write: Callable[[Path], None]) -> Path:
     """`path`, a file that `write(partial)` makes unless it is there."""
-    if path.exists():
-        return path
-    partial = path.with_name(f"{path.name}.partial")
-    try:
-        write(partial)
-        sync(partial)
-        partial.rename(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    if not path.exists():
+        with atomic_file(path) as partial:
+            write(partial)
     return path
 
 

@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
 
 MANIFEST = "manifest.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -110,7 +110,7 @@ class Store:
         found = file_digest(path)
         with suppress(OSError):  # kept or not, it is known now
             kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(kept, found)
+            write_text_atomically(kept, found, shared=True)
         return found
 
     @staticmethod
@@ -141,7 +141,7 @@ class Store:
         if not self.builds:
             raise Missing(f"{stage}/{key}")
         final = self.root / stage / key
-        partial = final.with_name(f"{key}.partial")
+        partial = final.with_name(key + PARTIAL)
         with _lock(final.with_name(f"{key}.lock")):
             found = self.find(stage, key)  # another process may have finished it while we waited
             if found:
@@ -166,9 +166,7 @@ class Store:
                 },
             }
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
-            sync_tree(partial)
-            partial.rename(final)
-            sync(final.parent)
+            replace_folder(partial, final)
         final.with_name(f"{key}.lock").unlink(missing_ok=True)
         return Output(stage, key, final, manifest)
 
@@ -183,33 +181,6 @@ def _told_when_full(folder: Path, work: Callable[[Path], Mapping[str, Any] | Non
             f"{folder}: the disk is full ({os.strerror(error.errno)}); free some space and run the same command again, "
             "finished stages are kept"
         ) from error
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a small file beside and rename it: readers see the old text or the new, after a loss of power too."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        sync(beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Flush one file or folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_tree(folder: Path) -> None:
-    """Flush everything below a folder, and the folder."""
-    for path in folder.rglob("*"):
-        sync(path)
-    sync(folder)
 
 
 @contextmanager

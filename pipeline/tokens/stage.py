@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from pipeline.errors import InputError
 from pipeline.progress import quiet
 from pipeline.storage.documents import KEPT, shards
+from pipeline.storage.files import write_text_atomically
 from pipeline.storage.workers import workers
 from pipeline.tokens.packing import Documents, copy_spans, write_shard
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
@@ -170,7 +171,7 @@ def _encode_piece(job: _Job, piece: _Piece) -> list[dict[str, Any]]:
     np.save(f"{stem}.records.npy", records)
     np.save(f"{stem}.bounds.npy", _places(records, job.bounds))
     totals = _total(counts)
-    _write_done(done, totals)
+    write_text_atomically(done, json.dumps(totals))
     return totals
 
 
@@ -190,7 +191,7 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     order = np.argsort(found["key"], kind="stable")
     documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
     shard = write_shard(Path(job.output), number, documents, job.sequence_length, job.end_token, np.dtype(job.dtype))
-    _write_done(done, shard)
+    write_text_atomically(done, json.dumps(shard))
     return shard
 
 
@@ -303,10 +304,3 @@ def _clear_unless_same(job: _Job, pieces: list[_Piece]) -> None:
     for old in [*Path(job.output).glob("tokens-*.bin"), *Path(job.output).glob("index-*.npy")]:
         old.unlink()
     path.write_text(plan)
-
-
-def _write_done(path: Path, results: Any) -> None:
-    """Say that a part is finished, in one step."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(results))
-    partial.rename(path)
