@@ -22,7 +22,8 @@ from benchmarks.curation import table
 from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
 from pipeline.dedup.guards import NUMBER_WORDS
 from pipeline.dedup.stage import DedupSettings, deduplicate
-from pipeline.sources.download import find_split, read_source
+from pipeline.sources.splits import find_split
+from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.text.ngrams import ngram_ids

@@ -22,13 +22,18 @@ from flows.running import progress
 from flows.running.processes import cores
 from flows.stages.outputs import remember
 from flows.study.configuration import BUILTIN, Study, settings
+from pipeline.benchmarks.benchmark import Benchmark
+from pipeline.benchmarks.items import benchmark_items, task_specifications
+from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
 from pipeline.decontaminate.stage import DecontaminationSettings, decontaminate
 from pipeline.dedup.clusters import memory_bytes
 from pipeline.dedup.stage import DedupSettings, deduplicate
-from pipeline.sources.benchmarks import Benchmark, benchmark_items, resolve_benchmark, task_specifications
-from pipeline.sources.download import find_split, has_splits, read_source, repository_folder, source_files
-from pipeline.sources.table import Source, resolve_source
+from pipeline.sources.repositories import repository_folder, source_files
+from pipeline.sources.source import Source
+from pipeline.sources.splits import find_split, has_splits
+from pipeline.sources.stage import read_source
+from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Missing, Output, Store
 from pipeline.storage.workers import workers

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.sources import columns
-from pipeline.sources.columns import Expression, MissingColumn
-from pipeline.sources.readers import ParquetRows, RecordRows, open_rows
-from pipeline.sources.table import Source
+from pipeline.sources import column_expressions
+from pipeline.sources.column_expressions import Expression, MissingColumn
+from pipeline.sources.file_readers import ParquetRows, RecordRows, open_rows
+from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter, total
 from pipeline.storage.files import sync
 from pipeline.storage.resume import part, unfinished
@@ -142,21 +142,27 @@ class _Binding:
 
 def _bind(source: Source, reader: ParquetRows | RecordRows) -> _Binding:
     def bound(text: str | tuple[str, ...]) -> Expression | None:
-        return columns.parse(text).bind(reader.has) if text else None
+        return column_expressions.parse(text).bind(reader.has) if text else None
 
     try:
         flags = []
         for text in source.keep_if:
-            paths = columns.parse(text).paths()
+            paths = column_expressions.parse(text).paths()
             flags.append(tuple(path for path in paths if reader.has(path)))
             if not flags[-1]:
                 raise MissingColumn(" | ".join(paths))
         return _Binding(
             bound(source.question),
-            tuple(columns.parse(r).bind(reader.has) for r in source.responses or (source.text or source.response,)),
+            tuple(
+                column_expressions.parse(r).bind(reader.has)
+                for r in source.responses or (source.text or source.response,)
+            ),
             bound(source.answer),
             tuple(
-                (columns.parse(path).bind(reader.has), (wanted,) if isinstance(wanted, str) else tuple(wanted))
+                (
+                    column_expressions.parse(path).bind(reader.has),
+                    (wanted,) if isinstance(wanted, str) else tuple(wanted),
+                )
                 for path, wanted in source.where.items()
             ),
             tuple(flags),
@@ -164,7 +170,7 @@ def _bind(source: Source, reader: ParquetRows | RecordRows) -> _Binding:
     except MissingColumn as missing:
         texts = [source.question, source.response, source.text, source.answer]
         texts += [*source.responses, *source.where, *source.keep_if]
-        wanted = dict.fromkeys(path for text in texts if text for path in columns.parse(text).paths())
+        wanted = dict.fromkeys(path for text in texts if text for path in column_expressions.parse(text).paths())
         raise InputError(
             f"source {source.name!r}: {reader.path} has nothing at {missing.wanted}; wanted are {', '.join(wanted)}; "
             f"its columns are {', '.join(reader.columns)}"
