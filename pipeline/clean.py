@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
-from pipeline.storage.resume import shard_by_shard
+from pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
 
@@ -89,7 +89,7 @@ def clean(
     output: Path | str,
     settings: CleanSettings | None = None,
     *,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
     """A stage: the documents of `source`, mended, without those that a rule drops. Finished shards survive an
     interruption.

@@ -35,8 +35,8 @@ from pipeline.sources.splits import find_split, has_splits
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import KEPT
+from pipeline.storage.parallel import workers
 from pipeline.storage.store import Missing, Output, Store
-from pipeline.storage.workers import workers
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens
 from pipeline.tokens.stage import pack, take_tokenizer, train_tokenizer
 from pipeline.traces import strip_traces

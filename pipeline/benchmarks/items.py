@@ -27,11 +27,10 @@ ITEMS = pa.schema([(name, pa.string()) for name in ("id", "benchmark", "question
 
 
 def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
-    """What must not be in the training data: id, benchmark, question, answer (strings), of every item.
+    """Read the items that must not be in the training data: id, benchmark, question, answer (strings).
 
-    Ids are those of the results, "<leaf task>/<number>", for the split that is evaluated; items of other splits have
-    the split's name before the number. A text counts as a question. Raises InputError when the folder lacks a split
-    that is evaluated, or a column.
+    The id of an item of the evaluated split is "<leaf task>/<number>", as in the results; other splits give "<leaf
+    task>/<split>/<number>". A text counts as a question. Raises InputError for a missing evaluated split or column.
     """
     if benchmark.text:
         task = next(iter(benchmark.tasks.values()))
@@ -55,10 +54,10 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
 def task_specifications(
     benchmark: Benchmark, folder: Path | str, output: Path | str | None = None
 ) -> list[dict[str, Any]]:
-    """What `model.evaluation.harness.build_task` needs, one JSON-able mapping for each leaf task; paths are absolute.
+    """Describe each leaf task for `model.evaluation.harness.build_task`, as JSON-able mappings with absolute paths.
 
-    `output` is a folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; they are
-    written there once. Raises InputError when the data, a task file or a file of plain items is not there.
+    `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; each text
+    is written once. Raises InputError when the data, a task file or a file of plain items is missing.
     """
     folder = Path(folder).resolve()
     specifications = []
@@ -83,7 +82,7 @@ def task_specifications(
 def _data(
     benchmark: Benchmark, folder: Path, configuration: str, output: Path | str | None
 ) -> tuple[str, dict[str, Any]]:
-    """Where `datasets` finds the split: in the repository's folder if its card names it, else the split's files."""
+    """Locate the split for `datasets`: the repository's folder if its card names the split, else the split's files."""
     overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": configuration}
     files = find_split(folder, configuration, benchmark.split)
     if benchmark.text and (benchmark.rows is not None or not benchmark.text.isidentifier()):
@@ -119,7 +118,7 @@ def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: 
 
 
 def _texts(benchmark: Benchmark, folder: Path | str) -> list[tuple[int, str]]:
-    """The texts of a perplexity benchmark with their row numbers: all, or those whose hashes are the smallest."""
+    """Read the texts of a perplexity benchmark with their row numbers: all, or the `rows` with the smallest hashes."""
     configuration = next(iter(benchmark.tasks))
     limit = benchmark.rows * SAMPLED_FROM if benchmark.rows else None
     parts = _columns(benchmark, folder, configuration, benchmark.split, (benchmark.text,), limit)
@@ -142,7 +141,7 @@ def _columns(
     wanted: tuple[str | tuple[str, ...], ...],
     limit: int | None = None,
 ) -> Iterator[list[list[str]]]:
-    """The texts of some column expressions over a split, block by block; `limit` is of rows, shared among the files."""
+    """Evaluate column expressions over a split, block by block; the files divide `limit` rows evenly."""
     files = find_split(folder, configuration, split)
     for path in files:
         reader = open_rows(path)
@@ -157,7 +156,7 @@ def _columns(
             ) from missing
         paths = list(dict.fromkeys(p for expression in bound if expression for p in expression.paths()))
         for block in reader.blocks(paths, None if limit is None else -(-limit // len(files))):
-            if block.malformed and not benchmark.text:  # a lost row would shift the numbers of all items after it
+            if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
                 raise InputError(f"benchmark {benchmark.name!r}: {path} has a malformed row {block.malformed[0][0]}")
             rows = len(block.table)
             yield [
@@ -167,7 +166,7 @@ def _columns(
 
 
 def _file(benchmark: Benchmark, key: str, folder: Path) -> str | None:
-    """A file that the benchmark names: as it stands, or below the repository, its owner's folder or the mirror."""
+    """Locate a file of the benchmark: in the current folder, the repository, its owner's folder or the mirror."""
     name = getattr(benchmark, key)
     if name is None:
         return None

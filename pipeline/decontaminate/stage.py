@@ -27,10 +27,10 @@ from pipeline.decontaminate.overlap import Index, Match
 from pipeline.decontaminate.passages import GRADES, Rules
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, counted, total
-from pipeline.storage.resume import part, save, unfinished, write_shard
-from pipeline.storage.shards import Shard, batches, find_shards, spread
-from pipeline.storage.workers import workers
+from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, count_documents, sum_counts
+from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches, sample_row_groups
+from pipeline.storage.parallel import workers
+from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
 from pipeline.text.ngrams import text_column
 
 REASONS = {grade: f"contaminated_{grade}" for grade in GRADES}
@@ -136,9 +136,9 @@ def decontaminate(
     items = items.select(ITEM_COLUMNS)
     files = tuple(find_shards([source]))
     made_from = [asdict(settings), _digest(items)]
-    with unfinished(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
+    with resumable_parts(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
         stack.callback(_index.cache_clear)
-        part(folder / "items.parquet", lambda path: pq.write_table(items, path))
+        make_once(folder / "items.parquet", lambda path: pq.write_table(items, path))
         index = _index(folder, files, settings)
         matched: Counter[tuple[str, str]] = Counter()
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -153,7 +153,7 @@ def decontaminate(
                 matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
                 progress((done + 1) / len(files), "comparing with benchmarks")
     return {
-        "counts": total(counts),
+        "counts": sum_counts(counts),
         "matches": _table(matched),
         "items_found": _table({key: len(value) for key, value in found.items()}),
         "items": len(items),
@@ -175,16 +175,16 @@ def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSett
     """The index of the items in `folder`, settled: made once in each process, counted once in all."""
     items = pq.read_table(folder / "items.parquet", columns=["question", "answer"])
     index = Index(items["question"].combine_chunks(), items["answer"].combine_chunks(), settings.rules)
-    sample = list(spread(files, settings.sample))
+    sample = list(sample_row_groups(files, settings.sample))
 
     def count(path: Path) -> None:
         for shard, rows, _ in sample:
-            for _, batch in batches(shard, ["question", "response"], rows=rows):
+            for _, batch in numbered_batches(shard, ["question", "response"], rows=rows):
                 index.count(text_column(batch["question"], batch["response"]))
         index.leave_out_copies()
-        save(path, frequencies=index.frequencies)
+        save_arrays(path, frequencies=index.frequencies)
 
-    with np.load(part(folder / "frequencies.npz", count)) as counted:
+    with np.load(make_once(folder / "frequencies.npz", count)) as counted:
         index.frequencies = counted["frequencies"]
     sampled = sum(size for _, _, size in sample)
     index.settle(max(settings.common_documents, int(settings.common_share * sampled)))
@@ -214,7 +214,7 @@ def _search(
         passed: list[dict[str, Any]] = []  # counts of documents that are passed on with their shard as it is
         whole = pq.read_schema(shard.path).equals(SCHEMA)
         with pq.ParquetWriter(folder / f"matches-{number}.parquet", MATCHES) as matches:
-            for done, (_, batch) in enumerate(batches(shard)):
+            for done, (_, batch) in enumerate(numbered_batches(shard)):
                 best: dict[int, Match] = {}
                 everything = list(index.search(batch["question"], batch["response"]))
                 for match in everything:
@@ -228,10 +228,10 @@ def _search(
                 causes = [match for match in best.values() if match.grade in settings.remove]
                 if causes and whole:  # what came before is read again, to be written
                     whole, passed = False, []
-                    for _, clean in islice(batches(shard), done):
+                    for _, clean in islice(numbered_batches(shard), done):
                         writer.keep(clean)
                 if whole:
-                    passed = total([passed, counted(batch, KEPT)])
+                    passed = sum_counts([passed, count_documents(batch, KEPT)])
                 else:
                     _split(writer, batch, causes, ids)
         if passed:
@@ -239,7 +239,7 @@ def _search(
         results = [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
         return {"passed": passed, "found": results}
 
-    return write_shard(output, folder, number, write)
+    return write_document_shard(output, folder, number, write)
 
 
 def _order(match: Match, ids: list[str]) -> tuple[int, float, str]:

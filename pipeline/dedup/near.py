@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from pipeline.dedup.clusters import Clusters, clusters
 from pipeline.dedup.guards import GUARDS, Facts, answer_ids, contradictions, facts, joined, number_sequences
 from pipeline.dedup.minhash import SCHEME, band_hashes, datasketch_candidates, signatures
-from pipeline.storage.resume import part, save
-from pipeline.storage.shards import Shard, chosen
-from pipeline.storage.workers import Run
+from pipeline.storage.numbered_shards import Shard, batches_of
+from pipeline.storage.parallel import Run
+from pipeline.storage.resumable import make_once, save_arrays
 from pipeline.text.ngrams import Words, blocks, text_column
 from pipeline.text.ragged import distinct, jaccard
 
@@ -41,7 +41,7 @@ def find_near(
     Returns the part of `deduplicate`'s results that is about near duplicates.
     """
     bands, rows = settings.banding
-    path = part(
+    path = make_once(
         folder / "candidates.npz", lambda path: _find_candidates(table, files, folder, settings, run, progress, path)
     )
     pairs = np.load(path)["pairs"]
@@ -101,27 +101,27 @@ def _find_candidates(
         documents = _ngrams_of_all(table, files, settings.words)
         pairs = datasketch_candidates(documents, settings.permutations, settings.seed, bands, rows)
         table.add_pairs(np.array(sorted(pairs), np.int64).reshape(-1, 2))
-        save(path, pairs=table.candidates())
+        save_arrays(path, pairs=table.candidates())
         return
     signed = []
     for done, signatures_of_shard in enumerate(run(_sign, _signing(table, files, folder, settings))):
         signed.append(signatures_of_shard)
         progress(0.2 + 0.4 * (done + 1) / len(files), "signatures")
     table.join(signed, bands)
-    save(path, pairs=table.candidates())
+    save_arrays(path, pairs=table.candidates())
 
 
 def _signing(table: Clusters, files: list[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
     for number, shard in enumerate(files):
         plan = folder / f"signing-{number}.npz"  # a file, so that plans waiting for a worker take no memory
-        documents, nodes = table.remaining(shard.first, shard.last)
-        save(plan, documents=documents, nodes=nodes)
+        documents, nodes = table.remaining(shard.start, shard.stop)
+        save_arrays(plan, documents=documents, nodes=nodes)
         yield shard, plan, settings, folder / f"bands-{number}.parquet"
 
 
 def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path:
     """Write the band hashes of a shard's documents that have n-grams; `plan` holds the documents and their nodes."""
-    return part(path, lambda partial: _write_bands(shard, np.load(plan), settings, partial))
+    return make_once(path, lambda partial: _write_bands(shard, np.load(plan), settings, partial))
 
 
 def _write_bands(shard: Shard, plan: Mapping[str, np.ndarray], settings: DedupSettings, path: Path) -> None:
@@ -159,7 +159,7 @@ def _write_bands(shard: Shard, plan: Mapping[str, np.ndarray], settings: DedupSe
 
 def _words(shard: Shard, documents: np.ndarray) -> Iterator[tuple[slice, Words, np.ndarray]]:
     """Blocks of the documents at these places: which of them, their words and the ids of their answers."""
-    for some, batch in chosen(shard, documents, ["question", "response", "answer"]):
+    for some, batch in batches_of(shard, documents, ["question", "response", "answer"]):
         answers = answer_ids(batch["answer"])
         for first, last, words in blocks(text_column(batch["question"], batch["response"])):
             yield slice(some.start + first, some.start + last), words, answers[first:last]
@@ -167,7 +167,7 @@ def _words(shard: Shard, documents: np.ndarray) -> Iterator[tuple[slice, Words, 
 
 def _ngrams_of_all(table: Clusters, files: list[Shard], n: int) -> Iterator[tuple[int, np.ndarray]]:
     for shard in files:
-        documents, nodes = table.remaining(shard.first, shard.last)
+        documents, nodes = table.remaining(shard.start, shard.stop)
         for some, words, _ in _words(shard, documents):
             ids, offsets = words.ngrams(n)
             for node, start, end in zip(nodes[some].tolist(), offsets[:-1], offsets[1:], strict=True):
@@ -217,10 +217,10 @@ class Comparison:
 
 def _describing(documents: np.ndarray, files: list[Shard], folder: Path, settings: DedupSettings) -> Iterator[tuple]:
     for number, shard in enumerate(files):
-        start, end = np.searchsorted(documents, (shard.first, shard.last))
+        start, end = np.searchsorted(documents, (shard.start, shard.stop))
         if start < end:
             plan = folder / f"describing-{number}.npz"
-            save(plan, documents=documents[start:end])
+            save_arrays(plan, documents=documents[start:end])
             yield shard, plan, settings.words, folder / f"facts-{number}.npz"
 
 
@@ -234,6 +234,6 @@ def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:
             ids.append(grams)
             sizes.append(np.diff(offsets))
             parts.append(facts(words, answers))
-        save(partial, ids=np.concatenate(ids), sizes=np.concatenate(sizes), **vars(joined(parts)))
+        save_arrays(partial, ids=np.concatenate(ids), sizes=np.concatenate(sizes), **vars(joined(parts)))
 
-    return part(path, write)
+    return make_once(path, write)

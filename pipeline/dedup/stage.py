@@ -34,10 +34,10 @@ from pipeline.dedup.minhash import choose_bands
 from pipeline.dedup.near import find_near
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.storage.documents import DocumentWriter, total
-from pipeline.storage.resume import part, unfinished, write_shard
-from pipeline.storage.shards import Shard, batches, find_shards
-from pipeline.storage.workers import Run, workers
+from pipeline.storage.documents import DocumentWriter, sum_counts
+from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
+from pipeline.storage.parallel import Run, workers
+from pipeline.storage.resumable import make_once, resumable_parts, write_document_shard
 from pipeline.text.ngrams import text_column
 
 
@@ -123,7 +123,7 @@ def deduplicate(
     files = find_shards(sources)
     limit = memory_bytes(memory)
     with (
-        unfinished(output, asdict(settings), files) as folder,
+        resumable_parts(output, asdict(settings), files) as folder,
         workers(processes) as run,
         closing(Clusters(folder, limit)) as table,
     ):
@@ -139,7 +139,7 @@ def deduplicate(
         for done, some in enumerate(run(_write, _writing(table, files, output, folder))):
             counts.append(some["counts"])
             progress(0.8 + 0.2 * (done + 1) / len(files), "writing")
-        return {"counts": total(counts), **found}
+        return {"counts": sum_counts(counts), **found}
 
 
 def _find_exact(
@@ -155,7 +155,7 @@ def _find_exact(
 
 def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
     """Write id, rank and keys of every document of a shard."""
-    return part(path, lambda partial: _write_keys(shard, partial, settings))
+    return make_once(path, lambda partial: _write_keys(shard, partial, settings))
 
 
 def _write_keys(shard: Shard, path: Path, settings: DedupSettings) -> None:
@@ -167,7 +167,7 @@ def _write_keys(shard: Shard, path: Path, settings: DedupSettings) -> None:
         }
     )
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for first, batch in batches(shard, ["id", "question", "response", "answer"]):
+        for first, batch in numbered_batches(shard, ["id", "question", "response", "answer"]):
             texts = text_column(batch["question"], batch["response"])
             keys, lengths = exact_keys(texts)
             nothing = np.zeros_like(keys)
@@ -197,7 +197,7 @@ def _not_blank(texts: pa.Array) -> np.ndarray:
 def _writing(table: Clusters, files: list[Shard], output: Path, folder: Path) -> Iterator[tuple]:
     for number, shard in enumerate(files):
         decided = folder / f"decided-{number}.parquet"
-        pq.write_table(table.dropped(shard.first, shard.last), decided)
+        pq.write_table(table.dropped(shard.start, shard.stop), decided)
         yield shard, number, decided, output, folder
 
 
@@ -208,11 +208,11 @@ def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path)
     reasons = pa.DictionaryArray.from_arrays(table["reason"].combine_chunks(), pa.array(REASONS)).cast(pa.string())
 
     def write(writer: DocumentWriter) -> None:
-        for first, batch in batches(shard):
+        for first, batch in numbered_batches(shard):
             start, end = np.searchsorted(docs, (first, first + len(batch)))
             gone = np.zeros(len(batch), bool)
             gone[docs[start:end] - first] = True
             writer.keep(batch.filter(pa.array(~gone)))
             writer.drop(batch.filter(pa.array(gone)), reasons[start:end], because[start:end])
 
-    return write_shard(output, folder, number, write)
+    return write_document_shard(output, folder, number, write)

@@ -1,7 +1,7 @@
-"""Rows to documents: a source's column expressions evaluated over its files, batch by batch.
+"""Read rows into documents: evaluate a source's column expressions over its files, block by block.
 
-This is the first stage of every study. It decides nothing about quality: it drops what is no document (a malformed row,
-an empty question or response), what the source's own flags and filters exclude, and keeps the rest as it stands.
+This first stage does not judge quality. It drops rows that are no documents (malformed, empty question or response) and
+rows that the source's own flags and filters exclude.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.sources import column_expressions
 from pipeline.sources.column_expressions import Expression, MissingColumn
 from pipeline.sources.file_readers import ParquetRows, RecordRows, open_rows
 from pipeline.sources.source import Source
-from pipeline.storage.documents import DocumentWriter, total
-from pipeline.storage.files import sync
-from pipeline.storage.resume import part, unfinished
-from pipeline.storage.shards import Shard
+from pipeline.storage.documents import DocumentWriter, sum_counts
+from pipeline.storage.files import sync, write_text_atomically
+from pipeline.storage.resumable import resumable_parts
 
 MALFORMED = "malformed row"
 NO_QUESTION = "empty question"
@@ -39,39 +38,36 @@ def read_source(
     output: Path,
     *,
     limit: int | None = None,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """A stage: rows of a source's files to `documents/` and `dropped/` under `output`.
+    """Run the stage: rows of a source's files become `documents/` and `dropped/` under `output`.
 
-    A document's id is `<name>/<row>`, `<name>@<revision>/<row>` where the source pins one, with `.<number>` after it
-    where a row gives several; `row` counts from 0 over the files in their order, malformed rows included. White space
-    around the three texts is removed. Malformed rows go to `dropped/` with their text as the response.
+    A document's id is `<name>/<row>`, or `<name>@<revision>/<row>` for a pinned revision; `.<number>` follows where a
+    row gives several documents. `row` counts from 0 over the files in their order, malformed rows included. White space
+    around the three texts is removed. A malformed row is dropped with its text as the response.
 
     Files that have been read survive an interruption. `limit` (or the source's) reads that many rows: of Parquet files
-    evenly from all their row groups, since some sets are sorted by topic; of others the first. Raises InputError for a
-    file that is cut off, columns that are not there (with both lists), and a source without a single row.
+    evenly from all row groups, because some sets are sorted by topic; of other files the first. Raises InputError for a
+    file that is cut off, missing columns, and a source without a row.
     """
     limit = limit if limit is not None else source.limit
     sizes = [max(path.stat().st_size, 1) for path in files]
     quotas = _quotas(files, limit)
     counts = []
     first_row = seen = 0
-    made_from = {"source": repr(source), "limit": limit}
-    with unfinished(output, made_from, [Shard(path, 0, 0, n) for path, n in zip(files, sizes, strict=True)]) as folder:
+    with resumable_parts(output, {"source": repr(source), "limit": limit}, files) as folder:
         for number, path in enumerate(files):
-            done = sum(sizes[:number]) / sum(sizes)
-            progress(done, f"{source.name}: {seen:,} rows")
+            done, part = sum(sizes[:number]) / sum(sizes), sizes[number] / sum(sizes)
+
+            def report(of_file: float, rows: int, done: float = done, part: float = part, before: int = seen) -> None:
+                progress(done + of_file * part, f"{source.name}: {before + rows:,} rows")
+
+            report(0.0, 0)
             note = folder / f"read-{number}.json"
             if not note.exists():
                 quota = quotas[number] if quotas else None if limit is None else limit - seen
-
-                def say(
-                    share: float, rows: int, at: float = done, size: int = sizes[number], before: int = seen
-                ) -> None:
-                    progress(at + share * size / sum(sizes), f"{source.name}: {before + rows:,} rows")
-
-                found = json.dumps(_read_file(source, path, output, number, first_row, quota, say))
-                part(note, lambda file, found=found: file.write_text(found))
+                found = _read_file(source, path, output, number, first_row, quota, report)
+                write_text_atomically(note, json.dumps(found))
             read = json.loads(note.read_text())
             counts.append(read["counts"])
             first_row, seen = first_row + read["rows"], seen + read["seen"]
@@ -79,7 +75,7 @@ def read_source(
         raise InputError(f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}")
     progress(1.0, f"{source.name}: {seen:,} rows")
     return {
-        "counts": total(counts),
+        "counts": sum_counts(counts),
         "rows": seen,
         "files": len(files),
         "revision": source.revision,
@@ -94,12 +90,15 @@ def _read_file(
     number: int,
     first_row: int,
     quota: int | None,
-    say: Callable[[float, int], None],
+    report: Callable[[float, int], None],
 ) -> dict[str, Any]:
-    """The documents of one file, as shards whose names begin with its number: counts, rows read, rows there are."""
+    """Write the documents of one file, as shards whose names begin with the file's number.
+
+    Returns the counts, the rows read ("seen") and the rows of the file ("rows").
+    """
     for kind in ("documents", "dropped"):
         for left in (output / kind).glob(f"{number:05d}-*"):
-            left.unlink()  # by an attempt that was killed
+            left.unlink()  # of a killed attempt
     reader = open_rows(path)
     seen = end = 0
     with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
@@ -111,7 +110,7 @@ def _read_file(
                 _write(source, binding, block.table, pc.add(block.rows, first_row), writer)
                 end = block.end
                 seen += len(block.rows) + len(block.malformed)
-                say(block.done, seen)
+                report(block.done, seen)
     for kind in ("documents", "dropped"):
         for written in (output / kind).glob(f"{number:05d}-*"):
             sync(written)
@@ -136,7 +135,7 @@ class _Binding:
 
     @property
     def star(self) -> str | None:
-        """The path of the list whose elements are responses, if that is where they come from."""
+        """The path of the list whose elements are the responses, or None."""
         return next((path for path in self.responses[0].paths() if "[*]" in path), None)
 
 
@@ -178,7 +177,7 @@ def _bind(source: Source, reader: ParquetRows | RecordRows) -> _Binding:
 
 
 def _write(source: Source, binding: _Binding, table: pa.Table, rows: pa.Array, writer: DocumentWriter) -> None:
-    """Documents of one block to the writer."""
+    """Write the documents of one block."""
     for expression, wanted in binding.where:
         keep = _matches(expression.evaluate(table), wanted)
         _drop_rows(source, binding, table.filter(pc.invert(keep)), rows.filter(pc.invert(keep)), expression, writer)
@@ -209,9 +208,9 @@ def _write(source: Source, binding: _Binding, table: pa.Table, rows: pa.Array, w
 def _generations(
     source: Source, binding: _Binding, table: pa.Table, rows: pa.Array, question: pa.Array, writer: DocumentWriter
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """The elements of a list that its flags keep: their rows in the table, their numbers in the list, their texts.
+    """Select the list elements that the flags keep: their rows in the table, their numbers in the list, their texts.
 
-    Rows that keep none are dropped here.
+    Drops the rows of which no element is kept.
     """
     lists = table[binding.star].to_pylist()
     groups = [[table[path].to_pylist() for path in group] for group in binding.flags]
@@ -268,7 +267,7 @@ def _documents(
 
 
 def _quotas(files: Sequence[Path], limit: int | None) -> list[int]:
-    """Rows to read from each file: shares of the limit where all are Parquet, whose lengths are known; else empty."""
+    """Divide the limit among Parquet files by their rows; empty without a limit, or for files of unknown length."""
     if limit is None or not all(path.suffix == ".parquet" for path in files):
         return []
     rows = [reader.rows for path in files if isinstance(reader := open_rows(path), ParquetRows)]
@@ -280,7 +279,7 @@ def _quotas(files: Sequence[Path], limit: int | None) -> list[int]:
 
 
 def _matches(column: pa.Array, wanted: Sequence[str]) -> pa.Array:
-    """Rows whose text is one of the wanted; `*` matches anything."""
+    """Tell which rows have one of the wanted texts; `*` matches anything."""
     keep = pc.is_in(column, pa.array(wanted, pa.string()))
     for value in wanted:
         if "*" in value:
@@ -290,7 +289,7 @@ def _matches(column: pa.Array, wanted: Sequence[str]) -> pa.Array:
 
 
 def _true(flags: Sequence[str | None] | None, number: int) -> bool:
-    """A flag of one generation; the list of flags may be null, or shorter than that of the generations."""
+    """Tell whether the flag of one list element is true; the list of flags may be null or too short."""
     return flags is not None and number < len(flags) and flags[number] in ("true", "1")
 
 
@@ -304,7 +303,7 @@ def _trim(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _cut(column: pa.Array | pa.ChunkedArray, patterns: Sequence[str]) -> pa.Array:
-    """The texts without what the patterns match, and without white space around."""
+    """Remove the matches of the patterns, and white space around the texts."""
     column = _trim(column)
     for pattern in patterns:
         column = _trim(pc.replace_substring_regex(column, pattern=pattern, replacement=""))

@@ -13,7 +13,7 @@ tokens are those that it has, or would have, in training, its end mark included.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, read_shard, shards
 from pipeline.tokens.tokenizer import read_tokenizer, training_parts
 
@@ -47,7 +47,7 @@ def count_tokens(
     tokenizer: Path,
     *,
     most: int = EXACT_CHARACTERS,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> list[dict[str, Any]]:
     """Rows {"stage", "source", "reason", "tokens", "exact"} for every count of the stages.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, shards
 from pipeline.storage.files import write_text_atomically
-from pipeline.storage.workers import workers
+from pipeline.storage.parallel import workers
 from pipeline.tokens.packing import Documents, copy_spans, write_shard
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
 
@@ -84,7 +84,7 @@ def pack(
     processes: int = 1,
     cluster: str | None = None,
     shard_bytes: int = SHARD_BYTES,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Encode, shuffle and pack all documents; `pipeline.tokens.packing` describes the files.
 

@@ -8,7 +8,7 @@ response alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import read_documents
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def train_tokenizer(
     vocabulary_size: int,
     *,
     sample_characters: int = 10**9,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Train a byte-level BPE tokenizer on documents: {"vocabulary_size", "end_token", "characters"}.
 
@@ -81,7 +81,7 @@ def train_tokenizer(
 class _Sample:
     """The training texts of a share of the documents, evenly spread over the corpus, in batches."""
 
-    def __init__(self, source: Path, share: float, total: int, progress: Callable[[float, str], None]) -> None:
+    def __init__(self, source: Path, share: float, total: int, progress: Progress) -> None:
         self.source, self.share, self.expected, self.progress = source, share, share * total, progress
         self.characters = 0
 
@@ -106,9 +106,7 @@ def _characters(batch: pa.RecordBatch) -> int:
     return sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for column in batch.columns)
 
 
-def take_tokenizer(
-    entry: Mapping[str, str], output: Path, *, progress: Callable[[float, str], None] = quiet
-) -> dict[str, Any]:
+def take_tokenizer(entry: Mapping[str, str], output: Path, *, progress: Progress = quiet) -> dict[str, Any]:
     """Take a ready tokenizer, {"hub": id} or {"file": path}, optionally with "revision" and "end" (its end mark).
 
     Without "end" it is looked for in the file tokenizer_config.json beside it and among the usual names; if there is

@@ -14,7 +14,7 @@ import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -23,7 +23,7 @@ from typing import Any
 import yaml
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.worlds.planting import (
     BROKEN_KINDS,
     EDITS,
@@ -123,9 +123,7 @@ class WorldSettings:
         }
 
 
-def write_world(
-    output: Path, settings: WorldSettings, *, progress: Callable[[float, str], None] = quiet
-) -> dict[str, Any]:
+def write_world(output: Path, settings: WorldSettings, *, progress: Progress = quiet) -> dict[str, Any]:
     """Write the world as a mirror under `output`; return {"rows", "truth": rows by kind, "traces", "items"}.
 
     `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row (row, kind, edit, of,
@@ -200,9 +198,7 @@ def _benchmark_stories(settings: WorldSettings) -> dict[str, list[Story]]:
     return stories
 
 
-def _training_rows(
-    settings: WorldSettings, stories: Mapping[str, list[Story]], progress: Callable[[float, str], None]
-) -> list[Row]:
+def _training_rows(settings: WorldSettings, stories: Mapping[str, list[Story]], progress: Progress) -> list[Row]:
     """All training rows in their final order."""
     random = Random(f"{settings.seed}/train")
     crowd = Crowd(story for told in stories.values() for story in told)

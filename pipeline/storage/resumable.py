@@ -1,8 +1,7 @@
-"""Parts of a stage that outlive it: what a killed attempt finished is not done again by the next one.
+"""Resume a killed stage: parts that an earlier attempt finished are kept and not made again.
 
-A stage keeps its parts in `unfinished/` of its output and works shard by shard: a part has its name only once it is
-complete and on the disk, and a shard's documents come before the note that counts them. The folder goes when the stage
-is done, so that an output is the same whether it was made in one go or in many.
+Parts lie in `unfinished/` of the stage's output and are written atomically. A shard's documents get their names before
+the note that counts them. The folder is removed at the end: the output is equal however often the stage was killed.
 """
 
 from __future__ import annotations
@@ -22,22 +21,24 @@ import duckdb
 import numpy as np
 
 from pipeline.errors import InputError
-from pipeline.storage.documents import DocumentWriter, shards, total
-from pipeline.storage.files import atomic_file, sync
-from pipeline.storage.shards import Shard, find_shards
+from pipeline.progress import Progress
+from pipeline.storage.documents import DocumentWriter, shards, sum_counts
+from pipeline.storage.files import atomic_file, sync, write_text_atomically
+from pipeline.storage.numbered_shards import Shard, find_shards
 from pipeline.storage.store import FULL, digest
 
 _KINDS = ("documents", "dropped")
 
 
 @contextmanager
-def unfinished(output: Path, settings: Any, files: Sequence[Shard]) -> Iterator[Path]:
-    """The folder of a stage's parts, made from these settings and files; parts made from others are removed first.
+def resumable_parts(output: Path, settings: Any, files: Sequence[os.PathLike]) -> Iterator[Path]:
+    """Yield the folder of a stage's parts; parts made from other settings or input files are removed first.
 
-    Raises InputError when the disk is full; what is finished stays for the next attempt.
+    Raises InputError when the disk is full; finished parts stay for the next attempt.
     """
     folder = output / "unfinished"
-    made_from = digest([settings, [[str(file.path), file.last, file.path.stat().st_mtime_ns] for file in files]])
+    states = [(os.fspath(file), os.stat(file)) for file in files]
+    made_from = digest([settings, [[path, state.st_size, state.st_mtime_ns] for path, state in states]])
     if not (folder / made_from).exists():
         for old in (folder, *(output / kind for kind in _KINDS)):
             shutil.rmtree(old, ignore_errors=True)
@@ -57,24 +58,26 @@ def unfinished(output: Path, settings: Any, files: Sequence[Shard]) -> Iterator[
     shutil.rmtree(folder)
 
 
-def part(path: Path, write: Callable[[Path], None]) -> Path:
-    """`path`, a file that `write(partial)` makes unless it is there."""
+def make_once(path: Path, write: Callable[[Path], None]) -> Path:
+    """Return `path`; a missing file is written by `write(partial path)` first."""
     if not path.exists():
         with atomic_file(path) as partial:
             write(partial)
     return path
 
 
-def save(path: Path, **arrays: np.ndarray) -> None:
-    """Write named arrays, for `np.load`; a full disk is told as such, which `np.save` does not."""
-    with path.open("wb") as file:
+def save_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """Write named arrays, for `np.load`."""
+    with path.open("wb") as file:  # `np.savez` of a path does not tell a full disk from other errors
         np.savez(file, **arrays)
 
 
-def write_shard(output: Path, folder: Path, number: int, write: Callable[[DocumentWriter], Any]) -> dict[str, Any]:
-    """Let `write` keep and drop the documents of shard `number` of the output, unless that is done.
+def write_document_shard(
+    output: Path, folder: Path, number: int, write: Callable[[DocumentWriter], Any]
+) -> dict[str, Any]:
+    """Write shard `number` of the output: `write` keeps and drops documents. A finished shard is not written again.
 
-    Returns "counts" and "results", what `write` returned, which goes through JSON.
+    Returns "counts" and "results", the value that `write` returned, after a round trip through JSON.
     """
     note = folder / f"written-{number}.json"
     if not note.exists():
@@ -89,8 +92,7 @@ def write_shard(output: Path, folder: Path, number: int, write: Callable[[Docume
                     path.rename(output / kind / f"{number:05d}.parquet")
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-        written = json.dumps({"counts": writer.counts(), "results": results})
-        part(note, lambda path: path.write_text(written))
+        write_text_atomically(note, json.dumps({"counts": writer.counts(), "results": results}))
     return json.loads(note.read_text())
 
 
@@ -101,11 +103,12 @@ def shard_by_shard(
     work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
     *,
     kind: str,
-    progress: Callable[[float, str], None],
+    progress: Progress,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """A stage that sees one document at a time: `work` keeps and drops those of one shard of `source`.
+    """Run a stage that sees one document at a time: `work` keeps and drops the documents of one shard of `source`.
 
-    Returns the counts of documents, and what `work` counted by source and something else, as rows where that is `kind`.
+    Returns the counts of documents, and the numbers that `work` counted by (source, `kind`), as rows with the columns
+    source, `kind` and documents.
     """
     output, files = Path(output), find_shards([Path(source)])
     written = []
@@ -113,12 +116,12 @@ def shard_by_shard(
     def write(shard: Shard, writer: DocumentWriter) -> list[tuple[str, str, int]]:
         return [(*key, count) for key, count in sorted(work(shard.path, writer).items())]
 
-    with unfinished(output, settings, files) as folder:
+    with resumable_parts(output, settings, files) as folder:
         for number, shard in enumerate(files):
-            written.append(write_shard(output, folder, number, partial(write, shard)))
-            progress((number + 1) / len(files), f"{shard.last:,} documents")
+            written.append(write_document_shard(output, folder, number, partial(write, shard)))
+            progress((number + 1) / len(files), f"{shard.stop:,} documents")
     found: Counter[tuple[str, str]] = Counter()
-    for one in written:
-        found.update({(name, what): count for name, what, count in one["results"]})
+    for shard in written:
+        found.update({(name, what): count for name, what, count in shard["results"]})
     rows = [{"source": name, kind: what, "documents": count} for (name, what), count in sorted(found.items())]
-    return total(one["counts"] for one in written), rows
+    return sum_counts(shard["counts"] for shard in written), rows
