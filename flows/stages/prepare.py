@@ -38,9 +38,11 @@ from pipeline.storage.documents import KEPT
 from pipeline.storage.parallel import workers
 from pipeline.storage.store import Missing, Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens
-from pipeline.tokens.stage import pack, take_tokenizer, train_tokenizer
+from pipeline.tokens.stage import pack
+from pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
 from pipeline.traces import strip_traces
-from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, world_items, world_specifications, write_world
+from pipeline.worlds.tasks import world_items, world_specifications
+from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, write_world
 
 # A stage's version goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {
