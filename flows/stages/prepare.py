@@ -339,7 +339,7 @@ def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
             "tokenizer",
             {"vocabulary_size": size},
             [curated],
-            lambda folder, say: train_tokenizer(curated.path, folder, size),
+            lambda folder, say: train_tokenizer(curated.path, folder, size, progress=say),
         )
     entry = {"hub": wanted.hub, "revision": wanted.revision} if wanted.hub else {"file": str(wanted.file)}
     configuration = entry if wanted.hub else {"file": store.file_digest(Path(str(wanted.file)))}

@@ -80,7 +80,9 @@ class Expression:
         A text is null only where the expression is a plain column and the column is null.
         """
         if self.function:
-            return pa.array(_FUNCTIONS[self.function](self, table), pa.string())
+            function, marks = _FUNCTIONS[self.function][1], (self.mark,) if self.mark else ()
+            values = zip(*(table[path].to_pylist() for path in self.paths()), strict=True)
+            return pa.array([function(*row, *marks) for row in values], pa.string())
         columns = [part if isinstance(part, str) else _text(table[part[0]]) for part in self.parts]
         if len(columns) == 1 and not isinstance(columns[0], str):
             return columns[0]
@@ -127,7 +129,7 @@ def _parse_call(text: str, function: str, inner: str) -> Expression:
             raise InputError(f'column expression {text!r}: write after(column, "mark") with the mark in quotes')
         mark = quoted.strip()[1:-1]
     arguments = tuple(_alternatives(part) for part in inner.split(","))
-    wanted = 2 if function in ("choice", "option") else 1
+    wanted = _FUNCTIONS[function][0]
     if len(arguments) != wanted:
         raise InputError(f"column expression {text!r}: {function} takes {wanted} column(s), not {len(arguments)}")
     return Expression(arguments, function, mark)
@@ -229,26 +231,18 @@ def option(options: str, letter: str) -> str:
     return options[marks[index].end() : end].strip(" ,")
 
 
-def _argument(expression: Expression, table: pa.Table, number: int) -> list:
-    return table[expression.paths()[number]].to_pylist()
+def choice(options: list | None, index: str) -> str:
+    """Return the element of a list at the position `index`, as text; empty where there is none."""
+    known = options is not None and index.isdigit() and int(index) < len(options)
+    return (as_text(options[int(index)]) or "") if known else ""
 
 
-def _choice(expression: Expression, table: pa.Table) -> list[str]:
-    texts = []
-    for values, index in zip(_argument(expression, table, 0), _argument(expression, table, 1), strict=True):
-        known = values is not None and str(index).isdigit() and int(index) < len(values)
-        texts.append((as_text(values[int(index)]) or "") if known else "")
-    return texts
-
-
-_FUNCTIONS: dict[str, Callable[[Expression, pa.Table], list[str]]] = {
-    "boxed": lambda e, table: [last_boxed(as_text(value) or "") for value in _argument(e, table, 0)],
-    "after": lambda e, table: [after(as_text(value) or "", e.mark) for value in _argument(e, table, 0)],
-    "lines": lambda e, table: ["\n".join(as_list(value)) for value in _argument(e, table, 0)],
-    "last": lambda e, table: [(as_list(value) or [""])[-1] for value in _argument(e, table, 0)],
-    "choice": _choice,
-    "option": lambda e, table: [
-        option(options or "", letter or "")
-        for options, letter in zip(_argument(e, table, 0), _argument(e, table, 1), strict=True)
-    ],
+# Number of columns, and the function of their values and, for "after", the mark.
+_FUNCTIONS: dict[str, tuple[int, Callable[..., str]]] = {
+    "boxed": (1, lambda value: last_boxed(as_text(value) or "")),
+    "after": (1, lambda value, mark: after(as_text(value) or "", mark)),
+    "lines": (1, lambda value: "\n".join(as_list(value))),
+    "last": (1, lambda value: (as_list(value) or [""])[-1]),
+    "choice": (2, lambda options, index: choice(options, str(index))),
+    "option": (2, lambda options, letter: option(options or "", letter or "")),
 }

@@ -68,16 +68,10 @@ def leads_somewhere(schema: pa.Schema, path: str) -> bool:
     first = root(path, schema.names)
     if first is None:
         return False
-    kind = schema.field(first).type
-    for step in [] if first == path else steps(path)[1:]:
-        if isinstance(step, str):
-            if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
-                return False
-            kind = kind.field(step).type
-        elif _is_list(kind):
-            kind = kind.value_type
-        else:
-            return False
+    try:
+        _follow(pa.array([], schema.field(first).type), [] if first == path else steps(path)[1:])
+    except pa.ArrowException:  # a step to a field or an element that the type does not have
+        return False
     return True
 
 

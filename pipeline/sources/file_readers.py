@@ -112,6 +112,8 @@ class RecordRows:
         self.path = path
         self.size = max(path.stat().st_size, 1)
         self.raw: BinaryIO = path.open("rb")
+        # Held here, `text` (made by `_array` and `_csv`) does not close the file before the progress is read from it.
+        self.text: io.TextIOWrapper | None = None
         self.stream: Any = gzip.GzipFile(fileobj=self.raw) if path.suffix == ".gz" else self.raw
         head = self._head()
         self.lines = path.name.removesuffix(".gz").endswith((".jsonl", ".json")) and not head.startswith(b"[")
@@ -145,14 +147,15 @@ class RecordRows:
 
     def _records(self) -> Iterator[Sized]:
         """Yield records as dictionaries, or a malformed record's text, each with its size."""
-        if ".csv" in self.path.suffixes[-2:]:
-            yield from self._csv()
-        elif self.lines:
-            for line in io.BufferedReader(_Reader(self), 2**18):
-                if line.strip():
-                    yield self._line(line), len(line)
-        else:
-            yield from self._array()
+        try:
+            if ".csv" in self.path.suffixes[-2:]:
+                yield from self._csv()
+            elif self.lines:
+                yield from ((self._line(line), len(line)) for line in self.stream if line.strip())
+            else:
+                yield from self._array()
+        except _CUT as error:
+            raise self._cut_off() from error
 
     def _line(self, line: bytes) -> Record:
         text = line.decode("utf-8", "replace").removeprefix("\ufeff").rstrip("\r\n")
@@ -167,8 +170,8 @@ class RecordRows:
     def _array(self) -> Iterator[Sized]:
         """Yield the elements of a JSON array, decoded one at a time from a sliding buffer."""
         row, position, chunk_size = 0, 1, 2**16
-        reader = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace")
-        text = reader.read(chunk_size).lstrip()
+        self.text = io.TextIOWrapper(self.stream, "utf-8-sig", "replace")
+        text = self.text.read(chunk_size).lstrip()
         while True:
             while position < len(text) and text[position] in " \t\r\n,":
                 position += 1
@@ -178,7 +181,7 @@ class RecordRows:
                 value, end = _DECODER.raw_decode(text, position)
             except json.JSONDecodeError as error:
                 cut = error.msg.startswith("Unterminated string") or error.pos >= len(text) - 16
-                more = reader.read(chunk_size) if cut else ""
+                more = self.text.read(chunk_size) if cut else ""
                 if not more:
                     what = "cut off in" if cut else "broken JSON in"
                     raise InputError(f"{self.path}: {what} row {row} of its array; fetch it again") from error
@@ -192,8 +195,8 @@ class RecordRows:
 
     def _csv(self) -> Iterator[Sized]:
         csv.field_size_limit(sys.maxsize)
-        text = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace", newline="")
-        reader = csv.reader(text, strict=True)
+        self.text = io.TextIOWrapper(self.stream, "utf-8-sig", "replace", newline="")
+        reader = csv.reader(self.text, strict=True)
         try:
             names = next(reader, [])
             for record in reader:
@@ -205,15 +208,12 @@ class RecordRows:
             what = "cut off" if "end of data" in str(error) else f"not CSV ({error})"
             raise InputError(f"{self.path}: {what} at line {reader.line_num}; fetch it again") from error
 
-    def _read(self, size: int) -> bytes:
-        try:
-            return self.stream.read(size)
-        except _CUT as error:
-            raise InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again") from error
-
     def _head(self) -> bytes:
         """Read the first bytes. Raises InputError for gzip without the name's ending, and for UTF-16 or UTF-32."""
-        head = self._read(4096)
+        try:
+            head = self.stream.read(4096)
+        except _CUT as error:
+            raise self._cut_off() from error
         self.stream.seek(0)
         if head.startswith(b"\x1f\x8b"):
             raise InputError(f"{self.path}: compressed with gzip; its name must end with .gz")
@@ -221,20 +221,8 @@ class RecordRows:
             raise InputError(f"{self.path}: not UTF-8 text; convert it first (iconv -f UTF-16 -t UTF-8)")
         return head.removeprefix(codecs.BOM_UTF8).lstrip()
 
-
-class _Reader(io.RawIOBase):
-    """Read bytes through `RecordRows._read`, which raises InputError for a file that is cut off."""
-
-    def __init__(self, rows: RecordRows) -> None:
-        self._rows = rows
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        found = self._rows._read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+    def _cut_off(self) -> InputError:
+        return InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again")
 
 
 def open_rows(path: Path) -> ParquetRows | RecordRows:

@@ -119,7 +119,7 @@ def _characters(batch: pa.RecordBatch) -> int:
     return sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for column in batch.columns)
 
 
-def take_tokenizer(entry: Mapping[str, str], output: Path, *, progress: Progress = quiet) -> dict[str, Any]:
+def take_tokenizer(entry: Mapping[str, str], output: Path) -> dict[str, Any]:
     """Copy a ready tokenizer, {"hub": id} or {"file": path}, optionally with "revision" and "end" (the end mark).
 
     Without "end", the end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one that
@@ -131,7 +131,6 @@ def take_tokenizer(entry: Mapping[str, str], output: Path, *, progress: Progress
         raise InputError(
             f"tokenizer {entry}: give either `hub: <id>` or `file: <path>`, and `revision` or `end` at will"
         )
-    progress(0.0, "looking for the tokenizer")
     if "file" in entry:
         path = Path(entry["file"])
         path, revision = path / "tokenizer.json" if path.is_dir() else path, None
@@ -146,7 +145,6 @@ def take_tokenizer(entry: Mapping[str, str], output: Path, *, progress: Progress
         codec.add_special_tokens([END])
     elif codec.token_to_id(end) is None:
         raise InputError(f"tokenizer {path}: its vocabulary has no end mark {end!r}; name one that it has as `end`")
-    progress(1.0, "taken")
     return {**_save(codec, output, end), "revision": revision}
 
 

@@ -23,23 +23,16 @@ LONGEST_ANSWER = 8  # tokens
 VERSION = 1.0
 
 # Configuration and split of the data set, metric and filter by lm-eval's names, and the value that guessing gives.
+_EXACT = {
+    "split": "test",
+    "kind": "generate_until",
+    "metric": "exact_match",
+    "filter": "strip",
+    "chance": 1 / (HIGHEST + 1),
+}
 WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
-    "world_short": {
-        "configuration": "short",
-        "split": "test",
-        "kind": "generate_until",
-        "metric": "exact_match",
-        "filter": "strip",
-        "chance": 1 / (HIGHEST + 1),
-    },
-    "world_long": {
-        "configuration": "long",
-        "split": "test",
-        "kind": "generate_until",
-        "metric": "exact_match",
-        "filter": "strip",
-        "chance": 1 / (HIGHEST + 1),
-    },
+    "world_short": {"configuration": "short", **_EXACT},
+    "world_long": {"configuration": "long", **_EXACT},
     "world_choice": {
         "configuration": "choice",
         "split": "test",
@@ -71,9 +64,7 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
             "dataset_path": str(folder / REPOSITORY),
             "yaml": str(folder / "tasks" / f"{name}.yaml"),
             "overrides": {},
-            "metric": benchmark["metric"],
-            "filter": benchmark["filter"],
-            "chance": benchmark["chance"],
+            **{key: benchmark[key] for key in ("metric", "filter", "chance")},
             "plain": str(folder / "tasks" / f"{name}.items.jsonl"),
         }
         for name, benchmark in WORLD_BENCHMARKS.items()
