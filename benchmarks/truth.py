@@ -24,13 +24,15 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.contradictions import NUMBER_WORDS
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
-from pipeline.sources.download import find_split, read_source
+from pipeline.sources.splits import find_split
+from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.text.words import text_column, word_blocks
 from pipeline.traces import strip_traces
 from pipeline.worlds.planting import EDITS
-from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, world_items, write_world
+from pipeline.worlds.tasks import world_items
+from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, write_world
 
 SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # lower ends of ranges; duplicates are those from 0.7
 WIDTH = 0.05

@@ -1,9 +1,8 @@
-"""Cleaning: rules that mend a text or drop a document, each with a name, a count and a switch.
+"""Clean documents: rules that mend a text or drop a document, each with a name, a count and a switch.
 
-Mending comes first and changes as little as it can: mathematics must survive. So Unicode is composed (NFC), never
-replaced by compatibility forms, under which x² would become x2 and ½ 1⁄2; only characters that nobody can see are
-removed. A mended document goes on and is counted under the rule's name in `mended`; a dropped one goes to `dropped/`
-with the rule's name as its reason. The first rule that drops a document is the one that is named.
+Mending comes first and must not change mathematics: Unicode is composed (NFC), never replaced by compatibility forms
+(x² would become x2), and only invisible characters are removed. Mended documents are counted by rule. A dropped
+document's reason is the first rule that drops it.
 """
 
 from __future__ import annotations
@@ -21,34 +20,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
-from pipeline.storage.resume import shard_by_shard
+from pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
 
-# Control characters but for tab and line feed, soft hyphens, zero-width spaces, direction marks, byte order marks: what
-# comes along by accident. Zero-width joiners stay: some scripts and emoji are spelled with them.
+# Control characters except tab and line feed, soft hyphens, zero-width spaces, direction marks, byte order marks.
+# Zero-width joiners stay: they spell words of several scripts, and emoji.
 CONTROLS = (
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x{80}-\x{9f}\x{ad}\x{200b}\x{200e}\x{200f}"
     r"\x{202a}-\x{202e}\x{2060}\x{2066}-\x{2069}\x{feff}]"
 )
 LINE_ENDS = r"\r\n?"
 
-# What UTF-8 looks like when it was read as Windows-1252 or Latin-1: "Ã©", "â€™", "Â°", "Ï€", "ðŸ˜€".
+# UTF-8 that was decoded as Windows-1252 or Latin-1: "Ã©", "â€™", "Â°", "Ï€", "ðŸ˜€".
 MOJIBAKE = (
     r"[\x{c2}\x{c3}\x{ce}\x{cf}\x{e2}\x{f0}]"
     r"[\x{80}-\x{bf}\x{152}\x{153}\x{160}\x{161}\x{178}\x{17d}\x{17e}\x{192}\x{2c6}\x{2dc}\x{2013}\x{2014}"
     r"\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
 )
-SHORT = 40  # characters up to which a text may be all symbols
+SHORT = 40  # characters; a shorter text may be all symbols
 BATCH_ROWS = 2048
 
-# Classes of UTF-8 bytes. Counting bytes is what keeps cleaning fast: regular expressions see the few suspects only.
+# Classes of UTF-8 bytes. Counting bytes first is fast: regular expressions see only the few texts with suspect bytes.
 _BYTES = np.arange(256)
 _ASCII_CONTROL = ((_BYTES < 0x20) & (_BYTES != 0x09) & (_BYTES != 0x0A)) | (_BYTES == 0x7F)
 _NOT_ASCII = _BYTES >= 0x80
-_MAY_COMPOSE = _BYTES >= 0xCC  # first bytes of U+0300 and above: all below is composed already
+_MAY_COMPOSE = _BYTES >= 0xCC  # first bytes of U+0300 and above; lower characters are composed already
 _MAY_BE_INVISIBLE = _ASCII_CONTROL | np.isin(_BYTES, (0xC2, 0xE2, 0xEF))
 _LETTER = np.isin(_BYTES, [*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC3, 0x100)])
 _GAP = (_BYTES <= 0x20) | (_BYTES >= 0x7F)
@@ -56,9 +55,10 @@ _GAP = (_BYTES <= 0x20) | (_BYTES >= 0x7F)
 
 @dataclass(frozen=True)
 class CleanSettings:
-    """Which rules apply, and their bounds. Lengths are in characters; None or False switches a rule off.
+    """The rules of cleaning and their bounds. Lengths are in characters; None or False switches a rule off.
 
-    A question may be empty: that is a document of plain text, to which the bounds on questions do not apply.
+    The bounds on questions do not apply to an empty question: such a document is plain text. Raises InputError for
+    values out of range.
     """
 
     compose_unicode: bool = True
@@ -68,16 +68,16 @@ class CleanSettings:
     longest_question: int | None = 20_000
     shortest_response: int | None = 1
     longest_response: int | None = 200_000
-    broken_characters: float | None = 0.001  # largest share of U+FFFD in question and response
-    mojibake: float | None = 0.01  # largest share of characters that begin a wrongly decoded sequence
-    longest_run: int | None = 1_000  # that many ASCII characters without a space are data (base64, a dump), not text
-    letters: float | None = 0.25  # least share of letters and digits, those of other scripts included
+    broken_characters: float | None = 0.001  # largest fraction of U+FFFD in question and response
+    mojibake: float | None = 0.01  # largest fraction of characters that begin a wrongly decoded sequence
+    longest_run: int | None = 1_000  # longer runs of ASCII without a space are data (base64, a dump), not text
+    letters: float | None = 0.25  # smallest fraction of letters and digits, of any script
 
     def __post_init__(self) -> None:
         for name in ("broken_characters", "mojibake", "letters"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
-                raise InputError(f"clean: {name} is {share}; it is a share, from 0 to 1, or null for no such rule")
+            fraction = getattr(self, name)
+            if fraction is not None and not 0 <= fraction <= 1:
+                raise InputError(f"clean: {name} is {fraction}; it is a share, from 0 to 1, or null for no such rule")
         for name in ("shortest_question", "longest_question", "shortest_response", "longest_response", "longest_run"):
             length = getattr(self, name)
             if length is not None and length < 0:
@@ -89,12 +89,12 @@ def clean(
     output: Path | str,
     settings: CleanSettings | None = None,
     *,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """A stage: the documents of `source`, mended, without those that a rule drops. Finished shards survive an
-    interruption.
+    """Run the stage: mend the documents of `source` and drop those that break a rule.
 
-    Returns `counts`, and as `mended` how many documents each mending rule changed, by source.
+    Returns `counts`, and as `mended` the number of documents that each mending rule changed, by source. Finished shards
+    survive an interruption.
     """
     settings = settings or CleanSettings()
     work = partial(_clean_shard, settings)
@@ -103,7 +103,7 @@ def clean(
 
 
 def _clean_shard(settings: CleanSettings, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
-    """Clean one shard; how many documents of each source each rule mended."""
+    """Clean one shard; return the number of documents that each rule mended, by (source, rule)."""
     mended: Counter[tuple[str, str]] = Counter()
     for original in read_shard(path, batch_rows=BATCH_ROWS):
         names = original["source"]
@@ -119,7 +119,7 @@ def _clean_shard(settings: CleanSettings, path: Path, writer: DocumentWriter) ->
 
 
 def _mend(batch: pa.RecordBatch, settings: CleanSettings) -> tuple[pa.RecordBatch, dict[str, pa.Array]]:
-    """The batch after the mending rules, and the rows that each rule changed."""
+    """Apply the mending rules; return the batch and, for each rule, a mask of the rows that it changed."""
     changes: dict[str, pa.Array] = {}
     rules: tuple[tuple[str, bool, Callable[[pa.Array], pa.Array]], ...] = (
         ("compose_unicode", settings.compose_unicode, _compose),
@@ -145,26 +145,26 @@ def _compose(texts: pa.Array) -> pa.Array:
 
 
 def _remove_controls(texts: pa.Array) -> pa.Array:
-    """Line ends become line feeds, invisible characters go."""
+    """Replace line ends by line feeds, and remove invisible characters."""
     candidates = _Utf8(texts).any(_MAY_BE_INVISIBLE)
-    some = pc.replace_substring_regex(texts.filter(candidates), pattern=LINE_ENDS, replacement="\n")
-    some = pc.replace_substring_regex(some, pattern=CONTROLS, replacement="")
-    return pc.replace_with_mask(texts, candidates, some)
+    mended = pc.replace_substring_regex(texts.filter(candidates), pattern=LINE_ENDS, replacement="\n")
+    mended = pc.replace_substring_regex(mended, pattern=CONTROLS, replacement="")
+    return pc.replace_with_mask(texts, candidates, mended)
 
 
 class _Utf8:
-    """The bytes of an array of strings, for questions about classes of bytes (tables of 256 booleans)."""
+    """The bytes of an array of strings; classes of bytes are tables of 256 booleans."""
 
     def __init__(self, texts: pa.Array) -> None:
         _, offsets, data = texts.buffers()
         ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
         self.ends = ends - ends[0] if len(texts) else np.zeros(1, np.int64)
         whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        # One more byte, so that an empty text at the end still has a place to start.
+        # One more byte: `reduceat` needs a start even for an empty text at the end.
         self.bytes = np.append(whole[ends[0] : ends[-1]] if len(texts) else whole[:0], np.uint8(0))
 
     def count(self, table: np.ndarray) -> np.ndarray:
-        """Bytes of the class in each text."""
+        """Count the bytes of a class in each text."""
         starts, stops = self.ends[:-1], self.ends[1:]
         if not len(starts):
             return np.zeros(0, np.int64)
@@ -175,12 +175,12 @@ class _Utf8:
         return pa.array(self.count(table) > 0)
 
     def longest_run(self, breaks: np.ndarray) -> np.ndarray:
-        """Length of the longest run of bytes outside the class `breaks` in each text."""
+        """Measure the longest run of bytes outside the class `breaks` in each text."""
         starts, stops = self.ends[:-1], self.ends[1:]
         if not len(starts):
             return np.zeros(0, np.int64)
         where = np.flatnonzero(breaks[self.bytes[:-1]])
-        # A run ends at a break, or where its text does. Both lists are sorted, which a stable sort only has to merge.
+        # A run ends at a break or at the end of its text. A stable sort merges the two sorted lists.
         edges = np.sort(np.concatenate([where, self.ends]), kind="stable")
         runs = np.diff(edges, append=edges[-1]) - breaks[self.bytes[edges]]  # the break itself does not count
         first = np.searchsorted(edges, starts)
@@ -189,13 +189,13 @@ class _Utf8:
 
 
 def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSettings) -> Iterator[tuple[str, pa.Array]]:
-    """Each dropping rule's name and the rows it drops. Mojibake is looked for in the `original`: mending hides it."""
+    """Yield each dropping rule's name and a mask of its rows. Mojibake is counted in `original`: mending hides it."""
     question, response = batch["question"], batch["response"]
     asked, answered = pc.utf8_length(question), pc.utf8_length(response)
     characters = pc.cast(pc.max_element_wise(pc.add(asked, answered), 1), pa.float64())
     bytes_ = [_Utf8(texts) for texts in (question, response)]
 
-    def share(found: pa.Array) -> pa.Array:
+    def fraction(found: pa.Array) -> pa.Array:
         return pc.divide(pc.cast(found, pa.float64()), characters)
 
     if settings.shortest_question is not None:
@@ -208,21 +208,21 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
         yield "response too long", pc.greater(answered, settings.longest_response)
     if settings.broken_characters is not None:
         broken = pc.add(*(pc.count_substring(texts, "\ufffd") for texts in (question, response)))
-        yield "broken encoding", pc.greater(share(broken), settings.broken_characters)
+        yield "broken encoding", pc.greater(fraction(broken), settings.broken_characters)
     if settings.mojibake is not None:
         found = pc.add(*(_mojibake(pc.fill_null(original[name], "")) for name in TEXTS[:2]))
-        yield "mojibake", pc.greater(share(found), settings.mojibake)
+        yield "mojibake", pc.greater(fraction(found), settings.mojibake)
     if settings.longest_run is not None:
         runs = [texts.longest_run(_GAP) for texts in bytes_]
         yield "not text: endless word", pa.array(np.maximum(*runs) > settings.longest_run)
     if settings.letters is not None:
         letters = pa.array(sum(texts.count(_LETTER) for texts in bytes_), pa.int64())
-        few = pc.less(share(letters), settings.letters)
+        few = pc.less(fraction(letters), settings.letters)
         yield "not text: symbols", pc.and_(few, pc.greater(characters, float(SHORT)))
 
 
 def _mojibake(texts: pa.Array) -> pa.Array:
-    """How often each text has what a wrong decoding leaves behind."""
+    """Count the wrongly decoded sequences in each text."""
     candidates = _Utf8(texts).any(_NOT_ASCII)
     found = pc.count_substring_regex(texts.filter(candidates), MOJIBAKE)
     return pc.replace_with_mask(pa.array(np.zeros(len(texts), np.int32)), candidates, pc.cast(found, pa.int32()))

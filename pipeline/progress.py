@@ -1,4 +1,4 @@
-"""How a stage tells how far it is: a function of the fraction done (0 to 1) and a few words, by default nobody's."""
+"""The type of progress functions: stages call one with the fraction done (0 to 1) and a few words."""
 
 from __future__ import annotations
 

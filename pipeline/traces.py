@@ -1,34 +1,32 @@
-r"""Reasoning traces: taking them out of responses and leaving the worked solution.
+r"""Strip reasoning traces from responses and keep the worked solution.
 
-The paper trains without them ("we aim for latent reasoning instead"). Public sets mark them in four ways, which are
-told apart by the text alone, since sets mix them:
+The paper trains without traces ("we aim for latent reasoning instead"). Public sets mark them in several ways, and mix
+them; the text alone decides:
 
     paired     <think> ... </think> solution, also with other names (see `MARKS`); "several" when there is more than one
     thought    <|begin_of_thought|> ... <|end_of_thought|> <|begin_of_solution|> solution <|end_of_solution|>
-    closing    reasoning ... </think> solution: the opening mark belonged to the prompt and was not stored
-    unclosed   a trace that never ends, because generation was cut off: dropped, never split at a guess
+    closing    reasoning ... </think> solution: the opening mark belonged to the prompt
+    unclosed   a trace without an end, because generation was cut off: dropped
     none       no marks: the response stays as it is
 
-A response is read from left to right. An opening mark starts a trace, which ends at the next closing mark of its kind.
-A closing mark without an opening one ends a trace that began where the last one ended, or at the start. So marks that a
-trace itself mentions do no harm. Names that are common words (`LEADING`) mark a trace only where they begin the
-response, are closed and leave something: elsewhere they may be the solution's own.
+An opening mark starts a trace, which ends at the next closing mark of its kind. A closing mark alone ends a trace that
+began where the previous trace ended, or at the start. Common words (`LEADING`) are marks only of a closed trace that
+begins the response and leaves a solution.
 
-Marks that are only mentioned are not marks: in code (between backticks, in fenced blocks), in quotation marks, and,
-where the question itself speaks of such marks, anything but a trace that begins the response, or one that is closed and
-begins a line. A question that ends with an opening mark is a prompt that was cut there: the response begins inside the
-trace.
+Mentions are no marks: in code (backticks, fenced blocks), in quotation marks and, where the question contains such a
+mark, everywhere except a trace that begins the response or is closed and begins a line. A question that ends with an
+opening mark means that the response begins inside the trace.
 
-What remains is unchanged byte for byte, but for white space: none is left at its ends, and where a trace stood between
-two parts a blank line is left (one space, when the trace was within a line). Where all that follows a trace is between
-<answer> and </answer>, those two go as well.
+The rest stays byte for byte, except white space: none at the ends, and a blank line in place of a trace (a space within
+a line). <answer> ... </answer> around everything that follows a trace is removed too.
+
+Example: "<think>1 + 1?</think>\n\nIt is 2." becomes "It is 2.", kind "paired".
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,9 +34,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
-from pipeline.storage.resume import shard_by_shard
+from pipeline.storage.resumable import shard_by_shard
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
 BATCH_ROWS = 1024  # traces are long
@@ -46,8 +44,7 @@ DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
 NO_CLOSING = "traces of this source end with a closing mark, and this response has none"
 
-# Opening and closing marks of traces, as public sets and the models they were made with write them. Matched without
-# regard to case or to blanks before the last ">".
+# Opening and closing marks of traces in public sets. Case, and blanks before the final ">", are ignored.
 MARKS: tuple[tuple[str, str], ...] = (
     *((f"<{name}>", f"</{name}>") for name in ("think", "thinking", "thought", "thoughts", "reasoning", "reflection")),
     *((f"<{name}>", f"</{name}>") for name in ("scratchpad", "chain_of_thought", "inner_thoughts", "inner_monologue")),
@@ -64,7 +61,7 @@ MARKS: tuple[tuple[str, str], ...] = (
     ("[think]", "[/think]"),
     ("◁think▷", "◁/think▷"),
 )
-# Marks around a solution: they are taken out and what is between them stays.
+# Marks around a solution: only the marks are removed.
 WRAPPING: tuple[str, ...] = (
     "<|begin_of_solution|>",
     "<|end_of_solution|>",
@@ -75,7 +72,7 @@ WRAPPING: tuple[str, ...] = (
     "<|start|>assistant",
     "<|return|>",
 )
-# Names of marks, as in <name> ... </name>, that count only as a trace that begins the response.
+# Names of marks, <name> ... </name>, that count only for a trace at the beginning of the response.
 LEADING: tuple[str, ...] = ("analysis", "reason", "cot", "rationale")
 
 _CLOSING = dict(MARKS)
@@ -102,7 +99,7 @@ _QUOTES = "\"'“”‘’"
 
 
 class Stripped(NamedTuple):
-    """A response without its traces, and how they were marked. The text of an unclosed one is empty."""
+    """A response without its traces, and the kind of their marks. The text of an unclosed trace is empty."""
 
     text: str
     kind: str
@@ -115,12 +112,12 @@ class _Mark(NamedTuple):
 
 
 def strip_trace(response: str, question: str = "") -> Stripped:
-    """Take the reasoning traces out of one response; the rules are at the top of this file."""
+    """Strip the reasoning traces from one response, by the rules at the top of this module."""
     marks = _marks(response)
     mentioned = _mentioned(question) if marks else set()
-    kept: list[tuple[int, int]] = []  # what stays, as ranges of the response
-    traces: list[str] = []  # how each trace found so far was marked
-    end = 0  # of the last trace or wrapping mark
+    kept: list[tuple[int, int]] = []  # ranges of the response
+    traces: list[str] = []  # the kind of each trace so far
+    end = 0  # of the previous trace or wrapping mark
     leading = _LEADING.match(response)
     if leading:
         end = leading.end()
@@ -171,7 +168,7 @@ def _name(mark: str) -> str:
 
 
 def _mentioned(question: str) -> set[str]:
-    """The kinds of marks a question speaks of; an opening mark at its very end is no mention but the trace's start."""
+    """Return the kinds of marks that a question mentions; an opening mark at its very end starts the trace instead."""
     marks = _marks(question)
     if marks and marks[-1].name in _CLOSING and not question[marks[-1].end :].strip():
         begun = _pair(marks[-1].name)
@@ -180,10 +177,10 @@ def _mentioned(question: str) -> set[str]:
 
 
 def _is_code(response: str, start: int, mark: _Mark) -> bool:
-    """Whether the mark stands in quotation marks, between backticks or in a fenced block of the text from `start` on.
+    """Tell whether the mark is in quotation marks, between backticks or in a fenced block of the text from `start` on.
 
-    A closing mark alone on its line in a block without its opening one is real all the same: the fence before it was
-    left open in a trace whose own opening mark is missing, and the fence after it begins a block of the solution.
+    A closing mark alone on its line, in a block without its opening mark, is real: the fence before it was left open
+    inside a trace without an opening mark, and the fence after it begins a block of the solution.
     """
     around = response[max(mark.start - 1, 0) : mark.start] + response[mark.end : mark.end + 1]
     if len(around) == 2 and all(character in _QUOTES for character in around):
@@ -211,7 +208,7 @@ def _is_code(response: str, start: int, mark: _Mark) -> bool:
 
 
 def _pair(mark: str) -> str:
-    """A name for a kind of marks, the same for the opening and the closing one."""
+    """Return the name of a mark's kind, equal for the opening and the closing mark."""
     mark = mark.lower()
     return _OPENING.get(mark, "solution" if mark in WRAPPING else mark)
 
@@ -225,7 +222,7 @@ def _kind(traces: list[str]) -> str:
 
 
 def _join(response: str, kept: list[tuple[int, int]]) -> str:
-    """The kept ranges, trimmed, with a blank line or a space for each gap, as there was a line break in it or not."""
+    """Join the kept ranges, trimmed: by a blank line where the gap has a line break, else by a space."""
     text = ""
     before = 0
     for start, end in kept:
@@ -244,14 +241,13 @@ def strip_traces(
     output: Path | str,
     *,
     marking: str = "none",
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """A stage: the documents of `source` without reasoning traces. Finished shards survive an interruption.
+    """Run the stage: strip the reasoning traces from the documents of `source`.
 
-    `marking` is how the source says that its traces are marked; marks are found whatever it says. Only "closing" makes
-    a difference: where opening marks are not stored, a response without any mark is a trace that was cut off.
-    Drops documents whose trace is never closed and those of which nothing is left. Returns `counts`, and as `traces`
-    how many documents of each source had each kind of marking.
+    Marks are found whatever `marking`, the source's `trace`, says; but with "closing", a response without a mark is a
+    trace that was cut off. Drops documents whose trace is not closed, and those without a solution. Returns `counts`,
+    and as `traces` the number of documents of each source and kind. Finished shards survive an interruption.
     """
     work = partial(_strip_shard, marking)
     counts, traces = shard_by_shard(source, output, {"marking": marking}, work, kind="kind", progress=progress)
@@ -259,17 +255,17 @@ def strip_traces(
 
 
 def _strip_shard(marking: str, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
-    """Strip one shard; how many documents of each source had each kind."""
+    """Strip one shard; return the number of documents of each (source, kind)."""
     kinds: Counter[tuple[str, str]] = Counter()
     for batch in read_shard(path, batch_rows=BATCH_ROWS):
         marked = pc.match_substring_regex(batch["response"], _ANY, ignore_case=True)
         rows = zip(*(batch.filter(marked)[name].to_pylist() for name in ("response", "question")), strict=True)
         stripped = [strip_trace(response, question or "") for response, question in rows]
-        kind = _scatter(marked, [one.kind for one in stripped], pa.array([NONE] * len(batch), pa.string()))
+        kind = _scatter(marked, [found.kind for found in stripped], pa.array([NONE] * len(batch), pa.string()))
         cut_off = pc.and_(pc.equal(kind, NONE), marking == CLOSING)
         kind = pc.if_else(cut_off, UNCLOSED, kind)
         kinds.update(zip(batch["source"].to_pylist(), kind.to_pylist(), strict=True))
-        response = _scatter(marked, [one.text for one in stripped], batch["response"])
+        response = _scatter(marked, [found.text for found in stripped], batch["response"])
         documents = batch.set_column(batch.schema.get_field_index("response"), "response", response)
         unclosed = pc.equal(kind, UNCLOSED)
         empty = pc.and_(pc.not_equal(kind, NONE), pc.and_not(pc.equal(response, ""), unclosed))

@@ -1,7 +1,7 @@
 """The part of `dreamer plan` about data: documents, downloads, disk, memory and core-hours, stage by stage.
 
-Sizes are those of `pipeline.sources.sizes`; a source whose size nobody knows is left out of the sums, which are then "at
-least". Rates are measured ones, and the table says where.
+Sizes are those of `pipeline.sources.sizes`; a source whose size nobody knows is left out of the sums, which are then
+"at least". Rates are measured ones, and the table says where.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from flows.running.processes import cores
 from flows.stages.prepare import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
 from pipeline.errors import InputError
-from pipeline.sources.download import source_files
+from pipeline.sources.repositories import source_files
 from pipeline.sources.sizes import Size, size_of, stripped_text
-from pipeline.sources.table import Source, resolve_source
+from pipeline.sources.source import Source
+from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
 from pipeline.worlds.world import WORLD_SOURCE
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from flows.running import progress
 from flows.study.configuration import BUILTIN, load_study, presets
-from pipeline.sources.benchmarks import BENCHMARKS, Benchmark, resolve_benchmark
-from pipeline.sources.download import download
-from pipeline.sources.table import SOURCES, Source, notices, resolve_source
+from pipeline.benchmarks.benchmark import Benchmark
+from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
+from pipeline.sources.repositories import download
+from pipeline.sources.source import Source, notices
+from pipeline.sources.table import SOURCES, resolve_source
 
 
 def download_all(names: Sequence[str], mirror: Path) -> list[Path]:

@@ -10,7 +10,8 @@ from flows.stages.train import Planned, accelerators, devices, plan_models
 from flows.study.configuration import BUILTIN, Study
 from model.accounting import flops_per_token
 from pipeline.errors import InputError
-from pipeline.sources.table import notices, resolve_source
+from pipeline.sources.source import notices
+from pipeline.sources.table import resolve_source
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, a share of a GPU's peak.
 CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler

@@ -40,7 +40,8 @@ def preflight(study: Study) -> None:
     """
     from flows.stages.prepare import locate_benchmarks, locate_sources
     from flows.stages.train import plan_models, ranks_of_each
-    from pipeline.sources.table import notices, resolve_source
+    from pipeline.sources.source import notices
+    from pipeline.sources.table import resolve_source
     from sql.results import connect
 
     for entry in study.data.sources:

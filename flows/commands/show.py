@@ -14,7 +14,7 @@ from rich.table import Table
 
 from flows.running.processes import read_progress
 from flows.study.configuration import Study
-from pipeline.sources.benchmarks import BENCHMARKS
+from pipeline.benchmarks.table import BENCHMARKS
 from pipeline.sources.table import SOURCES
 from sql.results import query
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from flows.study.configuration import Study
 from pipeline.errors import InputError
-from pipeline.storage.store import Output, Store, replace_text
+from pipeline.storage.files import write_text_atomically
+from pipeline.storage.store import Output, Store
 
 RECORD = "stages.json"
 
@@ -20,7 +21,7 @@ def remember(study: Study, outputs: Sequence[Output]) -> None:
     """Write down the finished outputs, in order, in place of those of an earlier run."""
     study.folder.mkdir(parents=True, exist_ok=True)
     said = {"study_id": study.study_id, "outputs": [f"{output.stage}/{output.key}" for output in outputs]}
-    replace_text(study.folder / RECORD, json.dumps(said, indent=1))
+    write_text_atomically(study.folder / RECORD, json.dumps(said, indent=1))
 
 
 def recall(study: Study) -> tuple[str, list[Output]]:

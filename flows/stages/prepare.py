@@ -22,22 +22,29 @@ from flows.running import progress
 from flows.running.processes import cores
 from flows.stages.outputs import remember
 from flows.study.configuration import BUILTIN, Study, settings
+from pipeline.benchmarks.benchmark import Benchmark
+from pipeline.benchmarks.items import benchmark_items, task_specifications
+from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
-from pipeline.sources.benchmarks import Benchmark, benchmark_items, resolve_benchmark, task_specifications
-from pipeline.sources.download import find_split, has_splits, read_source, repository_folder, source_files
-from pipeline.sources.table import Source, resolve_source
+from pipeline.sources.repositories import repository_folder, source_files
+from pipeline.sources.source import Source
+from pipeline.sources.splits import find_split, has_splits
+from pipeline.sources.stage import read_source
+from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import KEPT
 from pipeline.storage.memory import memory_bytes
+from pipeline.storage.parallel import workers
 from pipeline.storage.store import Missing, Output, Store
-from pipeline.storage.workers import workers
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens
-from pipeline.tokens.stage import pack, take_tokenizer, train_tokenizer
+from pipeline.tokens.stage import pack
+from pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
 from pipeline.traces import strip_traces
-from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, world_items, world_specifications, write_world
+from pipeline.worlds.tasks import world_items, world_specifications
+from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, write_world
 
 # A stage's version goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {

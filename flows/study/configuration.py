@@ -29,11 +29,11 @@ from pydantic import (
 
 from flows.study.yaml_text import read_yaml
 from model.training.run import HOW_IT_RUNS, TrainingConfig
+from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
 from pipeline.errors import InputError
-from pipeline.sources.benchmarks import resolve_benchmark
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import digest
 from pipeline.worlds.world import WORLD_SOURCE, WorldSettings

@@ -32,10 +32,10 @@ from pipeline.decontaminate.scan import Match, search
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
 from pipeline.progress import quiet
-from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, counted, total
-from pipeline.storage.resume import part, save, unfinished, write_shard
-from pipeline.storage.shards import Shard, batches, find_shards, spread
-from pipeline.storage.workers import workers
+from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, count_documents, sum_counts
+from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches, sample_row_groups
+from pipeline.storage.parallel import workers
+from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
 from pipeline.text.words import text_column
 
 ITEM_COLUMNS = ("id", "benchmark", "question", "answer")
@@ -77,9 +77,9 @@ def decontaminate(
     items = items.select(ITEM_COLUMNS)
     files = tuple(find_shards([source]))
     made_from = [asdict(settings), _digest(items)]
-    with unfinished(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
+    with resumable_parts(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
         stack.callback(_index.cache_clear)
-        part(folder / "items.parquet", lambda path: pq.write_table(items, path))
+        make_once(folder / "items.parquet", lambda path: pq.write_table(items, path))
         index = _index(folder, files, settings)
         matched: Counter[tuple[str, str]] = Counter()
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -94,7 +94,7 @@ def decontaminate(
                 matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
                 progress((done + 1) / len(files), "comparing with benchmarks")
     return {
-        "counts": total(counts),
+        "counts": sum_counts(counts),
         "matches": _by_benchmark(matched),
         "items_found": _by_benchmark({key: len(value) for key, value in found.items()}),
         "items": len(items),
@@ -116,17 +116,17 @@ def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSett
     """Build and settle the index of the items in `folder`: once in each process; n-grams are counted once in all."""
     items = pq.read_table(folder / "items.parquet", columns=["question", "answer"])
     index = ItemIndex(items["question"].combine_chunks(), items["answer"].combine_chunks(), settings)
-    sample = list(spread(files, settings.sample))
+    sample = list(sample_row_groups(files, settings.sample))
 
     def count(path: Path) -> None:
         frequencies = Frequencies(index)
         for shard, rows, _ in sample:
-            for _, batch in batches(shard, ["question", "response"], rows=rows):
+            for _, batch in numbered_batches(shard, ["question", "response"], rows=rows):
                 frequencies.add(text_column(batch["question"], batch["response"]))
-        save(path, frequencies=frequencies.without_copies())
+        save_arrays(path, frequencies=frequencies.without_copies())
 
     sampled = sum(size for _, _, size in sample)
-    with np.load(part(folder / "frequencies.npz", count)) as counts:
+    with np.load(make_once(folder / "frequencies.npz", count)) as counts:
         index.settle(counts["frequencies"], max(settings.common_documents, int(settings.common_share * sampled)))
     return index
 
@@ -154,7 +154,7 @@ def _search(
         removed: list[dict[int, Match]] = []  # by batch: row -> cause
         passed: list[dict[str, Any]] = []
         with pq.ParquetWriter(folder / f"matches-{number}.parquet", MATCHES) as file:
-            for _, batch in batches(shard):
+            for _, batch in numbered_batches(shard):
                 matches = list(search(index, batch["question"], batch["response"]))
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
@@ -164,17 +164,17 @@ def _search(
                     found[benchmarks[match.item], match.grade].add(match.item)
                 documents.update((benchmarks[match.item], match.grade) for match in best.values())
                 removed.append({row: best[row] for row in sorted(best) if best[row].grade in settings.remove})
-                passed = total([passed, counted(batch, KEPT)])
+                passed = sum_counts([passed, count_documents(batch, KEPT)])
         if any(removed) or not pq.read_schema(shard.path).equals(SCHEMA):
             passed = []  # the writer counts
-            for (_, batch), causes in zip(batches(shard), removed, strict=True):
+            for (_, batch), causes in zip(numbered_batches(shard), removed, strict=True):
                 _split(writer, batch, causes, ids)
         else:
             _link(shard.path, writer.folder / "documents" / shard.path.name)
         results = [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
         return {"passed": passed, "found": results}
 
-    return write_shard(output, folder, number, write)
+    return write_document_shard(output, folder, number, write)
 
 
 def _order(match: Match, ids: list[str]) -> tuple[int, float, str]:

@@ -14,9 +14,9 @@ from pipeline.dedup.contradictions import number_sequences
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.minhash import band_hashes, datasketch_candidates, signatures
 from pipeline.dedup.settings import DedupSettings
-from pipeline.storage.resume import part, save
-from pipeline.storage.shards import Shard, chosen
-from pipeline.storage.workers import Run
+from pipeline.storage.numbered_shards import Shard, batches_of
+from pipeline.storage.parallel import Run
+from pipeline.storage.resumable import make_once, save_arrays
 from pipeline.text.words import Words, text_column, word_blocks
 
 _BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thousand documents
@@ -39,16 +39,16 @@ def find_candidates(
                 signed.append(path_of_bands)
                 progress(0.2 + 0.4 * len(signed) / len(table.files), "signatures")
             table.join(signed, bands)
-        save(path, pairs=table.candidates())
+        save_arrays(path, pairs=table.candidates())
 
-    return np.load(part(table.folder / "candidates.npz", write))["pairs"]
+    return np.load(make_once(table.folder / "candidates.npz", write))["pairs"]
 
 
 def _plans(table: DocumentTable, settings: DedupSettings) -> Iterator[tuple]:
     for number, shard in enumerate(table.files):
         plan = table.folder / f"signing-{number}.npz"  # a file, so that plans waiting for a worker take no memory
         documents, nodes = table.remaining(shard)
-        save(plan, documents=documents, nodes=nodes)
+        save_arrays(plan, documents=documents, nodes=nodes)
         yield shard, plan, settings, table.folder / f"bands-{number}.parquet"
 
 
@@ -68,7 +68,7 @@ def _sign(shard: Shard, plan: Path, settings: DedupSettings, path: Path) -> Path
                     pa.RecordBatch.from_arrays([*map(pa.array, (nodes.view(np.int64), *hashes))], schema=schema)
                 )
 
-    return part(path, write)
+    return make_once(path, write)
 
 
 def _signed_blocks(shard: Shard, plan: Path, settings: DedupSettings) -> Iterator[np.ndarray]:
@@ -92,7 +92,7 @@ def words_of_documents(
     shard: Shard, documents: np.ndarray, columns: Sequence[str] = ("question", "response")
 ) -> Iterator[tuple[slice, pa.RecordBatch, Words]]:
     """Yield the listed documents of a shard in blocks: their slice of `documents`, their rows, their words."""
-    for place, batch in chosen(shard, documents, columns):
+    for place, batch in batches_of(shard, documents, columns):
         for rows, words in word_blocks(text_column(batch["question"], batch["response"])):
             here = slice(place.start + rows.start, place.start + rows.stop)
             yield here, batch.slice(rows.start, rows.stop - rows.start), words

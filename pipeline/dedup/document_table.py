@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.dedup.clusters import bucket_pairs
-from pipeline.storage.shards import Shard
+from pipeline.storage.numbered_shards import Shard
 
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 

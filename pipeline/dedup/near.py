@@ -21,9 +21,9 @@ from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, fac
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.minhash import SCHEME
 from pipeline.dedup.settings import GUARDS, DedupSettings
-from pipeline.storage.resume import part, save
-from pipeline.storage.shards import Shard
-from pipeline.storage.workers import Run
+from pipeline.storage.numbered_shards import Shard
+from pipeline.storage.parallel import Run
+from pipeline.storage.resumable import make_once, save_arrays
 from pipeline.text.arrays import bounds, distinct, jaccard
 
 AUDIT = "near_duplicates.parquet"
@@ -104,7 +104,7 @@ def _plans(table: DocumentTable, documents: np.ndarray, n: int) -> Iterator[tupl
         start, stop = np.searchsorted(documents, (shard.first, shard.last))
         if start < stop:
             plan = table.folder / f"describing-{number}.npz"
-            save(plan, documents=documents[start:stop])
+            save_arrays(plan, documents=documents[start:stop])
             yield shard, plan, n, table.folder / f"facts-{number}.npz"
 
 
@@ -120,6 +120,8 @@ def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:
             ngrams.append(ids)
             sizes.append(np.diff(offsets))
             parts.append(facts(words, answer_ids(batch["answer"])))
-        save(partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **vars(Facts.concatenate(parts)))
+        save_arrays(
+            partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **vars(Facts.concatenate(parts))
+        )
 
-    return part(path, write)
+    return make_once(path, write)

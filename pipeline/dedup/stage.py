@@ -32,11 +32,11 @@ from pipeline.dedup.exact import exact_keys
 from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
 from pipeline.progress import quiet
-from pipeline.storage.documents import DocumentWriter, total
+from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.memory import memory_bytes
-from pipeline.storage.resume import part, unfinished, write_shard
-from pipeline.storage.shards import Shard, batches, find_shards
-from pipeline.storage.workers import workers
+from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
+from pipeline.storage.parallel import workers
+from pipeline.storage.resumable import make_once, resumable_parts, write_document_shard
 from pipeline.text.words import text_column
 
 _DESCRIPTION = pa.schema(
@@ -72,7 +72,7 @@ def deduplicate(
     files = find_shards(sources)
     limit = memory_bytes(memory)
     with (
-        unfinished(output, asdict(settings), files) as folder,
+        resumable_parts(output, asdict(settings), files) as folder,
         workers(processes) as run,
         closing(DocumentTable(files, folder, limit)) as table,
     ):
@@ -93,7 +93,7 @@ def deduplicate(
         for written in run(_write, _plans(table, output)):
             counts.append(written["counts"])
             progress(0.8 + 0.2 * len(counts) / len(files), "writing")
-        return {"counts": total(counts), **found}
+        return {"counts": sum_counts(counts), **found}
 
 
 def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
@@ -103,7 +103,7 @@ def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
 
     def write(partial: Path) -> None:
         with pq.ParquetWriter(partial, _DESCRIPTION, compression="zstd") as writer:
-            for first, batch in batches(shard, ["id", "question", "response", "answer"]):
+            for first, batch in numbered_batches(shard, ["id", "question", "response", "answer"]):
                 texts = text_column(batch["question"], batch["response"])
                 keys, lengths = exact_keys(texts)
                 nothing = np.zeros_like(keys)
@@ -122,7 +122,7 @@ def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
                 }
                 writer.write_batch(pa.RecordBatch.from_pydict(columns, _DESCRIPTION))
 
-    return part(path, write)
+    return make_once(path, write)
 
 
 def _not_blank(texts: pa.Array) -> np.ndarray:
@@ -143,11 +143,11 @@ def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path)
     reasons = pa.DictionaryArray.from_arrays(table["reason"].combine_chunks(), pa.array(REASONS)).cast(pa.string())
 
     def write(writer: DocumentWriter) -> None:
-        for first, batch in batches(shard):
+        for first, batch in numbered_batches(shard):
             start, stop = np.searchsorted(docs, (first, first + len(batch)))
             gone = np.zeros(len(batch), bool)
             gone[docs[start:stop] - first] = True
             writer.keep(batch.filter(pa.array(~gone)))
             writer.drop(batch.filter(pa.array(gone)), reasons[start:stop], because[start:stop])
 
-    return write_shard(output, folder, number, write)
+    return write_document_shard(output, folder, number, write)

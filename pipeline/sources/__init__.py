@@ -1,1 +1,4 @@
-"""Where raw rows come from, and how they become documents."""
+"""Training sources: which data sets there are, where their files lie, and how rows of them become documents.
+
+May import `pipeline.storage`; the benchmarks read their data with these modules too.
+"""

@@ -1,7 +1,6 @@
-"""How large the sources are, as far as that is known before they are fetched; and what a source at hand measures.
+"""Sizes of the sources: published numbers before a source is fetched, measured ones where its files are at hand.
 
-The numbers are those of the public descriptions of the data sets (cards, listings of files, reports of who loaded
-them); None where none was found. `text` are the bytes of the questions and responses that are read.
+Published numbers are from the data sets' cards, file listings and reports of users; None where there is none.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.sources.table import Source
+from pipeline.sources.source import Source
 
 COMPRESSION = 2.2  # of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1 (DeepMath)
-WORKED_SHARE = 0.1  # of a response with a trace is its worked solution: 1,450 of 14,367 characters (DeepMath)
+SOLUTION_FRACTION = 0.1  # of a response with a trace: 1,450 of 14,367 characters (DeepMath)
 
 
 @dataclass(frozen=True)
 class Size:
-    """Documents, bytes to fetch, bytes of text; None for what is not known."""
+    """Documents, bytes to fetch, and bytes of the questions and responses that are read; None where unknown."""
 
     documents: int | None
     download: float | None
@@ -50,7 +49,7 @@ SIZES: dict[str, Size] = {
 
 
 def size_of(source: Source, files: list[Path]) -> Size:
-    """The size of a source: of its files where they are at hand (nothing is to be fetched then), else what is known."""
+    """Measure a source's files, which then need not be fetched; without files, look up the published size."""
     if not files:
         return SIZES.get(source.name, UNKNOWN)
     text = sum(path.stat().st_size * (COMPRESSION if path.suffix in (".parquet", ".gz") else 1) for path in files)
@@ -64,5 +63,5 @@ def size_of(source: Source, files: list[Path]) -> Size:
 
 
 def stripped_text(source: Source, text: float) -> float:
-    """About how much of a source's text is left without its reasoning traces."""
-    return text * (WORKED_SHARE if source.trace in ("paired", "thought", "closing") else 1)
+    """Estimate the bytes of a source's text that are left without its reasoning traces."""
+    return text * (SOLUTION_FRACTION if source.trace in ("paired", "thought", "closing") else 1)

@@ -1,16 +1,15 @@
-"""Documents on disk: Parquet shards in `documents/`, and beside them, in `dropped/`, every document a stage removed.
-
-All stages read and write through this file, so that the columns, the shard size and the counting are said once.
-"""
+"""Read, write and count documents: Parquet shards in `documents/`, and in `dropped/` the documents a stage removed."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -31,12 +30,12 @@ DROPPED = SCHEMA.append(pa.field("reason", pa.string())).append(pa.field("becaus
 SHARD_BYTES = 128 * 2**20
 BATCH_BYTES = 32 * 2**20
 BATCH_ROWS = 16_384
-ROW_GROUP_BYTES = 8 * 2**20  # one is decoded at once, so this is what long documents cost a reader
+ROW_GROUP_BYTES = 8 * 2**20  # a reader decodes one row group at once
 KEPT = "kept"
 
 
 def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
-    """The Parquet shards of a stage output in reading order; `kind` is `documents` or `dropped`."""
+    """List the Parquet shards of a stage output in reading order; `kind` is `documents` or `dropped`."""
     return sorted((Path(folder) / kind).glob("*.parquet"))
 
 
@@ -48,10 +47,7 @@ def read_documents(
     batch_rows: int | None = None,
     batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """All documents of a stage output, in order, in batches of at most `batch_rows` rows and about `batch_bytes`.
-
-    Raises InputError for a shard that is cut off or damaged.
-    """
+    """Yield all documents of a stage output, in order, in batches as `read_shard` makes them."""
     for path in shards(folder, kind):
         yield from read_shard(path, columns=columns, batch_rows=batch_rows, batch_bytes=batch_bytes)
 
@@ -64,9 +60,10 @@ def read_shard(
     batch_bytes: int = BATCH_BYTES,
     row_group: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The documents of one shard, or of one row group of it, as `read_documents`.
+    """Yield the documents of one shard, or of its row group `row_group`, in batches.
 
-    A batch has as many rows as make `batch_bytes` where rows are largest; one longer than that is a batch of its own.
+    A batch has at most `batch_rows` rows (default `BATCH_ROWS`) and about `batch_bytes`; a longer document is a batch
+    of its own. Raises InputError for a shard that is cut off or damaged.
     """
     with open_shard(path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
@@ -80,7 +77,7 @@ def read_shard(
 
 
 def open_shard(path: Path) -> pq.ParquetFile:
-    """The file of a shard. Raises InputError for one that is cut off or damaged."""
+    """Open the file of a shard. Raises InputError for a file that is cut off or damaged."""
     try:
         return pq.ParquetFile(path)
     except (pa.ArrowInvalid, OSError) as error:
@@ -93,13 +90,10 @@ def _damaged(path: Path, error: Exception) -> InputError:
 
 
 class DocumentWriter:
-    """Writes one stage's kept and dropped documents and counts both by source and reason.
-
-    Use as a context manager; `counts()` gives rows of the table `curation` without the study and the stage.
-    """
+    """Write a stage's kept and dropped documents, and count both by source and reason. Use as a context manager."""
 
     def __init__(self, folder: Path | str, *, shard_bytes: int = SHARD_BYTES, prefix: str = "") -> None:
-        """`prefix` begins the names of the shards, for stages whose parts are written by themselves."""
+        """Create the folders; the names of the shards begin with `prefix`."""
         self.folder = Path(folder)
         self._writers = {
             "documents": _ShardWriter(self.folder / "documents", SCHEMA, shard_bytes, prefix),
@@ -108,10 +102,10 @@ class DocumentWriter:
         self._counts: list[dict[str, Any]] = []
 
     def keep(self, documents: pa.Table | pa.RecordBatch) -> None:
-        """Pass documents on to the next stage."""
+        """Write documents for the next stage."""
         table = _table(documents)
         self._writers["documents"].write(table.select(SCHEMA.names).cast(SCHEMA))
-        self._counts = total([self._counts, counted(table, KEPT)])
+        self._counts = sum_counts([self._counts, count_documents(table, KEPT)])
 
     def drop(
         self,
@@ -119,16 +113,16 @@ class DocumentWriter:
         reason: str | pa.Array,
         because: str | pa.Array | None = None,
     ) -> None:
-        """Remove documents: `reason` names the rule; `because` the document or benchmark item that caused it."""
+        """Write removed documents: `reason` names the rule, `because` the document or benchmark item that caused it."""
         table = _table(documents).select(SCHEMA.names).cast(SCHEMA)
         reasons, causes = (_filled(value, len(table)) for value in (reason, because))
         self._writers["dropped"].write(
             table.append_column("reason", reasons).append_column("because", causes).cast(DROPPED)
         )
-        self._counts = total([self._counts, counted(table, reasons)])
+        self._counts = sum_counts([self._counts, count_documents(table, reasons)])
 
     def counts(self) -> list[dict[str, Any]]:
-        """One row for each source and reason, sorted: source, reason, documents, characters."""
+        """Return the counts so far: rows of source, reason, documents, characters, sorted by source and reason."""
         return self._counts
 
     def __enter__(self) -> DocumentWriter:
@@ -137,32 +131,32 @@ class DocumentWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:  # after an error what is written is of no use, and closing would only hide it
+        if error is None:  # closing after an error would only hide the error
             for writer in self._writers.values():
                 writer.close()
 
 
-def counted(documents: pa.Table | pa.RecordBatch, reason: str | pa.Array) -> list[dict[str, Any]]:
-    """Documents and their characters by source and reason, as rows of the table `curation`."""
-    sides = [pc.fill_null(pc.utf8_length(documents[side]), 0) for side in ("question", "response")]
-    reasons = _filled(reason, len(documents))
-    columns = pa.table({"source": documents["source"], "reason": reasons, "characters": pc.add(*sides)})
-    groups = columns.group_by(["source", "reason"]).aggregate([("characters", "sum"), ([], "count_all")])
-    names = {"source": "source", "reason": "reason", "documents": "count_all", "characters": "characters_sum"}
-    return [{name: row[column] for name, column in names.items()} for row in groups.to_pylist()]
+def count_documents(
+    documents: pa.Table | pa.RecordBatch, reason: str | pa.Array, tokens: np.ndarray | None = None
+) -> list[dict[str, Any]]:
+    """Count documents, their characters and, if given, their `tokens` by source and reason, as rows of `curation`."""
+    lengths = [pc.fill_null(pc.utf8_length(documents[side]), 0) for side in ("question", "response")]
+    columns = {"documents": np.ones(len(documents), np.int64), "characters": pc.add(*lengths)}
+    if tokens is not None:
+        columns["tokens"] = tokens
+    keys = {"source": documents["source"], "reason": _filled(reason, len(documents))}
+    sums = pa.table({**keys, **columns}).group_by(list(keys)).aggregate([(name, "sum") for name in columns])
+    return sums.rename_columns([name.removesuffix("_sum") for name in sums.column_names]).to_pylist()
 
 
-def total(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Several such counts as one, sorted."""
-    sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for row in (row for some in counts for row in some):
-        entry = sums[row["source"], row["reason"]]
-        entry[0] += row["documents"]
-        entry[1] += row["characters"]
-    return [
-        {"source": source, "reason": reason, "documents": documents, "characters": characters}
-        for (source, reason), (documents, characters) in sorted(sums.items())
-    ]
+def sum_counts(counts: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Add several results of `count_documents` up, by source and reason, sorted."""
+    sums: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in chain.from_iterable(counts):
+        sums[row["source"], row["reason"]].update(
+            {name: number for name, number in row.items() if name not in ("source", "reason")}
+        )
+    return [{"source": source, "reason": reason, **sums[source, reason]} for source, reason in sorted(sums)]
 
 
 def _filled(value: str | pa.Array | None, rows: int) -> pa.Array:
@@ -170,10 +164,9 @@ def _filled(value: str | pa.Array | None, rows: int) -> pa.Array:
 
 
 class _ShardWriter:
-    """Appends tables to numbered Parquet files of about `shard_bytes` of uncompressed text each.
+    """Append tables to numbered Parquet files of about `shard_bytes` of uncompressed text each.
 
-    Small tables are written together and large ones in pieces, as row groups of at most `ROW_GROUP_BYTES`; only a
-    document that is longer makes a larger one.
+    Small tables are joined and large ones split to row groups of at most `ROW_GROUP_BYTES`, or of one document.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, shard_bytes: int, prefix: str) -> None:
@@ -185,12 +178,12 @@ class _ShardWriter:
         self._waiting_bytes = 0
 
     def write(self, table: pa.Table) -> None:
-        for piece in _pieces(table):
-            if self._waiting_bytes + piece.nbytes > ROW_GROUP_BYTES:
+        for part in _split(table):
+            if self._waiting_bytes + part.nbytes > ROW_GROUP_BYTES:
                 self._flush()
-            self._waiting.append(piece)
-            self._waiting_bytes += piece.nbytes
-            self._bytes += piece.nbytes
+            self._waiting.append(part)
+            self._waiting_bytes += part.nbytes
+            self._bytes += part.nbytes
             if self._bytes >= self.shard_bytes:
                 self.close()
 
@@ -212,15 +205,15 @@ class _ShardWriter:
             self._number += 1
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """The table in pieces of at most `ROW_GROUP_BYTES`, or of one document."""
+def _split(table: pa.Table) -> Iterator[pa.Table]:
+    """Split a table into tables of at most `ROW_GROUP_BYTES`, or of one document."""
     if table.nbytes <= ROW_GROUP_BYTES or len(table) == 1:
         if len(table):
             yield table
         return
     middle = len(table) // 2
-    yield from _pieces(table.slice(0, middle))
-    yield from _pieces(table.slice(middle))
+    yield from _split(table.slice(0, middle))
+    yield from _split(table.slice(middle))
 
 
 def _table(documents: pa.Table | pa.RecordBatch) -> pa.Table:

@@ -1,8 +1,8 @@
-"""Content-addressed stage outputs: a folder that exists is complete, and is never written again.
+"""The content-addressed store of stage outputs: a folder that exists is complete, and is never written again.
 
-A stage's key is a hash of its name, version, configuration and the keys of its inputs, so a changed setting changes the
-keys of everything downstream and nothing else. Work happens in `<key>.partial` beside the final place, which is renamed
-when everything in it has been synced; a lock on the key lets several processes share one store.
+A stage's key is a hash of its name, version, configuration and the keys of its inputs: a changed setting changes the
+keys of everything downstream. A stage works in `<key>.partial`, which is synced and renamed at the end; a lock on the
+key lets several processes share one store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
 
 MANIFEST = "manifest.json"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -31,7 +31,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 @dataclass(frozen=True)
 class Output:
-    """One finished stage output: its folder and what its manifest says."""
+    """One finished stage output: its folder and its manifest."""
 
     stage: str
     key: str
@@ -40,22 +40,22 @@ class Output:
 
     @property
     def results(self) -> Mapping[str, Any]:
-        """What the stage's work returned: counts, sizes, digests."""
+        """The values that the stage's work returned: counts, sizes, digests."""
         return self.manifest["results"]
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no spaces: equal values give equal text."""
+    """Write a value as JSON with sorted keys and no spaces: equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def digest(value: Any) -> str:
-    """16 hexadecimal digits over the canonical JSON of `value`."""
+    """Hash the canonical JSON of `value` to 16 hexadecimal digits."""
     return hashlib.blake2b(canonical(value).encode(), digest_size=8).hexdigest()
 
 
 def file_digest(path: Path) -> str:
-    """32 hexadecimal digits over a file's bytes; within one process a file that has not changed is read once."""
+    """Hash a file's bytes to 32 hexadecimal digits; within one process an unchanged file is read once."""
     state = path.stat()
     return _digest_of(str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino)
 
@@ -66,19 +66,18 @@ def _digest_of(path: str, size: int, modified: int, inode: int) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-LARGE = 2**26
+LARGE = 2**26  # digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes
 _DIGEST = re.compile("[0-9a-f]{32}")
-"""Files of so many bytes are not read again in the next process either: 73 GB of sources take minutes."""
 
 
 class Missing(Exception):
-    """An output that a store which only finds was asked for is not there."""
+    """Raised by a store with `builds=False` for an output that does not exist."""
 
 
 class Store:
-    """The folder `store/` of a study: `<root>/<stage>/<key>/`. Several studies may share one.
+    """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`; several studies may share one.
 
-    With `builds=False` it only finds: asked for an output that is not there, it raises Missing.
+    With `builds=False`, `build` finds outputs and raises Missing instead of making them.
     """
 
     def __init__(self, root: Path | str, *, builds: bool = True) -> None:
@@ -86,7 +85,7 @@ class Store:
         self.builds = builds
 
     def find(self, stage: str, key: str) -> Output | None:
-        """The finished output of that key, or None."""
+        """Return the finished output of that key, or None. Raises InputError for a damaged manifest."""
         path = self.root / stage / key
         try:
             manifest = json.loads((path / MANIFEST).read_text())
@@ -99,23 +98,23 @@ class Store:
         return Output(stage, key, path, manifest)
 
     def file_digest(self, path: Path) -> str:
-        """`file_digest`, kept in `digests/` for a large file, until its size, time of change or place is another."""
+        """Hash a file as `file_digest` does; a large file's digest is kept in `digests/` until the file changes."""
         state = path.stat()
         if state.st_size < LARGE:
             return file_digest(path)
         kept = self.root / "digests" / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
         with suppress(OSError):
-            if _DIGEST.fullmatch(said := kept.read_text()):
-                return said
+            if _DIGEST.fullmatch(known := kept.read_text()):
+                return known
         found = file_digest(path)
-        with suppress(OSError):  # kept or not, it is known now
+        with suppress(OSError):  # keeping the digest is optional
             kept.parent.mkdir(parents=True, exist_ok=True)
-            replace_text(kept, found)
+            write_text_atomically(kept, found, shared=True)
         return found
 
     @staticmethod
     def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[Output]) -> str:
-        """What an output is called: the same for the same stage, version, configuration and inputs, else another."""
+        """Hash stage, version, configuration and the keys of the inputs to the key of an output."""
         return digest([stage, version, configuration, [f"{i.stage}/{i.key}" for i in inputs]])
 
     def build(
@@ -128,11 +127,11 @@ class Store:
         *,
         resumes: bool = False,
     ) -> Output:
-        """The output for this configuration and these inputs, made by `work(folder)` if it is not there yet.
+        """Return the output of this configuration and these inputs; `work(folder)` makes a missing output.
 
-        `work` fills the folder and returns what the manifest shall hold as `results`. With `resumes`, what a killed
-        earlier attempt left in the partial folder is kept for `work` to go on from; else it starts with an
-        empty folder. Raises InputError when the disk is full, and whatever `work` raises.
+        `work` fills the folder and returns the `results` of the manifest. With `resumes`, `work` finds the files of a
+        killed attempt in the folder; else the folder is empty. Raises InputError when the disk is full, and whatever
+        `work` raises.
         """
         key = self.key(stage, version, configuration, inputs)
         found = self.find(stage, key)
@@ -141,16 +140,24 @@ class Store:
         if not self.builds:
             raise Missing(f"{stage}/{key}")
         final = self.root / stage / key
-        partial = final.with_name(f"{key}.partial")
+        partial = final.with_name(key + PARTIAL)
         with _lock(final.with_name(f"{key}.lock")):
-            found = self.find(stage, key)  # another process may have finished it while we waited
+            found = self.find(stage, key)  # another process may have finished the output meanwhile
             if found:
                 return found
             if not resumes:
                 shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
-            results = _told_when_full(partial, work) or {}
+            try:
+                results = work(partial) or {}
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                raise InputError(
+                    f"{partial}: the disk is full ({os.strerror(error.errno)}); free some space and run the same "
+                    "command again, finished stages are kept"
+                ) from error
             manifest = {
                 "stage": stage,
                 "version": version,
@@ -166,60 +173,19 @@ class Store:
                 },
             }
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
-            sync_tree(partial)
-            partial.rename(final)
-            sync(final.parent)
+            replace_folder(partial, final)
         final.with_name(f"{key}.lock").unlink(missing_ok=True)
         return Output(stage, key, final, manifest)
 
 
-def _told_when_full(folder: Path, work: Callable[[Path], Mapping[str, Any] | None]) -> Mapping[str, Any] | None:
-    try:
-        return work(folder)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        raise InputError(
-            f"{folder}: the disk is full ({os.strerror(error.errno)}); free some space and run the same command again, "
-            "finished stages are kept"
-        ) from error
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a small file beside and rename it: readers see the old text or the new, after a loss of power too."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        sync(beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Flush one file or folder to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def sync_tree(folder: Path) -> None:
-    """Flush everything below a folder, and the folder."""
-    for path in folder.rglob("*"):
-        sync(path)
-    sync(folder)
-
-
 @contextmanager
 def _lock(path: Path) -> Iterator[None]:
-    """Hold an operating-system lock, which a dead holder frees at once."""
+    """Hold an operating-system lock on a file; the lock of a dead process is free at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with path.open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # The holder before us may have removed the file when it finished: then we hold a lock on nothing.
+            # The previous holder may have removed the file; a lock on a removed file excludes nobody.
             try:
                 same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
             except FileNotFoundError:

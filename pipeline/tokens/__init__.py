@@ -1,1 +1,4 @@
-"""Documents as packed tokens."""
+"""Tokens: the tokenizer, and documents encoded, shuffled and packed into rows of one length.
+
+May import `pipeline.storage`.
+"""

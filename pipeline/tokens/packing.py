@@ -1,13 +1,12 @@
-"""Documents of tokens into rows of one length, with hardly any padding and no document cut that fits into a row.
+"""Pack documents of tokens into rows of one length, with little padding; only documents longer than a row are cut.
 
-Documents come in random order and keep it but for the end of each row: there the packer looks some thousand documents
-ahead for one, or two, that fill what is left exactly. Measured padding: at most 0.1 % where documents are shorter than
-half a row, 1 to 2 % where many are nearly as long as one. Sorting by length would do as well and put documents of like
-length together, which in a training stream are not a fair sample of the data.
+Documents keep their random order, except at the end of each row, where the packer looks 4,096 documents ahead for one
+or two that fill the row exactly. Padding: at most 0.1 % where documents are shorter than half a row, 1 to 2 % where
+many are nearly as long as a row. Sorting by length would put documents of like length together.
 
-Files of a packed folder: `packed.json`; per shard `tokens-00000.bin` (little-endian, rows x sequence length, flat) and
-`index-00000.npy`, int64 [pieces, 3]: start, response start, end of each piece of a document, as offsets into the shard.
-Positions of no piece are padding: they hold the end mark's number, are never counted and never a target.
+Files of a packed folder: `packed.json`; for each shard `tokens-00000.bin` (little-endian, rows x sequence length, flat)
+and `index-00000.npy`, int64 [spans, 3]: start, response start and end of each span of a document, as offsets into the
+shard. Positions outside all spans are padding: they hold the end mark, are not counted and never a target.
 """
 
 from __future__ import annotations
@@ -24,8 +23,10 @@ COPY_TOKENS = 2**22
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents as spans of one array of tokens, in any order: where each starts, the lengths of its prompt and of the
-    whole, end mark included (integers [documents])."""
+    """Documents as spans of one array of tokens: starts, lengths of prompts, and whole lengths with the end mark.
+
+    The last three are integers [documents], in any order.
+    """
 
     tokens: np.ndarray
     starts: np.ndarray
@@ -34,12 +35,14 @@ class Documents:
 
 
 def fit_rows(lengths: Sequence[int], row: int, look_ahead: int = LOOK_AHEAD) -> tuple[np.ndarray, int]:
-    """Where each document goes: offsets int64 [documents] into the rows laid end to end, and how many rows there are.
+    """Place each document: offsets int64 [documents] into the concatenated rows, and the number of rows.
 
-    `lengths` lie between 1 and `row`. Each row begins with the document that has waited longest and goes on in order
-    while two of the longest still fit; then comes one that fills the row exactly, or the first of two that do, or the
-    longest that fits. Lengths that wait are bits of one integer, and so are `row - length`: shifted against each other,
-    their common bits are the pairs. About 1 microsecond per document.
+    `lengths` lie between 1 and `row`. A row takes documents in order while two of the longest still fit; then one that
+    fills the row exactly, or the first of two that do, or the longest that fits. The lengths that wait are bits of one
+    integer, and so are `row - length`: the common bits of the two, shifted, are the pairs. About 1 microsecond per
+    document.
+
+    Example: lengths 5, 6, 3, 2 in rows of 8 give the rows (5, 3), (6, 2): offsets 0, 8, 5, 14 and 2 rows.
     """
     count = len(lengths)
     assert count == 0 or (min(lengths) >= 1 and max(lengths) <= row)
@@ -79,7 +82,7 @@ def fit_rows(lengths: Sequence[int], row: int, look_ahead: int = LOOK_AHEAD) -> 
 
 
 def _filling(free: int, row: int, present: int, mirrored: int, waiting: list[list[int]], served: list[int]) -> int:
-    """The length to take for the end of a row of which `free` are left; 0 if none fits."""
+    """Choose the length of the next document for the `free` positions at the end of a row; 0 if none fits."""
     if present >> free & 1:
         return free
     longer = (present & (mirrored >> (row - free))).bit_length() - 1
@@ -88,15 +91,17 @@ def _filling(free: int, row: int, present: int, mirrored: int, waiting: list[lis
     return max(0, (present & ((2 << free) - 1)).bit_length() - 1)
 
 
-def write_shard(folder: Path, number: int, documents: Documents, row: int, end_token: int, dtype: np.dtype) -> dict:
-    """Pack documents, in the order given, into rows and write them as shard `number`: {"rows", "documents"}.
+def write_token_shard(
+    folder: Path, number: int, documents: Documents, row: int, end_token: int, dtype: np.dtype
+) -> dict:
+    """Pack documents, in the given order, into rows and write shard `number`: {"rows", "documents"}.
 
-    A document longer than a row is cut into pieces of a row each and a remainder; `documents` counts pieces.
+    A document longer than a row is cut into spans of a row each and a remainder; "documents" counts spans.
     """
     lengths, prompts = documents.lengths.astype(np.int64), documents.prompt_lengths.astype(np.int64)
-    pieces = -(-lengths // row)
-    owner = np.repeat(np.arange(len(lengths)), pieces)
-    within = (np.arange(len(owner)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * row
+    spans = -(-lengths // row)
+    owner = np.repeat(np.arange(len(lengths)), spans)
+    within = (np.arange(len(owner)) - np.repeat(np.cumsum(spans) - spans, spans)) * row
     size = np.minimum(lengths[owner] - within, row)
     offsets, rows = fit_rows(size.tolist(), row)
 
@@ -113,14 +118,14 @@ def write_shard(folder: Path, number: int, documents: Documents, row: int, end_t
 def copy_spans(
     source: np.ndarray, source_starts: np.ndarray, target: np.ndarray, target_starts: np.ndarray, lengths: np.ndarray
 ) -> None:
-    """Copy spans of `source` to places in `target`; in parts, because the indices take eight bytes a token."""
+    """Copy spans of `source` into `target`, `COPY_TOKENS` at a time: the indices take eight bytes a token."""
     ends = np.cumsum(lengths)
-    first = 0
-    while first < len(lengths):
-        last = max(first + 1, int(np.searchsorted(ends, ends[first] - lengths[first] + COPY_TOKENS)))
-        part = lengths[first:last]
+    start = 0
+    while start < len(lengths):
+        stop = max(start + 1, int(np.searchsorted(ends, ends[start] - lengths[start] + COPY_TOKENS)))
+        part = lengths[start:stop]
         steps = np.arange(part.sum()) - np.repeat(np.cumsum(part) - part, part)
-        target[np.repeat(target_starts[first:last], part) + steps] = source[
-            np.repeat(source_starts[first:last], part) + steps
+        target[np.repeat(target_starts[start:stop], part) + steps] = source[
+            np.repeat(source_starts[start:stop], part) + steps
         ]
-        first = last
+        start = stop

@@ -1,16 +1,18 @@
-"""Documents as packed tokens: encode all of a corpus, shuffle it, pack it into rows.
+"""Tokenise documents: encode a corpus, shuffle it out of core, pack it into rows.
 
-The shuffle sorts documents by a random number each, out of core: documents are encoded in pieces, every piece is laid
-down sorted, and every shard gathers its range of random numbers from all pieces. So the documents' order, the seed and
-the size of shards decide every byte, the number of processes none, and each process needs the memory of one piece or
-shard however large the corpus is. Finished pieces and shards are not made again after an interruption.
+The shuffle sorts documents by a random number each. Chunks of the corpus are encoded and written sorted; each shard
+then gathers its range of random numbers from all chunks. Every byte follows from the documents' order, the seed and the
+size of shards, whatever the number of processes. A process needs the memory of one chunk or shard. Finished chunks and
+shards survive an interruption.
+
+Example: documents a, b, c with the numbers 7, 2, 5 become the chunk b, c, a; of two shards, the first takes the
+numbers below half the range.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -23,32 +25,31 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
-from pipeline.storage.documents import KEPT, shards
-from pipeline.storage.workers import workers
-from pipeline.tokens.packing import Documents, copy_spans, write_shard
-from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
+from pipeline.progress import Progress, quiet
+from pipeline.storage.documents import KEPT, count_documents, shards, sum_counts
+from pipeline.storage.files import write_text_atomically
+from pipeline.storage.parallel import workers
+from pipeline.tokens.packing import Documents, copy_spans, write_token_shard
+from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-__all__ = ["pack", "take_tokenizer", "train_tokenizer"]
-
 BATCH = 1024  # documents encoded at a time: larger batches only take memory
-PIECE_BYTES = 2**27
+CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27
 RECORD = np.dtype([("key", "<u8"), ("prompt", "<u4"), ("length", "<u4")])
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What every worker needs to know: how to encode, where to write, and how many parts there are."""
+    """The parameters of a packing that every worker needs."""
 
     tokenizer: str
     output: str
     sequence_length: int
     seed: int
-    pieces: int
+    chunks: int
     shards: int
     dtype: str
     end_token: int
@@ -59,12 +60,12 @@ class _Job:
 
     @property
     def bounds(self) -> list[int]:
-        """The random numbers at which the shards begin, and 2**64."""
+        """The random numbers at which the shards begin, then 2**64."""
         return [(number << 64) // self.shards for number in range(self.shards + 1)]
 
 
 @dataclass(frozen=True)
-class _Piece:
+class _Chunk:
     """Neighbouring row groups of one Parquet file; `first` is the number of its first document in the corpus."""
 
     number: int
@@ -83,44 +84,44 @@ def pack(
     processes: int = 1,
     cluster: str | None = None,
     shard_bytes: int = SHARD_BYTES,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Encode, shuffle and pack all documents; `pipeline.tokens.packing` describes the files.
+    """Run the stage: encode, shuffle and pack all documents into the files that `pipeline.tokens.packing` describes.
 
-    Returns {"tokens", "documents", "rows", "padding", "counts": by source with tokens}. Tokens are real ones, end marks
-    included and padding not. About `shard_bytes` of text make a shard; a process takes some four times that in memory.
-    `cluster` names other machines to work on (`pipeline.storage.workers`).
-    Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens.
+    Returns {"tokens", "documents", "rows", "padding", "counts": by source, with tokens}. Tokens include end marks, not
+    padding; "padding" is its fraction of all positions. About `shard_bytes` of text make a shard; a process needs about
+    four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`. Raises InputError when there are no
+    documents, no tokenizer, or rows of less than 2 tokens.
     """
     if sequence_length < 2:
         raise InputError(f"sequence_length={sequence_length}: a row needs at least 2 tokens")
     source, output, tokenizer = Path(source), Path(output), Path(tokenizer)
     meta = read_meta(tokenizer)
-    read_tokenizer(tokenizer)  # a damaged one fails here in one line, and not in every worker
+    read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
     text_bytes = sum(_bytes_of_text(path) for path in shards(source))
-    pieces = _pieces(source, max(2**22, min(PIECE_BYTES, text_bytes // 64)))
-    if not pieces:
+    chunks = _chunks(source, max(2**22, min(CHUNK_BYTES, text_bytes // 64)))
+    if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
     job = _Job(
         tokenizer=str(tokenizer),
         output=str(output),
         sequence_length=sequence_length,
         seed=seed,
-        pieces=len(pieces),
+        chunks=len(chunks),
         shards=max(1, -(-text_bytes // shard_bytes)),
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],
     )
-    _clear_unless_same(job, pieces)
+    _clear_unless_same(job, chunks)
     counted, packed = [], []
     with workers(processes, cluster) as run:
-        for done, counts in enumerate(run(_encode_piece, [(job, piece) for piece in pieces]), 1):
-            counted += counts
-            progress(0.9 * done / len(pieces), "tokenising")
+        for done, counts in enumerate(run(_encode_chunk, [(job, chunk) for chunk in chunks]), 1):
+            counted.append(counts)
+            progress(0.9 * done / len(chunks), "tokenising")
         for shard in run(_pack_shard, [(job, number) for number in range(job.shards)]):
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
-    counts = _total(counted)
+    counts = sum_counts(counted)
     tokens, rows = sum(row["tokens"] for row in counts), sum(shard["rows"] for shard in packed)
     described = {
         "dtype": job.dtype,
@@ -145,43 +146,43 @@ def pack(
 # --- the parts of the work, each a function of files ---
 
 
-def _encode_piece(job: _Job, piece: _Piece) -> list[dict[str, Any]]:
-    """Encode a piece and lay it down sorted by random number; return rows of counts by source."""
-    done = job.scratch / f"piece-{piece.number:05d}.json"
+def _encode_chunk(job: _Job, chunk: _Chunk) -> list[dict[str, Any]]:
+    """Encode a chunk and write it sorted by random number; return rows of counts by source."""
+    done = job.scratch / f"chunk-{chunk.number:05d}.json"
     if done.exists():
         return json.loads(done.read_text())
     codec = _tokenizer(job.tokenizer)
     tokens, prompts, lengths, counts = [], [], [], []
-    with pq.ParquetFile(piece.path) as file:
-        for batch in file.iter_batches(BATCH, row_groups=piece.row_groups, columns=["source", "question", "response"]):
+    with pq.ParquetFile(chunk.path) as file:
+        for batch in file.iter_batches(BATCH, row_groups=chunk.row_groups, columns=["source", "question", "response"]):
             found = _encode(codec, batch, job)
             tokens.append(found.tokens)
             prompts.append(found.prompt_lengths)
             lengths.append(found.lengths)
-            counts += _counts(batch, found.lengths)
+            counts.append(count_documents(batch, KEPT, found.lengths))
     records = np.empty(sum(map(len, lengths)), RECORD)
     records["prompt"], records["length"] = np.concatenate(prompts), np.concatenate(lengths)
-    records["key"] = _random_numbers(job.seed, piece.first, len(records))
+    records["key"] = _random_numbers(job.seed, chunk.first, len(records))
     starts = np.cumsum(records["length"], dtype=np.int64) - records["length"]
     order = np.argsort(records["key"], kind="stable")
     tokens, records, starts = np.concatenate(tokens), records[order], starts[order]
-    stem = job.scratch / f"piece-{piece.number:05d}"
+    stem = job.scratch / f"chunk-{chunk.number:05d}"
     np.save(f"{stem}.tokens.npy", _in_order(tokens, starts, records["length"]))
     np.save(f"{stem}.records.npy", records)
     np.save(f"{stem}.bounds.npy", _places(records, job.bounds))
-    totals = _total(counts)
-    _write_done(done, totals)
+    totals = sum_counts(counts)
+    write_text_atomically(done, json.dumps(totals))
     return totals
 
 
 def _pack_shard(job: _Job, number: int) -> dict[str, int]:
-    """Gather one shard's documents from all pieces, in the order of their random numbers, and pack them."""
+    """Gather one shard's documents from all chunks, in the order of their random numbers, and pack them."""
     done = job.scratch / f"shard-{number:05d}.json"
     if done.exists():
         return json.loads(done.read_text())
     tokens, records = [], []
-    for piece in range(job.pieces):
-        stem = job.scratch / f"piece-{piece:05d}"
+    for chunk in range(job.chunks):
+        stem = job.scratch / f"chunk-{chunk:05d}"
         (first, first_token), (last, last_token) = np.load(f"{stem}.bounds.npy")[number : number + 2]
         tokens.append(np.load(f"{stem}.tokens.npy", mmap_mode="r")[first_token:last_token])
         records.append(np.load(f"{stem}.records.npy", mmap_mode="r")[first:last])
@@ -189,17 +190,15 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
     documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
-    shard = write_shard(Path(job.output), number, documents, job.sequence_length, job.end_token, np.dtype(job.dtype))
-    _write_done(done, shard)
+    shard = write_token_shard(
+        Path(job.output), number, documents, job.sequence_length, job.end_token, np.dtype(job.dtype)
+    )
+    write_text_atomically(done, json.dumps(shard))
     return shard
 
 
 def _encode(codec: Tokenizer, batch: pa.RecordBatch, job: _Job) -> Documents:
-    texts = map(training_parts, batch["question"].to_pylist(), batch["response"].to_pylist())
-    prompts, responses = (
-        [encoding.ids for encoding in codec.encode_batch_fast(column, add_special_tokens=False)]
-        for column in zip(*texts, strict=True)
-    )
+    prompts, responses = encode_documents(codec, batch)
     prompt_lengths = np.fromiter(map(len, prompts), np.int64, len(prompts))
     lengths = prompt_lengths + np.fromiter(map(len, responses), np.int64, len(responses)) + 1
     end = (job.end_token,)
@@ -208,34 +207,8 @@ def _encode(codec: Tokenizer, batch: pa.RecordBatch, job: _Job) -> Documents:
     return Documents(tokens, np.cumsum(lengths) - lengths, prompt_lengths, lengths)
 
 
-def _counts(batch: pa.RecordBatch, lengths: np.ndarray) -> list[dict[str, Any]]:
-    characters = pc.add(*(pc.fill_null(pc.utf8_length(batch[name]), 0) for name in ("question", "response")))
-    table = pa.table({"source": batch["source"], "characters": characters, "tokens": lengths})
-    groups = table.group_by("source").aggregate([([], "count_all"), ("characters", "sum"), ("tokens", "sum")])
-    return [
-        {
-            "source": group["source"],
-            "reason": KEPT,
-            "documents": group["count_all"],
-            "characters": group["characters_sum"],
-            "tokens": group["tokens_sum"],
-        }
-        for group in groups.to_pylist()
-    ]
-
-
-def _total(counts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row of counts for each source, sorted."""
-    totals: dict[str, dict[str, Any]] = {}
-    for row in counts:
-        total = totals.setdefault(row["source"], {**row, "documents": 0, "characters": 0, "tokens": 0})
-        for name in ("documents", "characters", "tokens"):
-            total[name] += row[name]
-    return [totals[source] for source in sorted(totals)]
-
-
 def _random_numbers(seed: int, first: int, count: int) -> np.ndarray:
-    """The 64-bit random numbers of documents `first` to `first + count`, whoever computes them (SplitMix64)."""
+    """Compute the 64-bit random numbers of the documents `first:first + count` (SplitMix64), on any machine alike."""
     with np.errstate(over="ignore"):
         state = np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)
         state = state * np.uint64(0x9E3779B97F4A7C15) + _mixed(np.array([seed % 2**64], np.uint64))
@@ -249,7 +222,7 @@ def _mixed(state: np.ndarray) -> np.ndarray:
 
 
 def _in_order(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The spans of `tokens` laid end to end."""
+    """Concatenate spans of `tokens`."""
     lengths = lengths.astype(np.int64)
     ordered = np.empty(int(lengths.sum()), tokens.dtype)
     copy_spans(tokens, starts, ordered, np.cumsum(lengths) - lengths, lengths)
@@ -257,7 +230,7 @@ def _in_order(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np
 
 
 def _places(records: np.ndarray, bounds: list[int]) -> np.ndarray:
-    """Where each shard begins in a sorted piece: int64 [shards + 1, 2], number of documents and of tokens before it."""
+    """Find where each shard begins in a sorted chunk: documents and tokens before it, int64 [shards + 1, 2]."""
     inner = np.searchsorted(records["key"], np.array(bounds[1:-1], np.uint64))
     documents = np.concatenate([[0], inner, [len(records)]])
     return np.stack([documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]], axis=1)
@@ -274,9 +247,9 @@ def _bytes_of_text(path: Path) -> int:
         return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for batch in batches for column in batch.columns)
 
 
-def _pieces(source: Path, piece_bytes: int) -> list[_Piece]:
-    """The corpus in pieces of whole row groups, each of about `piece_bytes` before compression."""
-    pieces: list[_Piece] = []
+def _chunks(source: Path, chunk_bytes: int) -> list[_Chunk]:
+    """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before compression."""
+    chunks: list[_Chunk] = []
     first = 0
     for path in shards(source):
         metadata = pq.read_metadata(path)
@@ -285,16 +258,16 @@ def _pieces(source: Path, piece_bytes: int) -> list[_Piece]:
             group = metadata.row_group(number)
             groups.append(number)
             rows, size = rows + group.num_rows, size + group.total_byte_size
-            if size >= piece_bytes or number == metadata.num_row_groups - 1:
+            if size >= chunk_bytes or number == metadata.num_row_groups - 1:
                 if rows:
-                    pieces.append(_Piece(len(pieces), str(path), tuple(groups), first))
+                    chunks.append(_Chunk(len(chunks), str(path), tuple(groups), first))
                 first, groups, rows, size = first + rows, [], 0, 0
-    return pieces
+    return chunks
 
 
-def _clear_unless_same(job: _Job, pieces: list[_Piece]) -> None:
-    """Keep what an interrupted attempt left in the output if it was this very job; else start with nothing."""
-    plan = json.dumps([asdict(job), [asdict(piece) for piece in pieces]])
+def _clear_unless_same(job: _Job, chunks: list[_Chunk]) -> None:
+    """Keep the files of an interrupted attempt at this very job; remove those of another job."""
+    plan = json.dumps([asdict(job), [asdict(chunk) for chunk in chunks]])
     path = job.scratch / "plan.json"
     if path.exists() and path.read_text() == plan:
         return
@@ -303,10 +276,3 @@ def _clear_unless_same(job: _Job, pieces: list[_Piece]) -> None:
     for old in [*Path(job.output).glob("tokens-*.bin"), *Path(job.output).glob("index-*.npy")]:
         old.unlink()
     path.write_text(plan)
-
-
-def _write_done(path: Path, results: Any) -> None:
-    """Say that a part is finished, in one step."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(results))
-    partial.rename(path)

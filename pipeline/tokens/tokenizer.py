@@ -1,14 +1,14 @@
-"""The training text of documents, and the tokenizers that turn it into tokens: trained here, or taken as they are.
+"""Train or take a tokenizer, and encode the training text of documents.
 
-The training text is the prompt, one space and the response, then an end mark. Prompt and response are encoded apart, as
-they are in evaluation, where the response is not known when the prompt is encoded. A text document (no question) is its
-response alone.
+The training text is the prompt, one space, the response and an end mark. Prompt and response are encoded apart, as in
+evaluation, where the prompt is encoded before the response is known. A document without a question is its response
+alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import read_documents
 
 if TYPE_CHECKING:
@@ -27,14 +27,27 @@ END = "<|end|>"
 END_NAMES = (END, "<|endoftext|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<|eot_id|>", "<eos>")
 HUB_SECONDS = 5
 
-# Letters with the sign before them, as in "\\frac" or " coins"; every digit alone, the first with the space before it,
-# so that " 7" is one token wherever it stands; other signs together; line ends; spaces.
+# Letters with the sign before them, as in "\\frac" or " coins"; every digit alone, the first one with the space before
+# it: " 7" is one token everywhere; other signs together; line ends; spaces.
 WORDS = r"[^\r\n\p{L}\p{N}]?\p{L}+| ?\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 
 def training_parts(question: str | None, response: str | None) -> tuple[str, str]:
-    """The two texts of a document that are encoded one after the other; the first is empty for a text document."""
+    """Split a document's training text into the two texts that are encoded apart: prompt and response.
+
+    Example: ("1+1?", "2") gives ("Question: 1+1?\\nAnswer:", " 2"); without a question, the prompt is empty.
+    """
     return (PROMPT.format(question=question), f" {response or ''}") if question else ("", response or "")
+
+
+def encode_documents(codec: Tokenizer, documents: pa.RecordBatch) -> tuple[list[list[int]], list[list[int]]]:
+    """Encode the prompts and the responses of documents, without end marks."""
+    texts = map(training_parts, documents["question"].to_pylist(), documents["response"].to_pylist())
+    prompts, responses = (
+        [encoding.ids for encoding in codec.encode_batch_fast(column, add_special_tokens=False)]
+        for column in zip(*texts, strict=True)
+    )
+    return prompts, responses
 
 
 def train_tokenizer(
@@ -43,13 +56,13 @@ def train_tokenizer(
     vocabulary_size: int,
     *,
     sample_characters: int = 10**9,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Train a byte-level BPE tokenizer on documents: {"vocabulary_size", "end_token", "characters"}.
 
-    Every text can be encoded and comes back exactly; digits are never merged. Of a larger corpus, documents evenly
-    spread over it that make up `sample_characters` are used. A small corpus may yield fewer tokens than asked for.
-    Raises InputError when there are no documents, or no room for the 256 bytes and the end mark.
+    Every text decodes to itself; digits are never merged. A corpus larger than `sample_characters` is sampled evenly. A
+    small corpus may yield a smaller vocabulary. Raises InputError when there are no documents, or no room for the 256
+    bytes and the end mark.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
@@ -79,10 +92,10 @@ def train_tokenizer(
 
 
 class _Sample:
-    """The training texts of a share of the documents, evenly spread over the corpus, in batches."""
+    """Iterate over the training texts of a fraction of the documents, evenly over the corpus, in batches."""
 
-    def __init__(self, source: Path, share: float, total: int, progress: Callable[[float, str], None]) -> None:
-        self.source, self.share, self.expected, self.progress = source, share, share * total, progress
+    def __init__(self, source: Path, fraction: float, total: int, progress: Progress) -> None:
+        self.source, self.fraction, self.expected, self.progress = source, fraction, fraction * total, progress
         self.characters = 0
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -90,7 +103,7 @@ class _Sample:
         for batch in _questions_and_responses(self.source):
             texts: list[str] = []
             for question, response in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if int((number + 1) * self.share) > int(number * self.share):
+                if int((number + 1) * self.fraction) > int(number * self.fraction):
                     texts += training_parts(question, response)
                 number += 1
             self.characters += sum(map(len, texts))
@@ -106,13 +119,11 @@ def _characters(batch: pa.RecordBatch) -> int:
     return sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for column in batch.columns)
 
 
-def take_tokenizer(
-    entry: Mapping[str, str], output: Path, *, progress: Callable[[float, str], None] = quiet
-) -> dict[str, Any]:
-    """Take a ready tokenizer, {"hub": id} or {"file": path}, optionally with "revision" and "end" (its end mark).
+def take_tokenizer(entry: Mapping[str, str], output: Path) -> dict[str, Any]:
+    """Copy a ready tokenizer, {"hub": id} or {"file": path}, optionally with "revision" and "end" (the end mark).
 
-    Without "end" it is looked for in the file tokenizer_config.json beside it and among the usual names; if there is
-    none, one is added. Raises InputError, within seconds also without a network, when it cannot be had or read.
+    Without "end", the end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one that
+    is added. Raises InputError, within seconds also without a network, when the tokenizer cannot be fetched or read.
     """
     entry = dict(entry)
     unknown = set(entry) - {"hub", "file", "revision", "end"}
@@ -120,7 +131,6 @@ def take_tokenizer(
         raise InputError(
             f"tokenizer {entry}: give either `hub: <id>` or `file: <path>`, and `revision` or `end` at will"
         )
-    progress(0.0, "looking for the tokenizer")
     if "file" in entry:
         path = Path(entry["file"])
         path, revision = path / "tokenizer.json" if path.is_dir() else path, None
@@ -135,13 +145,14 @@ def take_tokenizer(
         codec.add_special_tokens([END])
     elif codec.token_to_id(end) is None:
         raise InputError(f"tokenizer {path}: its vocabulary has no end mark {end!r}; name one that it has as `end`")
-    progress(1.0, "taken")
     return {**_save(codec, output, end), "revision": revision}
 
 
 def read_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer in a file, or in a folder's tokenizer.json. Special tokens written out in a text are read as text:
-    no data can smuggle in an end mark. Raises InputError when it is missing or damaged."""
+    """Read a tokenizer from a file, or from a folder's tokenizer.json. Raises InputError when missing or damaged.
+
+    Special tokens that are written out in a text are encoded as text: no document can contain an end mark.
+    """
     from tokenizers import Tokenizer
 
     path = Path(path)
@@ -159,7 +170,7 @@ def read_tokenizer(path: Path | str) -> Tokenizer:
 
 
 def read_meta(folder: Path | str) -> dict[str, Any]:
-    """What tokenizer_meta.json in a tokenizer's folder says: end_token, end, vocabulary_size. InputError without it."""
+    """Read tokenizer_meta.json of a tokenizer's folder: end_token, end, vocabulary_size. Raises InputError."""
     path = Path(folder) / "tokenizer_meta.json"
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -168,7 +179,7 @@ def read_meta(folder: Path | str) -> dict[str, Any]:
 
 
 def _from_hub(repository: str, revision: str | None) -> tuple[Path, str]:
-    """tokenizer.json of a model on the hub, and the revision it has."""
+    """Fetch tokenizer.json of a model on the hub; return its path and revision."""
     from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
 
     cached = None

@@ -1,1 +1,4 @@
-"""The built-in world: generated problems with ground truth."""
+"""The built-in world: a seeded generator of arithmetic stories, with benchmarks and planted faults of known truth.
+
+May import `pipeline.tokens.tokenizer`, for the form of prompts.
+"""

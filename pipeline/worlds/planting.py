@@ -1,8 +1,7 @@
-"""What the built-in world does wrong on purpose: traces, duplicates, leaks and broken rows, each with its ground truth.
+"""Plant faults in the built-in world: traces, duplicates, leaks and broken rows, each with its ground truth.
 
-Clean stories are kept apart from each other and from the benchmarks (`Crowd`), so that whatever a stage removes beyond
-what was planted is that stage's mistake. Without it a language of few words repeats itself by chance, and nobody could
-say which pairs ought to be found.
+Clean stories are kept dissimilar to each other and to the benchmarks (`Crowd`): without that, a language of few words
+repeats itself by chance. So every document that a stage removes beyond the planted faults is a mistake of the stage.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ class Row:
 
 
 class Crowd:
-    """Stories that no sound stage takes for one another.
+    """A set of stories that no correct stage takes for duplicates of each other or for benchmark items.
 
-    Two stories of one crowd with the same numbers have word 5-grams of a Jaccard similarity below 0.7 (and 3-grams
-    below 0.8). No story holds as much as `COVERAGE` of the 5-grams of a benchmark question, nor of one about the same
-    thing when all numbers are read as equal.
+    Two stories of a crowd with equal numbers have a Jaccard similarity below 0.7 in word 5-grams (0.8 in 3-grams). No
+    story contains the fraction `COVERAGE` of the 5-grams of a benchmark question, also when all numbers are equated and
+    the question is about the same thing.
     """
 
     def __init__(self, benchmark: Iterable[Story] = ()) -> None:
@@ -66,7 +65,7 @@ class Crowd:
                 self._limits.append(COVERAGE * len(found))
 
     def admit(self, story: Story) -> bool:
-        """Take a story in unless it is too near to one already there or to a benchmark question."""
+        """Add a story, unless it is too similar to a story of the crowd or to a benchmark question."""
         keys = _keys(story)
         if not self._keys.isdisjoint(keys) or self._covers_item(story):
             return False
@@ -74,7 +73,7 @@ class Crowd:
         return True
 
     def tell(self, random: Random, steps: Sequence[int]) -> Story:
-        """A new story of one of these numbers of steps."""
+        """Draw and add a story of one of these numbers of steps. Raises InputError when there is no room for more."""
         for _ in range(TRIES):
             story = tell(random, pick(random, steps))
             if self.admit(story):
@@ -91,17 +90,17 @@ class Crowd:
 
 
 def _grams_of_question(story: Story) -> tuple[frozenset[tuple[str, ...]], frozenset[tuple[str, ...]]]:
-    """The 5-grams of the question, and those without its numbers but with the thing in front."""
+    """Return the 5-grams of the question, and those with all numbers equated and the thing in front."""
     exact = words(story.question)
     blind = ["0" if word.isdigit() else word for word in exact]
     return grams(exact, GRAM), frozenset((story.thing, *gram) for gram in grams(blind, GRAM))
 
 
 def _keys(story: Story) -> list[tuple]:
-    """Stories near each other share one of these.
+    """Return keys of which similar stories have one in common.
 
-    Where one verb is exchanged, either the first or the second half of the verbs is as it was; in a story of few steps
-    that changes so much of the text that more has to agree. Steps that change places count as the same.
+    Two stories that differ in one verb agree in the first or the second half of the verbs. In a story of few steps, one
+    verb is a large part of the text, so that more has to agree. The order of steps does not count.
     """
     problem = (story.thing, story.start, *sorted(step.change for step in story.steps))
     verbs = [step.verb for step in story.steps]
@@ -115,12 +114,12 @@ def _keys(story: Story) -> list[tuple]:
     return [(problem, "first", *sorted(verbs[:half])), (problem, "second", *sorted(verbs[half:]))]
 
 
-# --- edits of text: what a duplicate or a leak may look like ---
+# --- edits of text, for duplicates and leaks ---
 
 
 def _respace(random: Random, question: str) -> str:
-    pieces = question.split(" ")
-    return pieces[0] + "".join(pick(random, (" ", "  ", " ", "\n", " \t")) + piece for piece in pieces[1:]) + "  "
+    first, *rest = question.split(" ")
+    return first + "".join(pick(random, (" ", "  ", " ", "\n", " \t")) + word for word in rest) + "  "
 
 
 def _recase(random: Random, question: str) -> str:
@@ -153,7 +152,7 @@ EDITS = (*TEXT_EDITS, *STORY_EDITS)
 
 
 def edited(random: Random, story: Story, edit: str) -> Row:
-    """A row that tells `story` again in the way that `edit` names."""
+    """Make a row of `story` after the edit of that name."""
     if edit in TEXT_EDITS:
         return Row(story, TEXT_EDITS[edit](random, story.question), edit=edit)
     other = STORY_EDITS[edit](random, story)
@@ -161,7 +160,7 @@ def edited(random: Random, story: Story, edit: str) -> Row:
 
 
 def similarity(first: Row, second: Row) -> float:
-    """Jaccard similarity of the word 5-grams of question and answer, case and punctuation aside."""
+    """Compute the Jaccard similarity of the word 5-grams of question and answer, without case and punctuation."""
     return jaccard(*(grams(words(f"{row.question} {row.story.answer}"), GRAM) for row in (first, second)))
 
 
@@ -169,19 +168,19 @@ def similarity(first: Row, second: Row) -> float:
 
 
 def repeat_exactly(original: Row) -> Row:
-    """The same document again."""
+    """Make an exact duplicate."""
     return Row(original.story, original.question, "exact", "verbatim", original)
 
 
 def repeat_nearly(random: Random, original: Row, edit: str) -> Row | None:
-    """The same document with a small edit; None where the story is too short for it to remain a near duplicate."""
+    """Make a near duplicate by a small edit; None where the story is too short to stay a near duplicate."""
     row = edited(random, original.story, edit)
     row.kind, row.of = "near", original
     return row if similarity(row, original) >= SIMILAR else None
 
 
 def vary_numbers(random: Random, original: Row, crowd: Crowd) -> Row | None:
-    """The same words with other numbers: another problem, which has to stay. None where none was found."""
+    """Make a variant in other numbers, which is another problem and has to stay; None after 100 failed draws."""
     for _ in range(100):
         story = with_other_numbers(random, original.story)
         if story is not None and crowd.admit(story):
@@ -190,14 +189,14 @@ def vary_numbers(random: Random, original: Row, crowd: Crowd) -> Row | None:
 
 
 def leak(random: Random, story: Story, item: str, edit: str) -> Row:
-    """A benchmark item among the training rows."""
+    """Make a training row of a benchmark item."""
     row = edited(random, story, edit)
     row.kind, row.of = "leak", item
     return row
 
 
 def columns(random: Random, row: Row) -> dict[str, str | None]:
-    """The row as it is written: question, response with its trace, answer."""
+    """Write the row's columns: question, response with its trace, answer."""
     answer = row.story.answer
     values: dict[str, str | None] = {
         "question": row.question,
@@ -223,7 +222,7 @@ def columns(random: Random, row: Row) -> dict[str, str | None]:
 
 
 def _response(random: Random, story: Story, trace: str) -> str:
-    """The answer behind a reasoning trace in one of the markings that public data sets use (none: the answer alone)."""
+    """Write the answer behind a reasoning trace, marked as in public data sets ("none": the answer alone)."""
     if trace == "none":
         return story.answer
     thoughts = reasoning(random, story)

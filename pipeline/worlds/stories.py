@@ -1,11 +1,10 @@
-"""The language of the built-in world: arithmetic stories of a chosen number of chained steps.
+"""Generate arithmetic stories of a chosen number of chained steps.
 
-A story opens with how many things somebody has, tells a few gains and losses, and asks how many are left: "Ann has 3
-coins. She finds 4 more. Then she loses 2. How many coins does Ann have?" Every value on the way stays within 0 to 9, so
-that digits stand for themselves and the difficulty is the length of the chain and nothing else. The words are few, so
-that a tokenizer of some hundred entries holds them whole and a small model learns them in minutes.
+Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann have?"
 
-Random draws use `random.Random.random` alone, the one method whose sequence Python promises to keep.
+All values stay within 0 to 9, so that the length of the chain is the only difficulty. The words are few: a tokenizer of
+a few hundred tokens holds them whole, and a small model learns them in minutes. Random draws use only
+`random.Random.random`, whose sequence Python promises to keep.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Story:
-    """One problem; its text, its answer and its reasoning follow from these fields."""
+    """One problem; text, answer and reasoning follow from its fields."""
 
     name: str
     thing: str
@@ -57,7 +56,7 @@ class Story:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """How many there are at the start and after each step."""
+        """The values at the start and after each step."""
         values = [self.start]
         for step in self.steps:
             values.append(values[-1] + step.change)
@@ -65,7 +64,7 @@ class Story:
 
     @property
     def answer(self) -> str:
-        """The last value, as text."""
+        """The final value, as text."""
         return str(self.values[-1])
 
     @property
@@ -85,12 +84,12 @@ def _amount(step: Step) -> str:
 
 
 def pick(random: Random, items: Sequence[Item]) -> Item:
-    """One of `items`, by one call of `random.random`."""
+    """Draw one of `items`, by one call of `random.random`."""
     return items[int(random.random() * len(items))]
 
 
 def shuffled(random: Random, items: Sequence[Item]) -> list[Item]:
-    """`items` in random order, by calls of `random.random`."""
+    """Return `items` in random order, by calls of `random.random`."""
     items = list(items)
     for last in range(len(items) - 1, 0, -1):
         other = int(random.random() * (last + 1))
@@ -99,7 +98,7 @@ def shuffled(random: Random, items: Sequence[Item]) -> list[Item]:
 
 
 def tell(random: Random, steps: int) -> Story:
-    """A new story. Each value is drawn evenly from those other than the one before, so answers are spread evenly."""
+    """Draw a new story. Each value is uniform over the values other than the previous one: answers are near uniform."""
     value = start = pick(random, STARTS)
     told = []
     for _ in range(steps):
@@ -119,7 +118,7 @@ def tell(random: Random, steps: int) -> Story:
 
 
 def with_other_numbers(random: Random, story: Story) -> Story | None:
-    """The same words with other numbers, which is another problem; None when the draw leads out of 0 to 9."""
+    """Change the numbers of a story: another problem in equal words. None when the draw leads out of 0 to 9."""
     value = start = pick(random, STARTS)
     steps = []
     for step in story.steps:
@@ -134,7 +133,7 @@ def with_other_numbers(random: Random, story: Story) -> Story | None:
 
 
 def with_another_verb(random: Random, story: Story) -> Story:
-    """The same problem with one word exchanged for another of the same meaning."""
+    """Exchange one verb for another of equal meaning."""
     place = pick(random, range(len(story.steps)))
     step = story.steps[place]
     verbs = [verb for verb in (GAINS if step.change > 0 else LOSSES) if verb != step.verb]
@@ -143,13 +142,13 @@ def with_another_verb(random: Random, story: Story) -> Story:
 
 
 def with_another_name(random: Random, story: Story) -> Story:
-    """The same problem about somebody else of the same pronoun."""
+    """Exchange the name for another of the same pronoun."""
     names = WOMEN if story.name in WOMEN else MEN
     return replace(story, name=pick(random, [name for name in names if name != story.name]))
 
 
 def reasoning(random: Random, story: Story) -> str:
-    """A long-winded way to the answer, as a reasoning model writes it."""
+    """Write a long-winded way to the answer, like a reasoning model."""
     before, lines = story.start, []
     sums = []
     for step, after in zip(story.steps, story.values[1:], strict=True):
@@ -169,21 +168,21 @@ def reasoning(random: Random, story: Story) -> str:
 
 
 def numbers(story: Story) -> tuple[int, ...]:
-    """The numbers in the question, in order."""
+    """List the numbers in the question, in order."""
     return (story.start, *(abs(step.change) for step in story.steps))
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words and single digits: what remains of a text when case, spacing and punctuation don't count."""
+    """Split a text into lower-case words and single digits, without punctuation."""
     return _WORD.findall(text.lower())
 
 
 def grams(tokens: Sequence[str], size: int) -> frozenset[tuple[str, ...]]:
-    """The set of runs of `size` neighbouring tokens."""
+    """Return the set of n-grams of `size` tokens."""
     return frozenset(zip(*(tokens[offset:] for offset in range(size)), strict=False))
 
 
 def jaccard(first: frozenset, second: frozenset) -> float:
-    """Shared members over all members of two sets."""
+    """Compute the Jaccard similarity of two sets; 1 for two empty ones."""
     shared = len(first & second)
     return shared / (len(first) + len(second) - shared) if first or second else 1.0

@@ -1,4 +1,4 @@
-"""The built-in world's benchmarks: how each is asked, as lm-eval tasks and as plain items, and where they lie."""
+"""Define the built-in world's benchmarks: their data, lm-eval tasks, and plain items for machines without lm-eval."""
 
 from __future__ import annotations
 
@@ -23,23 +23,16 @@ LONGEST_ANSWER = 8  # tokens
 VERSION = 1.0
 
 # Configuration and split of the data set, metric and filter by lm-eval's names, and the value that guessing gives.
+_EXACT = {
+    "split": "test",
+    "kind": "generate_until",
+    "metric": "exact_match",
+    "filter": "strip",
+    "chance": 1 / (HIGHEST + 1),
+}
 WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
-    "world_short": {
-        "configuration": "short",
-        "split": "test",
-        "kind": "generate_until",
-        "metric": "exact_match",
-        "filter": "strip",
-        "chance": 1 / (HIGHEST + 1),
-    },
-    "world_long": {
-        "configuration": "long",
-        "split": "test",
-        "kind": "generate_until",
-        "metric": "exact_match",
-        "filter": "strip",
-        "chance": 1 / (HIGHEST + 1),
-    },
+    "world_short": {"configuration": "short", **_EXACT},
+    "world_long": {"configuration": "long", **_EXACT},
     "world_choice": {
         "configuration": "choice",
         "split": "test",
@@ -60,10 +53,7 @@ WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
 
 
 def world_specifications(folder: Path) -> list[dict[str, Any]]:
-    """The benchmarks of the world in `folder` as evaluation takes them, one for each lm-eval task.
-
-    Raises InputError when there is no world.
-    """
+    """Describe each lm-eval task of the world in `folder` for evaluation. Raises InputError when there is no world."""
     folder = Path(folder).resolve()
     if not (folder / "tasks").is_dir():
         raise InputError(f"no built-in world in {folder}: it has no folder `tasks`")
@@ -74,9 +64,7 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
             "dataset_path": str(folder / REPOSITORY),
             "yaml": str(folder / "tasks" / f"{name}.yaml"),
             "overrides": {},
-            "metric": benchmark["metric"],
-            "filter": benchmark["filter"],
-            "chance": benchmark["chance"],
+            **{key: benchmark[key] for key in ("metric", "filter", "chance")},
             "plain": str(folder / "tasks" / f"{name}.items.jsonl"),
         }
         for name, benchmark in WORLD_BENCHMARKS.items()
@@ -84,7 +72,7 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
 
 
 def world_items(folder: Path) -> pa.Table:
-    """Every benchmark item and validation document of the world in `folder`: id, benchmark, question, answer."""
+    """Read every benchmark item and validation document of the world: id, benchmark, question, answer."""
     columns: dict[str, list[str]] = {"id": [], "benchmark": [], "question": [], "answer": []}
     for name, benchmark in WORLD_BENCHMARKS.items():
         with gzip.open(Path(folder) / REPOSITORY / data_file(benchmark), "rt", encoding="utf-8") as file:
@@ -98,13 +86,13 @@ def world_items(folder: Path) -> pa.Table:
 
 
 def data_file(benchmark: Mapping[str, Any]) -> str:
-    """Where a benchmark's items lie in the data set's folder; the text is the validation split of the default data."""
+    """Return the path of a benchmark's items within the data set; the text is the default data's validation split."""
     folder = "default" if benchmark["split"] == "validation" else benchmark["configuration"]
     return f"{folder}/{benchmark['split']}.jsonl.gz"
 
 
 def data_rows(name: str, random: Random, stories: Sequence[Story]) -> list[dict[str, Any]]:
-    """The rows of a benchmark's data: a question, and the answer as text or as the number of the right choice."""
+    """Make the rows of a benchmark's data: a question, and the answer as text or as the number of the right choice."""
     match WORLD_BENCHMARKS[name]["kind"]:
         case "generate_until":
             return [{"question": story.question, "answer": story.answer} for story in stories]
@@ -121,9 +109,9 @@ def _with_choices(random: Random, story: Story) -> dict[str, Any]:
 
 
 def plain_items(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """The items for evaluation without lm-eval, from the rows of the data.
+    """Make the items for evaluation without lm-eval.
 
-    One space and the target, or a choice, follow the prompt. A text has no prompt, and its target is the whole text.
+    A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the whole text.
     """
     for number, row in enumerate(rows):
         prompt = PROMPT.format(question=row["question"])
@@ -138,7 +126,7 @@ def plain_items(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterable[dict[s
 
 
 def task(name: str) -> dict[str, Any]:
-    """The lm-eval task of a benchmark, complete but for `dataset_path`, so that the data may be moved."""
+    """Make the lm-eval task of a benchmark, without `dataset_path`, so that the data may be moved."""
     benchmark = WORLD_BENCHMARKS[name]
     prompt = PROMPT.replace("{question}", "{{question}}")
     accuracy = [{"metric": benchmark["metric"], "aggregation": "mean", "higher_is_better": True}]
@@ -171,7 +159,7 @@ def task(name: str) -> dict[str, Any]:
 
 
 def card() -> str:
-    """README.md of the data set; its header tells loaders where the configurations and splits lie."""
+    """Write README.md of the data set; its header names the files of each configuration and split."""
     configurations = [
         {
             "config_name": "default",

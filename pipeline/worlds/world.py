@@ -1,11 +1,7 @@
-"""The built-in world: a seeded data set of arithmetic stories, written in the layout of a mirror.
+"""Write the built-in world: a seeded data set of arithmetic stories, with benchmarks, in the layout of a mirror.
 
-It is read like any other data set and has benchmarks of its own. Its training rows carry reasoning traces, duplicates,
-leaked benchmark items and broken rows on purpose, so that every stage has something real to do: `truth.jsonl` says of
-every row what it is, and `score_curation` compares that with what a pipeline kept.
-
-Nothing that is written depends on where it is written, so the folder may be moved; `world_specifications` fills the
-place in.
+Its training rows contain reasoning traces, duplicates, leaked benchmark items and broken rows on purpose; `truth.jsonl`
+tells the kind of every row. The files do not depend on the folder, which may be moved.
 """
 
 from __future__ import annotations
@@ -14,7 +10,7 @@ import gzip
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -23,7 +19,7 @@ from typing import Any
 import yaml
 
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.worlds.planting import (
     BROKEN_KINDS,
     EDITS,
@@ -46,19 +42,7 @@ from pipeline.worlds.tasks import (
     data_rows,
     plain_items,
     task,
-    world_items,
-    world_specifications,
 )
-
-__all__ = [
-    "WORLD_BENCHMARKS",
-    "WORLD_SOURCE",
-    "WorldSettings",
-    "score_curation",
-    "world_items",
-    "world_specifications",
-    "write_world",
-]
 
 WORLD_SOURCE = {
     "name": "world",
@@ -71,12 +55,12 @@ WORLD_SOURCE = {
 
 @dataclass(frozen=True)
 class WorldSettings:
-    """What world to make. Shares are of the training rows, except `leaked`, which is of each benchmark's items.
+    """The settings of a world. Fractions are of the training rows; `leaked` is of each benchmark's items.
 
-    `documents` counts all training rows, also those meant to be dropped. `items` is the size of each benchmark and of
-    the validation split. The benchmarks depend on `seed`, `items` and the steps (`shortest` to `longest`) alone. Exact
-    and near duplicates repeat rows that are otherwise clean. `traces` is the share of rows with a closed trace before
-    the answer; rows in `unclosed` have one that never ends. Raises InputError when a value makes no sense.
+    `documents` counts all training rows, also those that curation should drop. `items` is the size of each benchmark
+    and of the validation split. Benchmarks depend only on `seed`, `items` and the steps (`shortest` to `longest`).
+    Duplicates repeat clean rows. Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace
+    without an end. Raises InputError for values out of range.
     """
 
     seed: int = 0
@@ -123,14 +107,12 @@ class WorldSettings:
         }
 
 
-def write_world(
-    output: Path, settings: WorldSettings, *, progress: Callable[[float, str], None] = quiet
-) -> dict[str, Any]:
+def write_world(output: Path, settings: WorldSettings, *, progress: Progress = quiet) -> dict[str, Any]:
     """Write the world as a mirror under `output`; return {"rows", "truth": rows by kind, "traces", "items"}.
 
     `builtin/world/` is the data set in hub layout, `truth.jsonl` has a line for each training row (row, kind, edit, of,
-    similarity, trace), `tasks/<task>.yaml` the lm-eval tasks without a place, `tasks/<task>.items.jsonl` the same items
-    for evaluation without lm-eval. Equal settings give equal content on every machine.
+    similarity, trace), `tasks/<task>.yaml` are the lm-eval tasks without `dataset_path`, `tasks/<task>.items.jsonl` the
+    items for evaluation without lm-eval. Equal settings give equal content on every machine.
     """
     output = Path(output)
     folder = output / REPOSITORY
@@ -161,32 +143,6 @@ def write_world(
     }
 
 
-def score_curation(folder: Path, kept: Iterable[int]) -> dict[str, dict[str, int]]:
-    """How well a pipeline did, given the numbers of the training rows it kept: by kind, rows and how many are right.
-
-    Right is: a clean row or a variant in other numbers was kept; a leak, a broken row or one with an unclosed trace was
-    dropped; a duplicate and the row it repeats were not both kept. A clean row that gave way to its own duplicate
-    counts as kept.
-    """
-    with (Path(folder) / "truth.jsonl").open(encoding="utf-8") as file:
-        truth = [json.loads(line) for line in file]
-    kept = set(kept)
-    stands_in = {entry["of"]: entry["row"] for entry in truth if entry["kind"] in ("exact", "near")}
-    scores: dict[str, dict[str, int]] = {}
-    for entry in truth:
-        row, kind = entry["row"], entry["kind"]
-        if kind in ("clean", "numbers"):
-            right = row in kept or stands_in.get(row) in kept
-        elif kind in ("exact", "near"):
-            right = row not in kept or entry["of"] not in kept
-        else:
-            right = row not in kept
-        score = scores.setdefault(kind, {"rows": 0, "right": 0})
-        score["rows"] += 1
-        score["right"] += right
-    return dict(sorted(scores.items()))
-
-
 # --- the rows ---
 
 
@@ -200,10 +156,8 @@ def _benchmark_stories(settings: WorldSettings) -> dict[str, list[Story]]:
     return stories
 
 
-def _training_rows(
-    settings: WorldSettings, stories: Mapping[str, list[Story]], progress: Callable[[float, str], None]
-) -> list[Row]:
-    """All training rows in their final order."""
+def _training_rows(settings: WorldSettings, stories: Mapping[str, list[Story]], progress: Progress) -> list[Row]:
+    """Make all training rows in their final order."""
     random = Random(f"{settings.seed}/train")
     crowd = Crowd(story for told in stories.values() for story in told)
     leaks = _leaks(random, settings, stories)
@@ -234,7 +188,7 @@ def _training_rows(
         originals.append(row)
         if len(originals) % 1024 == 0:
             progress(0.8 * len(originals) / clean, "telling stories")
-    waiting = iter(originals)  # each clean row is repeated once at most, so every pair stands alone
+    waiting = iter(originals)  # each clean row is repeated at most once: duplicates come in pairs
     rows = [*leaks, *originals, *(repeat_exactly(next(waiting)) for _ in range(exact))]
     for number in range(near):
         edit = settings.near_edits[number % len(settings.near_edits)]
@@ -282,7 +236,7 @@ def _truth(row: Row, numbers: Mapping[int, int]) -> dict[str, Any]:
 
 
 def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    """JSON lines, gzipped by the file's name; the compressed file holds no time and no name."""
+    """Write JSON lines, gzipped without a time or name if the path ends with .gz."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as raw:
         packed = gzip.GzipFile("", "wb", 6, raw, mtime=0) if path.suffix == ".gz" else None

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources.download import read_source
+from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.traces import DROP_EMPTY, DROP_UNCLOSED, MARKS, NO_CLOSING, strip_trace, strip_traces

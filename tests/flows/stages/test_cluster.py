@@ -12,8 +12,8 @@ from pipeline.clean import CleanSettings
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import read_documents
+from pipeline.storage.parallel import workers
 from pipeline.storage.store import Store, file_digest
-from pipeline.storage.workers import workers
 
 pytestmark = pytest.mark.slow  # starting Dask's workers takes seconds
 

@@ -11,7 +11,7 @@ from flows.study.configuration import load_study
 from model.training.stream import TokenStream
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output, Store
-from pipeline.worlds.world import score_curation
+from tests.pipeline.worlds.curation_score import score_curation
 
 TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 

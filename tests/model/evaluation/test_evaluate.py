@@ -23,7 +23,7 @@ from model.evaluation.pieces import ANSWERS
 from model.evaluation.tasks import PlainTask, read_items
 from model.evaluation.text import TextModel, load_text_model
 from pipeline.errors import InputError
-from pipeline.worlds.world import world_specifications
+from pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
     ITEMS,
     carried,

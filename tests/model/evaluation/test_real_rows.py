@@ -17,7 +17,8 @@ from model.evaluation import harness
 from model.evaluation.measures import tables
 from model.evaluation.pieces import ask
 from model.evaluation.text import TextModel, load_text_model
-from pipeline.sources.benchmarks import resolve_benchmark, task_specifications
+from pipeline.benchmarks.items import task_specifications
+from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.storage.documents import DocumentWriter
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import training_parts

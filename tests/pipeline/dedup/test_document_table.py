@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.dedup.document_table import REASONS, DocumentTable
-from pipeline.storage.shards import Shard
+from pipeline.storage.numbered_shards import Shard
 from tests.pipeline.dedup.buckets import star_and_chain
 
 

@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from pipeline.errors import InputError
-from pipeline.sources.hub import card_configurations, data_files, select_files, written_card
+from pipeline.sources.hub import written_card
+from pipeline.sources.splits import card_configurations, data_files, select_files
 
 COMMIT = "740312add88f781978c0658806c59bc2815b9866"
 CARD = """---
@@ -168,8 +169,9 @@ def run(program, tmp_path, endpoint, **environment):
 
 
 PRELUDE = """
-from pipeline.sources.benchmarks import resolve_benchmark
-from pipeline.sources.download import download, find_split, repository_folder
+from pipeline.benchmarks.table import resolve_benchmark
+from pipeline.sources.repositories import download, repository_folder
+from pipeline.sources.splits import find_split
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 def attempt(**options):

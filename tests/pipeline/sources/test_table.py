@@ -10,8 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.download import find_split, read_source, source_files
-from pipeline.sources.table import SOURCES, notices, resolve_source
+from pipeline.sources.repositories import source_files
+from pipeline.sources.source import notices
+from pipeline.sources.splits import find_split
+from pipeline.sources.stage import read_source
+from pipeline.sources.table import SOURCES, resolve_source
 from pipeline.storage.documents import read_documents
 
 TEXT_PAIR = pa.list_(pa.struct([("content", pa.string()), ("role", pa.string())]))

@@ -8,8 +8,8 @@ import pytest
 from pipeline.clean import clean
 from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_documents
 from pipeline.tokens.funnel import Stage, count_tokens
-from pipeline.tokens.stage import pack, train_tokenizer
-from pipeline.tokens.tokenizer import read_tokenizer, training_parts
+from pipeline.tokens.stage import pack
+from pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer, training_parts
 from pipeline.traces import strip_traces
 
 

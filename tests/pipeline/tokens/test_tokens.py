@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import pipeline.tokens.stage
 from pipeline.errors import InputError
 from pipeline.storage.documents import DocumentWriter
-from pipeline.tokens.stage import pack, take_tokenizer, train_tokenizer
-from pipeline.tokens.tokenizer import PROMPT, read_meta, read_tokenizer, training_parts
+from pipeline.tokens.stage import pack
+from pipeline.tokens.tokenizer import PROMPT, read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
 
 DOCUMENTS = [
     (f"{name} has {number} {thing}. How many {thing} does {name} have?", str(number))
@@ -324,7 +324,7 @@ def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: 
     options = {"sequence_length": 64, "seed": 5, "shard_bytes": 2000}
     pack(source, tokenizer, tmp_path / "whole", **options)
 
-    real, calls = pipeline.tokens.write_shard, []
+    real, calls = pipeline.tokens.stage.write_token_shard, []
 
     def failing(folder, number, *rest):
         calls.append(number)
@@ -332,7 +332,7 @@ def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: 
             raise OSError(28, "No space left on device")
         return real(folder, number, *rest)
 
-    monkeypatch.setattr(pipeline.tokens, "write_shard", failing)
+    monkeypatch.setattr(pipeline.tokens.stage, "write_token_shard", failing)
     with pytest.raises(OSError, match="No space"):
         pack(source, tokenizer, tmp_path / "out", **options)
     assert not (tmp_path / "out/packed.json").exists()
@@ -346,7 +346,7 @@ def test_leftovers_of_another_job_are_not_used(documents: Path, tokenizer: Path,
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
-        broken.setattr(pipeline.tokens, "write_shard", failing)
+        broken.setattr(pipeline.tokens.stage, "write_token_shard", failing)
         with pytest.raises(OSError, match="No space"):
             pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=1)
     pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=2)

@@ -19,15 +19,9 @@ from hypothesis import strategies as st
 from pipeline.errors import InputError
 from pipeline.worlds.planting import EDITS, edited
 from pipeline.worlds.stories import GAINS, grams, jaccard, numbers, reasoning, tell, with_other_numbers, words
-from pipeline.worlds.world import (
-    WORLD_BENCHMARKS,
-    WORLD_SOURCE,
-    WorldSettings,
-    score_curation,
-    world_items,
-    world_specifications,
-    write_world,
-)
+from pipeline.worlds.tasks import WORLD_BENCHMARKS, world_items, world_specifications
+from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, write_world
+from tests.pipeline.worlds.curation_score import score_curation
 
 SMALL = WorldSettings(seed=3, documents=3000, items=40)
 MARK = re.compile(r"(?s)^.*</think>\s*|^.*<\|begin_of_solution\|>\s*|\s*<\|end_of_solution\|>$")

@@ -1,15 +1,11 @@
-"""Rows of data files, whatever their container: Parquet, JSON lines, a JSON array, CSV, each also compressed with gzip.
+"""Read rows of Parquet, JSON lines, JSON array and CSV files, also gzipped, in blocks of bounded size.
 
-A reader opens one file, knows its columns, and yields Arrow tables whose columns are the paths it was asked for (see
-`pipeline.sources.columns`), so that everything after it is the same for all containers. Nothing is held in memory whole.
-Parquet is read as Arrow batches from end to end. JSON goes through Python's parser record by record: Arrow's reader is
-only 1.5 times as fast, gives up a whole block for one broken line or one number among texts, and takes texts like dates
-for dates.
+A reader yields Arrow tables with one column of text for each requested path (`pipeline.sources.column_paths`). A broken
+JSON line, or a CSV record of another length, is a malformed row. A file that ends early, a broken element of a JSON
+array and UTF-16 raise InputError. Single bytes that are not UTF-8 become U+FFFD, which cleaning counts.
 
-What cannot be read: a broken JSON line or a CSV record of another length is handed on as a malformed row, with its
-text. A file that ends early (a cut Parquet or gzip file, a JSON array without its end, a last line cut in half) raises
-InputError, and so do a broken element of a JSON array, after which nothing in the file can be trusted, and a file in
-UTF-16. Single bytes that are not UTF-8 become U+FFFD, which cleaning counts.
+JSON is parsed record by record: Arrow's reader is only 1.5 times as fast, gives up a whole block for one broken line,
+and reads texts that look like dates as dates.
 """
 
 from __future__ import annotations
@@ -31,8 +27,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.sources.columns import as_text
-from pipeline.sources.paths import Steps, extract, leads_somewhere, root, steps, walk
+from pipeline.sources.column_expressions import as_text
+from pipeline.sources.column_paths import Steps, extract, leads_somewhere, root, steps, walk
 
 SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz")
 BLOCK_BYTES = 16 * 2**20
@@ -48,8 +44,10 @@ Sized = tuple[Record, int]  # with about how many characters it took
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of a file: a table with one column per path, the rows' numbers in the file, and the malformed rows
-    among them as (row, text). `end` is the number of the row after these, `done` the fraction of the file read."""
+    """A block of rows: a table with one column per path, the rows' numbers in the file, malformed rows as (row, text).
+
+    `end` is the number of the row after the block, `done` the fraction of the file that has been read.
+    """
 
     table: pa.Table
     rows: pa.Array
@@ -59,7 +57,7 @@ class Block:
 
 
 class ParquetRows:
-    """A Parquet file. Large ones are read in batches of about `BLOCK_BYTES` of text."""
+    """Read a Parquet file in blocks of about `BLOCK_BYTES` of text."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,11 +70,11 @@ class ParquetRows:
         self.rows: int | None = self.file.metadata.num_rows
 
     def has(self, path: str) -> bool:
-        """Whether the path leads to a column."""
+        """Tell whether the path leads to a column."""
         return leads_somewhere(self.schema, path)
 
     def blocks(self, paths: Sequence[str], limit: int | None = None) -> Iterator[Block]:
-        """All rows, or `limit` of them taken evenly from the heads of the row groups."""
+        """Yield all rows, or `limit` rows taken evenly from the heads of the row groups."""
         metadata = self.file.metadata
         total = metadata.num_rows
         roots = list(dict.fromkeys(root(path, self.columns) for path in paths))
@@ -106,7 +104,7 @@ class ParquetRows:
 
 
 class RecordRows:
-    """A JSON or CSV file: records one after the other, of which the first are looked at to learn the columns."""
+    """Read a JSON or CSV file record by record; the columns are those of the first `PEEK` records."""
 
     rows: int | None = None
 
@@ -114,6 +112,8 @@ class RecordRows:
         self.path = path
         self.size = max(path.stat().st_size, 1)
         self.raw: BinaryIO = path.open("rb")
+        # Held here, `text` (made by `_array` and `_csv`) does not close the file before the progress is read from it.
+        self.text: io.TextIOWrapper | None = None
         self.stream: Any = gzip.GzipFile(fileobj=self.raw) if path.suffix == ".gz" else self.raw
         head = self._head()
         self.lines = path.name.removesuffix(".gz").endswith((".jsonl", ".json")) and not head.startswith(b"[")
@@ -129,7 +129,7 @@ class RecordRows:
         self._found = found
 
     def has(self, path: str) -> bool:
-        """Whether any of the first rows has a value there (an empty list is enough)."""
+        """Tell whether the path leads to a value in one of the first records (an empty list is enough)."""
         first = root(path, self.columns)
         if first is None:
             return False
@@ -137,7 +137,7 @@ class RecordRows:
         return len(where) == 1 or any(walk(record, where) not in (None, []) for record in self._found)
 
     def blocks(self, paths: Sequence[str], limit: int | None = None) -> Iterator[Block]:
-        """All rows, or the first `limit` of them."""
+        """Yield all rows, or the first `limit` rows."""
         where = {path: [path] if path in self.columns else steps(path) for path in paths}
         row = 0
         for batch in _batches(islice(self.records, limit), RECORDS):
@@ -146,15 +146,16 @@ class RecordRows:
         self.raw.close()
 
     def _records(self) -> Iterator[Sized]:
-        """Records as dictionaries, a malformed one as its text, each with its size."""
-        if ".csv" in self.path.suffixes[-2:]:
-            yield from self._csv()
-        elif self.lines:
-            for line in io.BufferedReader(_Reader(self), 2**18):
-                if line.strip():
-                    yield self._line(line), len(line)
-        else:
-            yield from self._array()
+        """Yield records as dictionaries, or a malformed record's text, each with its size."""
+        try:
+            if ".csv" in self.path.suffixes[-2:]:
+                yield from self._csv()
+            elif self.lines:
+                yield from ((self._line(line), len(line)) for line in self.stream if line.strip())
+            else:
+                yield from self._array()
+        except _CUT as error:
+            raise self._cut_off() from error
 
     def _line(self, line: bytes) -> Record:
         text = line.decode("utf-8", "replace").removeprefix("\ufeff").rstrip("\r\n")
@@ -167,10 +168,10 @@ class RecordRows:
         return record if isinstance(record, dict) else text
 
     def _array(self) -> Iterator[Sized]:
-        """The elements of a JSON array, decoded one at a time from a sliding buffer."""
+        """Yield the elements of a JSON array, decoded one at a time from a sliding buffer."""
         row, position, chunk_size = 0, 1, 2**16
-        reader = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace")
-        text = reader.read(chunk_size).lstrip()
+        self.text = io.TextIOWrapper(self.stream, "utf-8-sig", "replace")
+        text = self.text.read(chunk_size).lstrip()
         while True:
             while position < len(text) and text[position] in " \t\r\n,":
                 position += 1
@@ -180,7 +181,7 @@ class RecordRows:
                 value, end = _DECODER.raw_decode(text, position)
             except json.JSONDecodeError as error:
                 cut = error.msg.startswith("Unterminated string") or error.pos >= len(text) - 16
-                more = reader.read(chunk_size) if cut else ""
+                more = self.text.read(chunk_size) if cut else ""
                 if not more:
                     what = "cut off in" if cut else "broken JSON in"
                     raise InputError(f"{self.path}: {what} row {row} of its array; fetch it again") from error
@@ -194,8 +195,8 @@ class RecordRows:
 
     def _csv(self) -> Iterator[Sized]:
         csv.field_size_limit(sys.maxsize)
-        text = io.TextIOWrapper(io.BufferedReader(_Reader(self)), "utf-8-sig", "replace", newline="")
-        reader = csv.reader(text, strict=True)
+        self.text = io.TextIOWrapper(self.stream, "utf-8-sig", "replace", newline="")
+        reader = csv.reader(self.text, strict=True)
         try:
             names = next(reader, [])
             for record in reader:
@@ -207,15 +208,12 @@ class RecordRows:
             what = "cut off" if "end of data" in str(error) else f"not CSV ({error})"
             raise InputError(f"{self.path}: {what} at line {reader.line_num}; fetch it again") from error
 
-    def _read(self, size: int) -> bytes:
-        try:
-            return self.stream.read(size)
-        except _CUT as error:
-            raise InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again") from error
-
     def _head(self) -> bytes:
-        """What the file begins with. Text in UTF-16 or UTF-32 has zeros there, which UTF-8 has not."""
-        head = self._read(4096)
+        """Read the first bytes. Raises InputError for gzip without the name's ending, and for UTF-16 or UTF-32."""
+        try:
+            head = self.stream.read(4096)
+        except _CUT as error:
+            raise self._cut_off() from error
         self.stream.seek(0)
         if head.startswith(b"\x1f\x8b"):
             raise InputError(f"{self.path}: compressed with gzip; its name must end with .gz")
@@ -223,24 +221,12 @@ class RecordRows:
             raise InputError(f"{self.path}: not UTF-8 text; convert it first (iconv -f UTF-16 -t UTF-8)")
         return head.removeprefix(codecs.BOM_UTF8).lstrip()
 
-
-class _Reader(io.RawIOBase):
-    """The bytes of a file with the reader's own error for one that is cut off."""
-
-    def __init__(self, rows: RecordRows) -> None:
-        self._rows = rows
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        found = self._rows._read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+    def _cut_off(self) -> InputError:
+        return InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again")
 
 
 def open_rows(path: Path) -> ParquetRows | RecordRows:
-    """A reader for the file. Raises InputError when its name has no known ending or it cannot be read."""
+    """Open a reader for the file. Raises InputError for a name without a known ending and an unreadable file."""
     if not path.name.endswith(SUFFIXES):
         raise InputError(f"{path}: unknown kind of file; known are {', '.join(SUFFIXES)}")
     if not path.is_file():
@@ -249,7 +235,7 @@ def open_rows(path: Path) -> ParquetRows | RecordRows:
 
 
 def _batches(records: Iterator[Sized], most: int) -> Iterator[list[Record]]:
-    """Lists of at most `most` records and about `BLOCK_BYTES`."""
+    """Group records into lists of at most `most` records and about `BLOCK_BYTES`."""
     batch: list[Record] = []
     size = 0
     for record, length in records:
@@ -285,7 +271,7 @@ def _block(records: list[Any], where: dict[str, Steps], first_row: int, done: fl
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Strings, or lists of strings where every value is a list."""
+    """Make an array of strings, or of lists of strings where every value is a list."""
     try:
         return pa.array(values, pa.string())
     except (pa.ArrowException, UnicodeEncodeError, TypeError):
@@ -297,7 +283,7 @@ def _column(values: list[Any]) -> pa.Array:
 
 
 def _clean(text: str | None) -> str | None:
-    """Text that UTF-8 can hold: JSON may escape half a surrogate pair, which becomes U+FFFD."""
+    """Replace half surrogate pairs, which JSON may escape and UTF-8 cannot hold, by U+FFFD."""
     if text is None or text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

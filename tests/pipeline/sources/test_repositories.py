@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.download import find_split, has_splits, repository_folder, source_files
+from pipeline.sources.repositories import repository_folder, source_files
+from pipeline.sources.splits import find_split, has_splits
 from pipeline.sources.table import resolve_source
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"

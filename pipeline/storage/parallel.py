@@ -1,8 +1,7 @@
-"""Where a stage's independent parts are worked on: here, in processes of this machine, or on a Dask cluster.
+"""Run independent parts of a stage: in this process, in processes of this machine, or on a Dask cluster.
 
-Results come in order, and nothing is left running when the parent is gone. On a cluster every worker has to see the
-same folders under the same names (a shared file system) and have this package installed; the results of the parts are
-small, the data stay in files.
+Data stay in files and results are small. The workers of a cluster need this package and a shared file system, with
+folders under equal names. Workers end when their parent is gone.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ CONNECT_SECONDS = 10
 
 @contextmanager
 def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
-    """A function `run(work, arguments)` that yields `work(*arguments)` for each of `arguments`, in their order.
+    """Yield a function `run(work, list of arguments)` that yields `work(*arguments)` for each, in order.
 
-    One process does it here. More are started anew (not forked: threads of libraries do not survive that), with one
-    thread each where a library can be told so; `work` has to be a function of a module. `cluster` is the address of a
-    Dask scheduler, or "local" for one with `processes` workers that lives as long as the block. Raises InputError when
-    Dask is not installed, no scheduler answers, or a process of this machine is killed.
+    With one process, the work is done here. More processes are spawned (threads of libraries do not survive a fork),
+    with one thread each; `work` has to be a function of a module. `cluster` is the address of a Dask scheduler, or
+    "local" for a scheduler of `processes` workers. Raises InputError when Dask is not installed, no scheduler answers,
+    or a process of this machine is killed.
     """
     if cluster:
         with _dask(processes, cluster) as run:
@@ -80,7 +79,7 @@ def _on(client: Any) -> Run:
         try:
             for future in futures:
                 yield future.result()
-        finally:  # after an error the rest is not wanted any more
+        finally:  # after an error the other parts are not needed
             client.cancel(futures)
 
     return run

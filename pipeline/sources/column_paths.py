@@ -1,4 +1,4 @@
-"""Paths into rows: reading them (`conversations[1].value`), and following them in records and in Arrow arrays."""
+"""Parse paths into rows, such as `conversations[1].value`, and follow them in JSON records and in Arrow arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _STEP = re.compile(r"([^.\[\]]+)|\[(-?\d+|\*)\]|(\.)")
 
 
 def steps(path: str) -> list[str | int | None]:
-    """A path as steps: a field's name, an element's position, or None for every element ("[*]")."""
+    """Parse a path into steps: a field's name, an element's position, or None for every element ("[*]").
+
+    Example: "turns[-1].text" gives ["turns", -1, "text"]. Raises InputError for a text that is no path.
+    """
     found: list[str | int | None] = []
     end = 0
     for step in _STEP.finditer(path):
@@ -37,7 +40,7 @@ def steps(path: str) -> list[str | int | None]:
 
 
 def root(path: str, columns: Iterable[str]) -> str | None:
-    """The column that `path` starts from, or None; a column whose name is the whole path wins."""
+    """Return the column that `path` starts from, or None; a column whose name is the whole path wins."""
     columns = set(columns)
     if path in columns:
         return path
@@ -47,7 +50,7 @@ def root(path: str, columns: Iterable[str]) -> str | None:
 
 
 def walk(value: Any, where: Steps) -> Any:
-    """The value at the end of a path in a JSON record, or None where the record has no such place."""
+    """Return the value at the end of a path in a JSON record, or None where the record has no such place."""
     for number, step in enumerate(where):
         if step is None:
             return [walk(part, where[number + 1 :]) for part in value] if isinstance(value, list) else None
@@ -61,27 +64,21 @@ def walk(value: Any, where: Steps) -> Any:
 
 
 def leads_somewhere(schema: pa.Schema, path: str) -> bool:
-    """Whether a path leads to a column of this schema, through the lists and structs there are."""
+    """Tell whether a path leads to a column of this schema, through lists and structs."""
     first = root(path, schema.names)
     if first is None:
         return False
-    kind = schema.field(first).type
-    for step in [] if first == path else steps(path)[1:]:
-        if isinstance(step, str):
-            if not pa.types.is_struct(kind) or kind.get_field_index(step) < 0:
-                return False
-            kind = kind.field(step).type
-        elif _is_list(kind):
-            kind = kind.value_type
-        else:
-            return False
+    try:
+        _follow(pa.array([], schema.field(first).type), [] if first == path else steps(path)[1:])
+    except pa.ArrowException:  # a step to a field or an element that the type does not have
+        return False
     return True
 
 
 def extract(batch: pa.RecordBatch, path: str, file: Path) -> pa.Array:
-    """What a path leads to, as strings or lists of strings; null where a row has no such place.
+    """Extract the values at the end of a path, as strings or lists of strings; null where a row has no such place.
 
-    Raises InputError when that is a struct: `file` and its fields are named.
+    Raises InputError, naming `file` and the fields, when the path ends at a struct.
     """
     first = root(path, batch.schema.names)
     assert first is not None
@@ -90,7 +87,7 @@ def extract(batch: pa.RecordBatch, path: str, file: Path) -> pa.Array:
 
 
 def _valid(array: pa.Array) -> pa.Array:
-    """An array of strings or of anything else as valid UTF-8; Parquet itself does not look."""
+    """Convert an array to strings of valid UTF-8, which Parquet does not guarantee."""
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
         array = array.cast(pa.binary()).view(pa.string())
     array = array.cast(pa.string())
@@ -117,14 +114,14 @@ def _follow(array: pa.Array, where: Steps) -> pa.Array:
 
 
 def _list_parts(array: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Offsets from zero and values of a list array of any kind, where a null list counts as empty."""
+    """Return the offsets, from zero, and the values of a list array of any kind; a null list counts as empty."""
     lengths = pc.fill_null(pc.list_value_length(array), 0)
     offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(pc.cast(lengths, pa.int64()))])
     return pc.cast(offsets, pa.int32()), pc.list_flatten(array)
 
 
 def _element(array: pa.Array, index: int) -> pa.Array:
-    """One element of each list, null where the list is too short."""
+    """Take one element of each list, null where the list is too short."""
     offsets, values = _list_parts(array)
     starts, ends = offsets[:-1], offsets[1:]
     position = pc.add(starts if index >= 0 else ends, index)

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from model.evaluation.harness import build_task
+from pipeline.benchmarks.items import benchmark_items, task_specifications
+from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.errors import InputError
-from pipeline.sources.benchmarks import BENCHMARKS, benchmark_items, resolve_benchmark, task_specifications
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 needs_mirror = pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")

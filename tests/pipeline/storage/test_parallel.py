@@ -5,7 +5,7 @@ import os
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.storage.workers import workers
+from pipeline.storage.parallel import workers
 
 
 def test_a_process_that_is_killed_is_one_clear_line():

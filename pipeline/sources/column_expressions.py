@@ -1,10 +1,10 @@
-r"""Where a text comes from in a row: the small language in which sources and benchmarks name their columns.
+r"""Parse and evaluate column expressions: the small language in which sources and benchmarks name their columns.
 
     problem                        a column
-    conversations[1].value         a path: list elements by position (negative ones count from the end), fields by name
+    conversations[1].value         a path: list elements by position (negative: from the end), fields by name
     generations[*]                 every element of a list; each becomes a response of its own
-    problem | question             the first of these that the file has, for files whose names are not certain
-    {Body} {Question}              a template: columns in braces, the rest of the text as it stands
+    problem | question             the first of these columns that the file has
+    {Body} {Question}              a template: columns in braces, the rest as it stands
     [Body, Question]               (a list) the columns joined by a space, empty ones left out
     boxed(solution)                the content of the last balanced \boxed{...} or \fbox{...}; empty without one
     after(answer, "####")          what follows the last "####" on its line, without thousands commas and a full stop
@@ -13,8 +13,8 @@ r"""Where a text comes from in a row: the small language in which sources and be
     choice(choices, answer)        the element of the list `choices` at the position in `answer`
     option(options, correct)       in "a ) 38 , b ) 27.675" the text of the letter in `correct`
 
-An expression is parsed once, bound to the columns a file has, and evaluated on Arrow tables whose columns are paths:
-the readers of `pipeline.sources.readers` extract those, so that nothing here knows how a file is stored.
+An expression is parsed once, bound to the columns that a file has, and evaluated on Arrow tables whose columns are
+paths, as `pipeline.sources.file_readers` extracts them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.sources.paths import steps
+from pipeline.sources.column_paths import steps
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
@@ -40,7 +40,7 @@ _OPTION = re.compile(r"(?:^|[\s,])([a-z]) \) ?")
 
 
 class MissingColumn(Exception):
-    """A file lacks the columns an expression names; `wanted` are the paths that were tried."""
+    """Raised for a file without the columns that an expression names; `wanted` are the paths that were tried."""
 
     def __init__(self, wanted: str) -> None:
         super().__init__(wanted)
@@ -49,39 +49,41 @@ class MissingColumn(Exception):
 
 @dataclass(frozen=True)
 class Expression:
-    """A parsed column expression: pieces of fixed text (`str`) and columns (`tuple` of alternative paths).
+    """A parsed column expression: parts of fixed text (`str`) and columns (`tuple` of alternative paths).
 
-    `function` names one of the functions above, whose arguments are then the columns; `joined` marks a list.
+    `function` names a function of the language, whose arguments are the columns; `joined` marks a list.
     """
 
-    pieces: tuple[str | tuple[str, ...], ...]
+    parts: tuple[str | tuple[str, ...], ...]
     function: str = ""
     mark: str = ""
     joined: bool = False
 
     def bind(self, has: Callable[[str], bool]) -> Expression:
-        """The same expression with one path for each column: the first that `has` accepts. Raises MissingColumn."""
-        pieces: list[str | tuple[str, ...]] = []
-        for piece in self.pieces:
-            if isinstance(piece, str):
-                pieces.append(piece)
-                continue
-            found = next((path for path in piece if has(path)), None)
+        """Choose one path for each column: the first alternative that `has` accepts. Raises MissingColumn."""
+
+        def chosen(paths: tuple[str, ...]) -> tuple[str]:
+            found = next((path for path in paths if has(path)), None)
             if found is None:
-                raise MissingColumn(" | ".join(piece))
-            pieces.append((found,))
-        return replace(self, pieces=tuple(pieces))
+                raise MissingColumn(" | ".join(paths))
+            return (found,)
+
+        return replace(self, parts=tuple(part if isinstance(part, str) else chosen(part) for part in self.parts))
 
     def paths(self) -> list[str]:
-        """The paths of the columns, in order; those of a bound expression are what a reader has to extract."""
-        return [path for piece in self.pieces if not isinstance(piece, str) for path in piece]
+        """List the paths of the columns, in order; a reader extracts those of a bound expression."""
+        return [path for part in self.parts if not isinstance(part, str) for path in part]
 
     def evaluate(self, table: pa.Table) -> pa.ChunkedArray | pa.Array:
-        """Text for each row of a table whose columns are this bound expression's paths; null only where a plain
-        column is null."""
+        """Compute a text for each row of a table whose columns are the paths of this bound expression.
+
+        A text is null only where the expression is a plain column and the column is null.
+        """
         if self.function:
-            return pa.array(_FUNCTIONS[self.function](self, table), pa.string())
-        columns = [piece if isinstance(piece, str) else _text(table[piece[0]]) for piece in self.pieces]
+            function, marks = _FUNCTIONS[self.function][1], (self.mark,) if self.mark else ()
+            values = zip(*(table[path].to_pylist() for path in self.paths()), strict=True)
+            return pa.array([function(*row, *marks) for row in values], pa.string())
+        columns = [part if isinstance(part, str) else _text(table[part[0]]) for part in self.parts]
         if len(columns) == 1 and not isinstance(columns[0], str):
             return columns[0]
         filled = [column if isinstance(column, str) else pc.fill_null(column, "") for column in columns]
@@ -92,7 +94,7 @@ class Expression:
 
 
 def parse(text: str | Sequence[str]) -> Expression:
-    """Read an expression. Raises InputError for one that is none, with the reason."""
+    """Parse an expression. Raises InputError, with the reason, for a text that is none."""
     if isinstance(text, str):
         return _parse_text(text)
     if not text or not all(isinstance(part, str) for part in text):
@@ -107,15 +109,15 @@ def _parse_text(text: str) -> Expression:
     if call and re.fullmatch(r"[^\s/]+", call[1]) and (near := difflib.get_close_matches(call[1], _FUNCTIONS, 1)):
         raise InputError(f"column expression {text!r}: no function {call[1]!r}; did you mean {near[0]!r}?")
     if "{" in text or "}" in text:
-        pieces: list[str | tuple[str, ...]] = []
+        parts: list[str | tuple[str, ...]] = []
         end = 0
         for place in _PLACE.finditer(text):
-            pieces += [text[end : place.start()], _alternatives(place[1])]
+            parts += [text[end : place.start()], _alternatives(place[1])]
             end = place.end()
-        pieces.append(text[end:])
-        if any(isinstance(piece, str) and _BRACE.search(piece) for piece in pieces):
+        parts.append(text[end:])
+        if any(isinstance(part, str) and _BRACE.search(part) for part in parts):
             raise InputError(f"column expression {text!r} has a brace without its partner")
-        return Expression(tuple(piece for piece in pieces if piece))
+        return Expression(tuple(part for part in parts if part))
     return Expression((_alternatives(text),))
 
 
@@ -126,11 +128,11 @@ def _parse_call(text: str, function: str, inner: str) -> Expression:
         if not re.fullmatch(r"""\s*("[^"]+"|'[^']+')\s*""", quoted):
             raise InputError(f'column expression {text!r}: write after(column, "mark") with the mark in quotes')
         mark = quoted.strip()[1:-1]
-    pieces = tuple(_alternatives(part) for part in inner.split(","))
-    wanted = 2 if function in ("choice", "option") else 1
-    if len(pieces) != wanted:
-        raise InputError(f"column expression {text!r}: {function} takes {wanted} column(s), not {len(pieces)}")
-    return Expression(pieces, function, mark)
+    arguments = tuple(_alternatives(part) for part in inner.split(","))
+    wanted = _FUNCTIONS[function][0]
+    if len(arguments) != wanted:
+        raise InputError(f"column expression {text!r}: {function} takes {wanted} column(s), not {len(arguments)}")
+    return Expression(arguments, function, mark)
 
 
 def _alternatives(text: str) -> tuple[str, ...]:
@@ -144,7 +146,7 @@ def _alternatives(text: str) -> tuple[str, ...]:
 
 
 def as_text(value: object) -> str | None:
-    """A JSON or CSV value as text: numbers without a trailing ".0", lists by line; None for null and for objects."""
+    """Convert a JSON or CSV value to text: numbers without ".0" at the end, lists by line; objects become None."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -164,7 +166,7 @@ def _text(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
 
 
 def as_list(value: object) -> list[str]:
-    """A list of texts from a list, or from a text that holds one as JSON or as a Python literal; else of one text."""
+    """Convert a value to a list of texts: a list, a text that holds a list as JSON or Python literal, or one text."""
     if isinstance(value, str) and value.strip().startswith("["):
         for read in (json.loads, ast.literal_eval):
             try:
@@ -179,7 +181,10 @@ def as_list(value: object) -> list[str]:
 
 
 def last_boxed(text: str) -> str:
-    r"""The content of the last \boxed{...} or \fbox{...} whose braces balance, trimmed; "\boxed 5" counts as well."""
+    r"""Return the content of the last \boxed{...} or \fbox{...} with balanced braces, trimmed; "\boxed 5" counts too.
+
+    Example: r"so \boxed{1} or \boxed{\frac{1}{2}}" gives r"\frac{1}{2}".
+    """
     end = len(text)
     while (start := max(text.rfind("\\boxed", 0, end), text.rfind("\\fbox", 0, end))) >= 0:
         opening = start + (6 if text.startswith("\\boxed", start) else 5)
@@ -205,7 +210,7 @@ def _escaped(text: str, position: int) -> bool:
 
 
 def after(text: str, mark: str) -> str:
-    """What follows the last `mark` on its line: trimmed, one final full stop and a number's commas and "$" removed."""
+    """Return what follows the last `mark` on its line, without a full stop at the end and a number's commas and "$"."""
     _, found, rest = text.rpartition(mark)
     if not found:
         return ""
@@ -214,7 +219,7 @@ def after(text: str, mark: str) -> str:
 
 
 def option(options: str, letter: str) -> str:
-    """The text of one lettered option: split at the next letter's mark, since an option may hold ", " itself."""
+    """Return the text of one lettered option, up to the mark of the next letter: an option may contain ", "."""
     marks = []
     for mark in _OPTION.finditer(options):
         if ord(mark[1]) - ord("a") == len(marks):
@@ -226,26 +231,18 @@ def option(options: str, letter: str) -> str:
     return options[marks[index].end() : end].strip(" ,")
 
 
-def _argument(expression: Expression, table: pa.Table, number: int) -> list:
-    return table[expression.paths()[number]].to_pylist()
+def choice(options: list | None, index: str) -> str:
+    """Return the element of a list at the position `index`, as text; empty where there is none."""
+    known = options is not None and index.isdigit() and int(index) < len(options)
+    return (as_text(options[int(index)]) or "") if known else ""
 
 
-def _choice(expression: Expression, table: pa.Table) -> list[str]:
-    texts = []
-    for values, index in zip(_argument(expression, table, 0), _argument(expression, table, 1), strict=True):
-        known = values is not None and str(index).isdigit() and int(index) < len(values)
-        texts.append((as_text(values[int(index)]) or "") if known else "")
-    return texts
-
-
-_FUNCTIONS: dict[str, Callable[[Expression, pa.Table], list[str]]] = {
-    "boxed": lambda e, table: [last_boxed(as_text(value) or "") for value in _argument(e, table, 0)],
-    "after": lambda e, table: [after(as_text(value) or "", e.mark) for value in _argument(e, table, 0)],
-    "lines": lambda e, table: ["\n".join(as_list(value)) for value in _argument(e, table, 0)],
-    "last": lambda e, table: [(as_list(value) or [""])[-1] for value in _argument(e, table, 0)],
-    "choice": _choice,
-    "option": lambda e, table: [
-        option(options or "", letter or "")
-        for options, letter in zip(_argument(e, table, 0), _argument(e, table, 1), strict=True)
-    ],
+# Number of columns, and the function of their values and, for "after", the mark.
+_FUNCTIONS: dict[str, tuple[int, Callable[..., str]]] = {
+    "boxed": (1, lambda value: last_boxed(as_text(value) or "")),
+    "after": (1, lambda value, mark: after(as_text(value) or "", mark)),
+    "lines": (1, lambda value: "\n".join(as_list(value))),
+    "last": (1, lambda value: (as_list(value) or [""])[-1]),
+    "choice": (2, lambda options, index: choice(options, str(index))),
+    "option": (2, lambda options, letter: option(options or "", letter or "")),
 }

@@ -1,0 +1,78 @@
+"""The form of a benchmark: what is evaluated, how, and where its data lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, model_validator
+from pydantic.dataclasses import dataclass
+
+from pipeline.errors import InputError
+from pipeline.sources.entries import CONFIG, Column, Columns, Name, Repository, Texts
+
+PERPLEXITIES = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
+
+
+def _as_texts(tasks: Any) -> Any:
+    return {str(key): str(task) for key, task in tasks.items()} if isinstance(tasks, Mapping) else tasks
+
+
+@dataclass(frozen=True, config=CONFIG)
+class Benchmark:
+    """What is evaluated and must not be trained on. Every field can be written in a study's YAML file:
+
+        - {name: gsm8k_cot, task: gsm8k_cot_zeroshot, repository: openai/gsm8k, configuration: main, chance: 0.0,
+           metric: exact_match, filter: flexible-extract, question: question, answer: 'after(answer, "####")'}
+        - {name: mine, yaml: tasks/mine.yaml, repository: me/mine, split: validation, metric: acc, chance: 0.25}
+        - {name: openstax, repository: openstax/algebra, split: validation, text: text}
+        - {name: gsm8k, filter: strict-match}                    # an entry of the table with one field changed
+
+    `tasks` maps each configuration of the repository to a task of lm-eval, or of the file `yaml` (below the mirror or
+    the current folder); the items of all are pooled in the results. `metric` and `filter` are lm-eval's names of the
+    number that counts; `chance` is what guessing gives. `question` and `answer` are the columns that decontamination
+    compares, also in the splits `also`. With `text`, the benchmark is the perplexity of that column, of all rows or of
+    a fixed sample of `rows`. `plain` is a file of items for machines without lm-eval; `overrides` go into lm-eval's
+    task configuration.
+    """
+
+    name: Name
+    repository: Repository
+    tasks: Annotated[Mapping[str, str], BeforeValidator(_as_texts), Field(min_length=1, description="a mapping")]
+    split: str = "test"
+    revision: str | None = None
+    metric: str = ""
+    filter: str = "none"
+    chance: Annotated[float | None, Field(strict=True, ge=0, lt=1, description="a number from 0 to below 1")] = None
+    question: Columns = "question | Question | problem | Problem | input | prompt | text"
+    answer: Columns = ""
+    also: Texts = ()
+    text: Column = ""
+    rows: Annotated[int | None, Field(strict=True, ge=1, description="a whole number above 0")] = None
+    yaml: str | None = None
+    plain: str | None = None
+    overrides: Annotated[Mapping[str, Any], Field(description="a mapping")] = field(default_factory=dict)
+    licence: str = "not stated"
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> Benchmark:
+        if self.text and self.metric not in PERPLEXITIES:
+            raise InputError(f"metric of a text must be one of {', '.join(PERPLEXITIES)}, not {self.metric!r}")
+        if self.text and len(self.tasks) != 1:
+            raise InputError(f"a text is of one configuration, not of {', '.join(self.tasks)}")
+        if not self.metric:
+            raise InputError("metric must be given, as the task names it (acc, exact_match, ...)")
+        if self.rows and not self.text:
+            raise InputError("rows is for the perplexity of a text")
+        return self
+
+    @property
+    def configurations(self) -> tuple[str, ...]:
+        """The configurations of the repository that are evaluated."""
+        return tuple(self.tasks)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The evaluated split, then those that are kept out of training only."""
+        return (self.split, *self.also)

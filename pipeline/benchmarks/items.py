@@ -1,0 +1,177 @@
+"""A benchmark's items for decontamination, and its leaf tasks for evaluation by lm-eval."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.benchmarks.benchmark import Benchmark
+from pipeline.errors import InputError
+from pipeline.sources import column_expressions
+from pipeline.sources.column_expressions import MissingColumn
+from pipeline.sources.file_readers import open_rows
+from pipeline.sources.splits import CARD, card_configurations, find_split, has_splits
+from pipeline.storage.files import atomic_file
+from pipeline.storage.store import digest
+
+TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
+LOADERS = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv"}  # builders of `datasets`; all else is "json"
+SAMPLED_FROM = 20  # a sample of n texts is drawn from the first 20 n rows
+ITEMS = pa.schema([(name, pa.string()) for name in ("id", "benchmark", "question", "answer")])
+
+
+def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
+    """Read the items that must not be in the training data: id, benchmark, question, answer (strings).
+
+    The id of an item of the evaluated split is "<leaf task>/<number>", as in the results; other splits give "<leaf
+    task>/<split>/<number>". A text counts as a question. Raises InputError for a missing evaluated split or column.
+    """
+    if benchmark.text:
+        task = next(iter(benchmark.tasks.values()))
+        texts = [text for _, text in _texts(benchmark, folder)]
+        ids = [f"{task}/{number}" for number in range(len(texts))]
+        return pa.table([ids, [benchmark.name] * len(ids), texts, [""] * len(ids)], schema=ITEMS)
+    tables = []
+    for configuration, task in benchmark.tasks.items():
+        for split in benchmark.splits:
+            if split != benchmark.split and not has_splits(folder, [(configuration, split)]):
+                continue
+            prefix = f"{task}/" if split == benchmark.split else f"{task}/{split}/"
+            number = 0
+            for found in _columns(benchmark, folder, configuration, split, (benchmark.question, benchmark.answer)):
+                ids = [f"{prefix}{number + i}" for i in range(len(found[0]))]
+                number += len(ids)
+                tables.append(pa.table([ids, [benchmark.name] * len(ids), *found], schema=ITEMS))
+    return pa.concat_tables(tables) if tables else ITEMS.empty_table()
+
+
+def task_specifications(
+    benchmark: Benchmark, folder: Path | str, output: Path | str | None = None
+) -> list[dict[str, Any]]:
+    """Describe each leaf task for `model.evaluation.harness.build_task`, as JSON-able mappings with absolute paths.
+
+    `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; each text
+    is written once. Raises InputError when the data, a task file or a file of plain items is missing.
+    """
+    folder = Path(folder).resolve()
+    specifications = []
+    for configuration, task in benchmark.tasks.items():
+        place, overrides = _data(benchmark, folder, configuration, output)
+        specifications.append(
+            {
+                "benchmark": benchmark.name,
+                "task": task,
+                "dataset_path": place,
+                "yaml": str(TEXT_TASK) if benchmark.text else _file(benchmark, "yaml", folder),
+                "overrides": {**overrides, "num_fewshot": 0, **benchmark.overrides},
+                "metric": benchmark.metric,
+                "filter": benchmark.filter,
+                "chance": benchmark.chance,
+                "plain": _file(benchmark, "plain", folder),
+            }
+        )
+    return specifications
+
+
+def _data(
+    benchmark: Benchmark, folder: Path, configuration: str, output: Path | str | None
+) -> tuple[str, dict[str, Any]]:
+    """Locate the split for `datasets`: the repository's folder if its card names the split, else the split's files."""
+    overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": configuration}
+    files = find_split(folder, configuration, benchmark.split)
+    if benchmark.text and (benchmark.rows is not None or not benchmark.text.isidentifier()):
+        files = [_write_texts(benchmark, folder, files, output)]
+        overrides["doc_to_target"] = "{{text}}"
+    else:
+        if benchmark.text:
+            overrides["doc_to_target"] = f"{{{{{benchmark.text}}}}}"
+        card = folder / CARD
+        named = card_configurations(card.read_text(errors="replace")) if card.is_file() else {}
+        if benchmark.split in named.get(configuration, {}):
+            return str(folder), overrides
+    suffix = next((suffix for suffix in LOADERS if files[0].name.endswith(suffix)), "")
+    overrides["dataset_name"] = None
+    overrides["dataset_kwargs"] = {"data_files": {benchmark.split: [str(path) for path in files]}}
+    return LOADERS.get(suffix, "json"), overrides
+
+
+def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str | None) -> Path:
+    if output is None:
+        raise InputError(
+            f"benchmark {benchmark.name!r} evaluates a sample or a template of its rows: it needs a folder"
+        )
+    sizes = [(path.name, path.stat().st_size) for path in files]
+    key = digest([benchmark.repository, benchmark.revision, benchmark.text, benchmark.rows, sizes])
+    path = Path(output).resolve() / f"{benchmark.name}-{key}.jsonl"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(path, shared=True) as partial, partial.open("w", encoding="utf-8") as file:
+            for row, text in _texts(benchmark, folder):
+                file.write(json.dumps({"row": row, "text": text}) + "\n")
+    return path
+
+
+def _texts(benchmark: Benchmark, folder: Path | str) -> list[tuple[int, str]]:
+    """Read the texts of a perplexity benchmark with their row numbers: all, or the `rows` with the smallest hashes."""
+    configuration = next(iter(benchmark.tasks))
+    limit = benchmark.rows * SAMPLED_FROM if benchmark.rows else None
+    parts = _columns(benchmark, folder, configuration, benchmark.split, (benchmark.text,), limit)
+    texts = enumerate(text for (found,) in parts for text in found)
+    if benchmark.rows is None:
+        return list(texts)
+    filled = ((row, text) for row, text in texts if text.strip())
+    return sorted(heapq.nsmallest(benchmark.rows, filled, lambda item: (_hash(item[1]), item[0])))
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+
+
+def _columns(
+    benchmark: Benchmark,
+    folder: Path | str,
+    configuration: str,
+    split: str,
+    wanted: tuple[str | tuple[str, ...], ...],
+    limit: int | None = None,
+) -> Iterator[list[list[str]]]:
+    """Evaluate column expressions over a split, block by block; the files divide `limit` rows evenly."""
+    files = find_split(folder, configuration, split)
+    for path in files:
+        reader = open_rows(path)
+        if not reader.columns:
+            continue
+        try:
+            bound = [column_expressions.parse(text).bind(reader.has) if text else None for text in wanted]
+        except MissingColumn as missing:
+            raise InputError(
+                f"benchmark {benchmark.name!r}: {path} has nothing at {missing.wanted}; its columns are "
+                f"{', '.join(reader.columns)}; name the benchmark's question and answer"
+            ) from missing
+        paths = list(dict.fromkeys(p for expression in bound if expression for p in expression.paths()))
+        for block in reader.blocks(paths, None if limit is None else -(-limit // len(files))):
+            if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
+                raise InputError(f"benchmark {benchmark.name!r}: {path} has a malformed row {block.malformed[0][0]}")
+            rows = len(block.table)
+            yield [
+                [text or "" for text in expression.evaluate(block.table).to_pylist()] if expression else [""] * rows
+                for expression in bound
+            ]
+
+
+def _file(benchmark: Benchmark, key: str, folder: Path) -> str | None:
+    """Locate a file of the benchmark: in the current folder, the repository, its owner's folder or the mirror."""
+    name = getattr(benchmark, key)
+    if name is None:
+        return None
+    places = [place / name for place in (Path.cwd(), folder, *folder.parents[:2])]  # an absolute name stays itself
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise InputError(f"benchmark {benchmark.name!r}: no {key} file {' or '.join(map(str, dict.fromkeys(places)))}")
+    return str(found.resolve())

@@ -1,0 +1,124 @@
+"""Check the entries of a study that name a source or a benchmark: types of fields, and errors of one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
+
+from pipeline.errors import InputError
+from pipeline.sources import column_expressions
+
+Entry = TypeVar("Entry")
+CONFIG = ConfigDict(extra="forbid")
+
+
+def _after(check: Callable[[Any], None]) -> AfterValidator:
+    def checked(value: Any) -> Any:
+        check(value)
+        return value
+
+    return AfterValidator(checked)
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise InputError(f"name {name!r} may hold letters, digits, dots, dashes and underscores only")
+
+
+def _check_repository(repository: str) -> None:
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or ".." in repository:
+        raise InputError(f"repository {repository!r} is not of the form owner/name")
+
+
+def _check_columns(text: str | tuple[str, ...]) -> None:
+    if text:
+        column_expressions.parse(text)
+
+
+def _check_patterns(patterns: tuple[str, ...]) -> None:
+    for pattern in patterns:
+        try:
+            pc.replace_substring_regex(pa.scalar(""), pattern=pattern, replacement="")
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{pattern!r} is not a regular expression ({error})") from error
+
+
+# The types of fields. A description completes the message
+# "<field> must be <description>, not <value>"; fields without one are texts.
+Texts = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    Field(description="a text or a list of texts"),
+]
+Name = Annotated[str, _after(_check_name)]  # names and repositories become parts of paths and ids
+Repository = Annotated[str, _after(_check_repository)]
+Column = Annotated[str, _after(_check_columns)]  # one expression
+Columns = Annotated[str | tuple[str, ...], Field(description="a text or a list of texts"), _after(_check_columns)]
+ColumnList = Annotated[Texts, _after(lambda texts: [_check_columns(text) for text in texts])]
+Patterns = Annotated[Texts, _after(_check_patterns)]  # regular expressions (RE2)
+Flag = Annotated[bool, Field(strict=True, description="true or false")]
+
+
+def resolve(
+    kind: type[Entry], table: Mapping[str, Entry], entry: str | Mapping[str, Any], also: Collection[str] = ()
+) -> tuple[Entry | None, dict[str, Any]]:
+    """Find the entry of `table` that a study's entry names or changes, and the fields that the study's entry gives.
+
+    An entry without `repository` changes the entry of its name in the table. `also` are keys that are no fields; they
+    are left out. A null stands for a field's default. Raises InputError for a name that is not in the table, an unknown
+    key (naming the nearest valid one), and a missing name or repository.
+    """
+    what = kind.__name__.lower()
+    if isinstance(entry, str):
+        if entry not in table:
+            needed = "columns" if what == "source" else "task"
+            raise InputError(
+                f"no {what} {entry!r}{nearest(entry, table)}; or give an entry with name, repository, {needed}"
+            )
+        return table[entry], {}
+    where = f"{what} {entry.get('name', entry)!r}"
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    for key in entry:
+        if key not in fields and key not in also:
+            raise InputError(f"{where}: unknown key {key!r}{nearest(str(key), [*fields, *also])}")
+    base = None if "repository" in entry else table.get(str(entry.get("name")))
+    if missing := [key for key in ("name", "repository") if not base and not entry.get(key)]:
+        raise InputError(f"{where}: {' and '.join(missing)} must be given{nearest(str(entry.get('name')), table)}")
+    values = {key: _default(fields[key]) if value is None else value for key, value in entry.items() if key in fields}
+    return base, {key: value for key, value in values.items() if value is not dataclasses.MISSING}
+
+
+def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> Entry:
+    """Make the checked entry: `base` with the fields `values` changed, or a new one. Raises InputError, in one line."""
+    try:
+        return dataclasses.replace(base, **values) if base else kind(**values)  # type: ignore[type-var]
+    except ValidationError as error:
+        problems = {str(one["loc"][0] if one["loc"] else ""): one for one in reversed(error.errors())}
+        words = [_problem(kind, key, problems[key], values) for key in reversed(problems)]
+        raise InputError(f"{kind.__name__.lower()} {values['name']!r}: {'; '.join(words)}") from None
+
+
+def nearest(word: str, known: Collection[str]) -> str:
+    """Return "; did you mean 'x'?" for the most similar of the known words, or nothing."""
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _default(field: dataclasses.Field) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _problem(kind: Any, key: str, error: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+    if error["type"] == "value_error":  # raised by a check of this project
+        return str(error["ctx"]["error"])
+    if error["type"] == "literal_error":
+        known = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        return f"{key} is {values[key]!r}; it must be one of {known}"
+    return f"{key} must be {kind.__pydantic_fields__[key].description or 'a text'}, not {values[key]!r}"

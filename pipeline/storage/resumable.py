@@ -1,0 +1,127 @@
+"""Resume a killed stage: parts that an earlier attempt finished are kept and not made again.
+
+Parts lie in `unfinished/` of the stage's output and are written atomically. A shard's documents get their names before
+the note that counts them. The folder is removed at the end: the output is equal however often the stage was killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+
+from pipeline.errors import InputError
+from pipeline.progress import Progress
+from pipeline.storage.documents import DocumentWriter, shards, sum_counts
+from pipeline.storage.files import atomic_file, sync, write_text_atomically
+from pipeline.storage.numbered_shards import Shard, find_shards
+from pipeline.storage.store import FULL, digest
+
+_KINDS = ("documents", "dropped")
+
+
+@contextmanager
+def resumable_parts(output: Path, settings: Any, files: Sequence[os.PathLike]) -> Iterator[Path]:
+    """Yield the folder of a stage's parts; parts made from other settings or input files are removed first.
+
+    Raises InputError when the disk is full; finished parts stay for the next attempt.
+    """
+    folder = output / "unfinished"
+    states = [(os.fspath(file), os.stat(file)) for file in files]
+    made_from = digest([settings, [[path, state.st_size, state.st_mtime_ns] for path, state in states]])
+    if not (folder / made_from).exists():
+        for old in (folder, *(output / kind for kind in _KINDS)):
+            shutil.rmtree(old, ignore_errors=True)
+    for kind in _KINDS:
+        (output / kind).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(exist_ok=True)
+    (folder / made_from).touch()
+    try:
+        yield folder
+    except (OSError, duckdb.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        if getattr(error, "errno", None) in FULL or any(os.strerror(number) in str(error) for number in FULL):
+            raise InputError(
+                f"{output}: the disk is full ({reason}): free some space and run again, finished shards are kept"
+            ) from error
+        raise
+    shutil.rmtree(folder)
+
+
+def make_once(path: Path, write: Callable[[Path], None]) -> Path:
+    """Return `path`; a missing file is written by `write(partial path)` first."""
+    if not path.exists():
+        with atomic_file(path) as partial:
+            write(partial)
+    return path
+
+
+def save_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """Write named arrays, for `np.load`."""
+    with path.open("wb") as file:  # `np.savez` of a path does not tell a full disk from other errors
+        np.savez(file, **arrays)
+
+
+def write_document_shard(
+    output: Path, folder: Path, number: int, write: Callable[[DocumentWriter], Any]
+) -> dict[str, Any]:
+    """Write shard `number` of the output: `write` keeps and drops documents. A finished shard is not written again.
+
+    Returns "counts" and "results", the value that `write` returned, after a round trip through JSON.
+    """
+    note = folder / f"written-{number}.json"
+    if not note.exists():
+        partial = folder / f"documents-{number}.partial"
+        shutil.rmtree(partial, ignore_errors=True)
+        try:
+            with DocumentWriter(partial, shard_bytes=sys.maxsize) as writer:
+                results = write(writer)
+            for kind in _KINDS:
+                for path in shards(partial, kind):
+                    sync(path)
+                    path.rename(output / kind / f"{number:05d}.parquet")
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        write_text_atomically(note, json.dumps({"counts": writer.counts(), "results": results}))
+    return json.loads(note.read_text())
+
+
+def shard_by_shard(
+    source: Path | str,
+    output: Path | str,
+    settings: Any,
+    work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
+    *,
+    kind: str,
+    progress: Progress,
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run a stage that sees one document at a time: `work` keeps and drops the documents of one shard of `source`.
+
+    Returns the counts of documents, and the numbers that `work` counted by (source, `kind`), as rows with the columns
+    source, `kind` and documents.
+    """
+    output, files = Path(output), find_shards([Path(source)])
+    written = []
+
+    def write(shard: Shard, writer: DocumentWriter) -> list[tuple[str, str, int]]:
+        return [(*key, count) for key, count in sorted(work(shard.path, writer).items())]
+
+    with resumable_parts(output, settings, files) as folder:
+        for number, shard in enumerate(files):
+            written.append(write_document_shard(output, folder, number, partial(write, shard)))
+            progress((number + 1) / len(files), f"{shard.stop:,} documents")
+    found: Counter[tuple[str, str]] = Counter()
+    for shard in written:
+        found.update({(name, what): count for name, what, count in shard["results"]})
+    rows = [{"source": name, kind: what, "documents": count} for (name, what), count in sorted(found.items())]
+    return sum_counts(shard["counts"] for shard in written), rows
