@@ -84,7 +84,7 @@ class DocumentTable:
         return self._columns(
             "select doc, node from ranked anti join dropped using (node) anti join alone using (node) "
             "where doc >= $1 and doc < $2 order by doc",
-            [shard.first, shard.last],
+            [shard.start, shard.stop],
         )
 
     def join(self, files: Iterable[Path], bands: int) -> None:
@@ -130,7 +130,7 @@ class DocumentTable:
     def dropped(self, shard: Shard) -> pa.Table:
         """Select the documents of a shard that are dropped: doc, reason (place in REASONS), because."""
         query = "select doc, reason, because from decided where doc >= $first and doc < $stop order by doc"
-        return self.connection.sql(query, params={"first": shard.first, "stop": shard.last}).to_arrow_table()
+        return self.connection.sql(query, params={"first": shard.start, "stop": shard.stop}).to_arrow_table()
 
     def _columns(self, query: str, parameters: Sequence[Any] = ()) -> tuple[np.ndarray, ...]:
         return tuple(self.connection.execute(query, parameters).fetchnumpy().values())

@@ -101,7 +101,7 @@ class Comparison:
 
 def _plans(table: DocumentTable, documents: np.ndarray, n: int) -> Iterator[tuple]:
     for number, shard in enumerate(table.files):
-        start, stop = np.searchsorted(documents, (shard.first, shard.last))
+        start, stop = np.searchsorted(documents, (shard.start, shard.stop))
         if start < stop:
             plan = table.folder / f"describing-{number}.npz"
             save_arrays(plan, documents=documents[start:stop])
