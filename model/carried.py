@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from model.training.launch import leashed, rank_environments
-from model.training.screening import screening_loss
+from model.training.records import screening_loss
 from pipeline.errors import InputError
 
 PLAN = "plan.json"
