@@ -62,7 +62,7 @@ def train(
 
 
 def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: Recorder | None) -> str:
-    """Take optimiser steps up to `goal` tokens. The first rank alone has a recorder; all ranks stop at the same step."""
+    """Take optimiser steps up to `goal` tokens. Only the first rank has a recorder; all stop at the same step."""
     started = time.monotonic() - trainer.seconds
     try:
         if trainer.due and recorder:

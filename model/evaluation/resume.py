@@ -52,7 +52,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a checkpoint's evaluation: numbers of requests and of items, and the function that computes its rows."""
+    """A part of an evaluation: its numbers of requests and of items, and the function that computes its rows."""
 
     requests: int
     items: int

@@ -55,7 +55,7 @@ class Ranks:
         return slice(rows * self.rank // self.count, rows * (self.rank + 1) // self.count)
 
     def any(self, *flags: bool) -> list[bool]:
-        """For each flag, tell whether any rank raised it (all-reduce on the host). All ranks must call this together."""
+        """Tell for each flag whether any rank raised it: an all-reduce on the host, which all ranks must call."""
         if self.count == 1:
             return list(flags)
         raised = torch.tensor(flags, dtype=torch.int32)

@@ -150,7 +150,7 @@ class Trainer:
             )
 
     def _backward(self, batch: Batch) -> Tensor:
-        """Compute the gradients of this rank's rows, and return its part of the loss; halve micro-batches if need be."""
+        """Compute the gradients of this rank's rows and its part of the loss; on a shortage of memory, once more."""
         while True:
             total = self._attempt(batch)
             if self.ranks.any(total is None) == [False]:
