@@ -27,7 +27,7 @@ from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
 from model.ops.device import device_name
 from model.profiling.random_stream import write_random_stream
-from model.training.run import read_run
+from model.training.config import read_run
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 from reports.drawing import COUNT_LABEL, Figure, colour, composed, panel, records, shape

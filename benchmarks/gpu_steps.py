@@ -32,7 +32,7 @@ from model.ops.device import device_name, peak_flops
 from model.ops.torch_kernels.routing import dispatch
 from model.profiling.profile import profile_step, table
 from model.profiling.random_stream import write_random_stream
-from model.training.run import read_run
+from model.training.config import read_run
 from model.training.trainer import Trainer
 from model.training.wrapping import compile_parts, recompute_activations
 
@@ -220,7 +220,7 @@ def _one_setting(
     checkpointing: bool,
     lengths: tuple[int, int] | None = None,
 ) -> bool:
-    """Measure one setting and say its numbers; False where memory was short."""
+    """MetricValues one setting and say its numbers; False where memory was short."""
     settings = {"compile": compile, "checkpointing": checkpointing}
     forget_peak(sizes)
     result = {"variant": variant, "micro_batch": micro, **settings, "documents": "packed" if lengths else "whole rows"}

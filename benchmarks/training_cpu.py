@@ -32,7 +32,7 @@ from model.config import DreamerConfig, dr, dr_da, la
 from model.dreamer import Dreamer
 from model.ops import Documents
 from model.profiling.random_stream import write_random_stream
-from model.training.run import read_run
+from model.training.config import read_run
 from model.training.stream import IGNORED, Batch, TokenStream
 from model.training.trainer import Trainer
 

@@ -1,11 +1,9 @@
-"""Run a carried study on a machine with torch and little else: `python -m model.carried <folder> [--processes N]`.
-
-With GPUs, each of the processes side by side has one of its own, or with `--ranks` each training so many.
+"""Train and evaluate a carried study on a machine with torch and little else: `python -m model.carried <folder>`.
 
 `dreamer carry` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
-each model and seed. Here they are trained (all seeds to the screening point, the better one to the end) and evaluated,
-several processes side by side; `dreamer adopt` enters what they leave into the results database of any machine.
-A folder can be interrupted at any moment and continued with the same command.
+each model and seed. All seeds are trained to the screening point, the better one to the end, several processes side by
+side, each with a GPU of its own (with `--ranks`, each training with so many). `dreamer adopt` ingests the result files
+on any machine. The command can be interrupted at any moment, and run again to continue.
 """
 
 from __future__ import annotations
@@ -14,25 +12,26 @@ import argparse
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from model.training.launch import leashed, rank_environments
-from model.training.screening import screening_loss
+from model.training.launch import ProcessGroup, stop
+from model.training.records import screening_loss
 from pipeline.errors import InputError
 
 PLAN = "plan.json"
-GRACE_SECONDS = 20.0
+
+Command = tuple[str, Sequence[str]]
+"""A name, for its log and for messages; the module and its arguments."""
 
 
 def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
-    """Train, with `ranks` processes each, and evaluate all of `folder`.
+    """Train the runs of `folder`, by `ranks` processes each, and evaluate them; `processes` of these at a time.
 
-    Raises InputError if it is no carried study, SystemExit if a part fails.
+    Raises InputError if the folder is no carried study, SystemExit if a process fails.
     """
     try:
         plan = json.loads((folder / PLAN).read_text())
@@ -43,11 +42,15 @@ def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{folder / PLAN} is damaged ({error!r}); carry the study again") from None
+    logs = folder / "runs"
     if plan["stop_at"]:
-        stop = ["--stop-at", str(plan["stop_at"])]
-        _side_by_side([_train(folder, run, *stop) for run in runs if not _went_on(folder, run)], processes, ranks)
+        early = ["--stop-at", str(plan["stop_at"])]
+        screening = [_train(folder, run, *early) for run in runs if not _is_chosen(folder, run)]
+        _side_by_side(screening, logs, processes, ranks)
     chosen = choose(folder, plan)
-    _side_by_side([_train(folder, run) for run in chosen], processes, ranks)
+    for run in chosen:
+        (folder / "runs" / run["run_id"] / "chosen").touch()
+    _side_by_side([_train(folder, run) for run in chosen], logs, processes, ranks)
     checkpoints = [
         {"run_id": run["run_id"], "tokens": int(path.name), "path": os.path.relpath(path, folder)}
         for run in chosen
@@ -55,14 +58,14 @@ def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
     ]
     job = {**plan["evaluation"], "checkpoints": checkpoints, "output": "results"}
     (folder / "job.json").write_text(json.dumps(job, indent=1))
-    # They share the job: each takes checkpoints that no other has.
+    # All processes work on one job: each takes checkpoints that no other has.
     evaluation = ("model.evaluate", str(folder / "job.json"))
-    _side_by_side([(f"evaluate-{number}", evaluation) for number in range(processes)], processes)
+    _side_by_side([(f"evaluate-{number}", evaluation) for number in range(processes)], folder, processes)
     (folder / "chosen.json").write_text(json.dumps([run["run_id"] for run in chosen]))
 
 
 def choose(folder: Path, plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """The runs that are trained to the end: all of them, or of each model the seed with the best screening loss."""
+    """Choose the runs that are trained to the end: all of them, or of each model the seed with the lowest loss."""
     if not plan["stop_at"]:
         return plan["runs"]
     models: dict[str, list[dict[str, Any]]] = {}
@@ -70,60 +73,46 @@ def choose(folder: Path, plan: dict[str, Any]) -> list[dict[str, Any]]:
         models.setdefault(run["model_id"], []).append(run)
     chosen = []
     for seeds in models.values():
-        ahead = [run for run in seeds if _went_on(folder, run)]  # decided in an earlier call
+        ahead = [run for run in seeds if _is_chosen(folder, run)]  # in an earlier call
         best = min(seeds, key=lambda run: (screening_loss(folder / "runs" / run["run_id"]), run["seed"]))
         chosen.append(ahead[0] if ahead else best)
     return chosen
 
 
-def _went_on(folder: Path, run: dict[str, Any]) -> bool:
+def _is_chosen(folder: Path, run: dict[str, Any]) -> bool:
     return (folder / "runs" / run["run_id"] / "chosen").exists()
 
 
-def _train(folder: Path, run: dict[str, Any], *stop: str) -> tuple[str, Sequence[str]]:
-    place = folder / "runs" / run["run_id"]
-    if not stop:
-        (place / "chosen").touch()
-    return run["run_id"], ("model.train", str(place), *stop)
+def _train(folder: Path, run: dict[str, Any], *options: str) -> Command:
+    return run["run_id"], ("model.train", str(folder / "runs" / run["run_id"]), *options)
 
 
-def _side_by_side(commands: list[tuple[str, Sequence[str]]], processes: int, ranks: int = 1) -> None:
-    """Run `python -m` commands, `processes` at a time and each by `ranks` processes; the first that fails ends all."""
-    waiting, running = list(commands), dict[str, list[subprocess.Popen[bytes]]]()
-    logs = Path(commands[0][1][1]).parent if commands else Path()
-    places = dict[str, int]()
+def _side_by_side(commands: Sequence[Command], logs: Path, processes: int, ranks: int = 1) -> None:
+    """Run commands, `processes` at a time and each by `ranks` processes; the first one that fails ends all."""
+    waiting, running, places = list(commands), dict[str, ProcessGroup](), dict[str, int]()
     started = time.monotonic()
     try:
         while waiting or running:
             while waiting and len(running) < processes:
-                name, arguments = waiting.pop(0)
+                name, command = waiting.pop(0)
                 places[name] = min(set(range(processes)) - {places[other] for other in running})
-                with (logs / f"{name}.log").open("ab") as log:
-                    devices = _devices(places[name], ranks)
-                    running[name] = [_start(arguments, log, {**devices, **rank}) for rank in rank_environments(ranks)]
+                environment = _devices(places[name], ranks)
+                log = logs / f"{name}.log"
+                running[name] = ProcessGroup(*command, log=log, environment=environment, ranks=ranks)
             for name, group in list(running.items()):
-                status = next((process.returncode for process in group if process.poll()), 0)
-                if not status and any(process.returncode is None for process in group):
-                    continue
+                status = group.poll()
                 if status:
-                    _end(group)
-                    said = (logs / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
-                    raise SystemExit(f"{name} ended with status {status}: {' '.join(said)}")
-                del running[name]
-                print(f"{time.monotonic() - started:7.1f} s  {name} done", flush=True)
+                    raise SystemExit(f"{name} ended with status {status}: {group.last_line()}")
+                if status == 0:
+                    del running[name]
+                    print(f"{time.monotonic() - started:7.1f} s  {name} done", flush=True)
             time.sleep(0.1)
     finally:
-        for group in running.values():
-            _end(group)
-
-
-def _start(arguments: Sequence[str], log: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
-    return subprocess.Popen(leashed(*arguments), stdout=log, stderr=subprocess.STDOUT, env=variables)
+        stop(running.values())
 
 
 def _devices(place: int, ranks: int) -> dict[str, str]:
-    """The environment that shows the processes at a place only the GPUs that are theirs."""
+    """Return the environment that shows the processes at a place only their own GPUs."""
     import torch
 
     count = torch.cuda.device_count()
@@ -134,27 +123,14 @@ def _devices(place: int, ranks: int) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(sorted(own))}
 
 
-def _end(group: list[subprocess.Popen[bytes]]) -> None:
-    """Stop the processes of a training: SIGTERM, a grace in which it saves its state, SIGKILL."""
-    for process in group:
-        process.terminate()
-    deadline = time.monotonic() + GRACE_SECONDS
-    for process in group:
-        try:
-            process.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m model.carried", description="Train and evaluate a carried study.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--processes", type=int, default=1, help="trainings and evaluations at a time (default 1)")
     parser.add_argument("--ranks", type=int, default=1, help="processes, and GPUs, for each training (default 1)")
     chosen = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what it has started is ended
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # stops all children
     try:
         run_carried(chosen.folder, max(1, chosen.processes), max(1, chosen.ranks))
     except InputError as error:

@@ -8,10 +8,8 @@ stay. Nothing is pickled.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +23,7 @@ from torch.overrides import TorchFunctionMode
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
-
-PARTIAL = ".partial"
+from pipeline.storage.files import PARTIAL, atomic_folder
 
 
 @dataclass(frozen=True)
@@ -44,7 +41,7 @@ def save_model(folder: Path | str, model: Dreamer, extra: Mapping[str, Any] | No
         raise InputError(
             f"{folder} exists already: a checkpoint is never overwritten; remove it or name another folder"
         )
-    with written_whole(folder) as partial:
+    with atomic_folder(folder) as partial:
         values = model.config.to_dict()
         _save_tensors(partial / "model.safetensors", model.state_dict(), {"config": json.dumps(values)})
         (partial / "config.json").write_text(json.dumps(values, indent=1))
@@ -114,7 +111,7 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
     """Write `folder/<step>/`, then remove what is left of older states but for the newest, `keep` in all."""
     path = folder / f"{step:09d}"
     if not path.exists():
-        with written_whole(path) as partial:
+        with atomic_folder(path) as partial:
             _save_tensors(partial / "tensors.safetensors", state.tensors)
             (partial / "values.json").write_text(json.dumps(state.values, indent=1))
     states = _states(folder)
@@ -139,31 +136,6 @@ def newest_state(folder: Path) -> State | None:
 def _states(folder: Path) -> list[Path]:
     """The complete states in a folder, the newest last; what has other names is not ours."""
     return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
-
-
-@contextmanager
-def written_whole(folder: Path) -> Iterator[Path]:
-    """A partial folder to write into, which gets its final name once everything in it is on the disk."""
-    partial = folder.with_name(folder.name + PARTIAL)
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        for path in [*partial.iterdir(), partial]:
-            _sync(path)
-        partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)  # on a full disk, what is half written only stands in the way
-        raise
-    _sync(folder.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str] | None = None) -> None:

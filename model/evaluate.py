@@ -1,9 +1,8 @@
-"""Evaluate checkpoints: `python -m model.evaluate <job.json>`, from files alone and to files alone.
+"""Evaluate the checkpoints of a job: `python -m model.evaluate <job.json>`; reads and writes files only.
 
-Imports, tasks, prompts and their data are paid for once; then each checkpoint is loaded and asked everything, piece by
-piece (pieces.py). Its rows appear at once, as `<output>/<run_id>/<tokens>/rows/`, or not at all: a process that is
-killed loses the benchmark in hand and nothing else, and one that is started again goes on behind it. Several processes
-may work on one job; each takes checkpoints that no other has.
+Imports, tasks, prompts and data are loaded once; then each checkpoint is evaluated part by part (evaluation/resume.py).
+Its rows appear at once, as `<output>/<run_id>/<tokens>/rows/`. A killed process loses the benchmark in hand and nothing
+else, and a new one continues after it. Several processes may work on one job; each takes checkpoints no other has.
 
 With lm-eval installed its tasks are evaluated; without it those tasks that have a file of plain items.
 
@@ -16,6 +15,7 @@ import argparse
 import fcntl
 import hashlib
 import importlib.util
+import json
 import os
 import signal
 import sys
@@ -27,21 +27,22 @@ from typing import Any
 
 import torch
 
-from model.evaluation.job import Checkpoint, Job, check_settings, read_job, replace_json
-from model.evaluation.pieces import Piece, Task, finished_pieces, pieces, put_together, remove_pieces
+from model.evaluation.job import Checkpoint, Job, check_settings, read_job
+from model.evaluation.language_model import load_language_model
+from model.evaluation.resume import Part, Task, concatenate, finish_parts, remove_parts, split_evaluation
 from model.evaluation.tasks import PlainTask
-from model.evaluation.text import load_text_model
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.introspect import Sample, sample_of_stream, sample_of_texts
 from model.ops.device import use_one_core
 from model.training.stream import read_packed
 from pipeline.errors import InputError
+from pipeline.storage.files import write_text_atomically
 
 TELL_SECONDS = 1.0
 
 
 def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> list[Path]:
-    """Evaluate every checkpoint of the job that is not there yet; returns the folders of all.
+    """Evaluate every checkpoint of the job that has no rows yet; return the folders of all checkpoints.
 
     `line` gets a line per finished checkpoint. Raises InputError for bad input, also when the output holds results of
     other tasks, limits or another tokenizer.
@@ -55,19 +56,19 @@ def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> 
     tasks = build_tasks(job)
     progress = _Progress(job.output / "progress.json", tasks, folders.values())
     evaluator = _Evaluator(job, tokenizer, tasks, progress)
-    for wait in (False, True):  # first what no other process has in hand, then what another one may have left behind
+    for wait in (False, True):  # first the checkpoints no other process has, then those another may have left
         for checkpoint, folder in folders.items():
             with _claim(job, checkpoint, wait) as mine:
                 if mine and not folder.exists():
                     line(evaluator(checkpoint, folder))
                 elif mine:
-                    remove_pieces(folder)  # of a process that was killed just before it did that
+                    remove_parts(folder)  # left by a process that was killed just before removing them
     progress.tell()
     return list(folders.values())
 
 
 def build_tasks(job: Job) -> list[Task]:
-    """The tasks of a job with their prompts: lm-eval's, or plain where it is missing or only the plain items are there.
+    """Build the tasks of a job with their prompts: lm-eval's, or plain items where lm-eval or its data are missing.
 
     Raises InputError if a task needs lm-eval and it is not installed.
     """
@@ -100,7 +101,7 @@ def _has_definition(task: Mapping[str, Any]) -> bool:
 
 
 class _Evaluator:
-    """Evaluates checkpoints; where the device's memory is too small, in smaller batches from then on."""
+    """Evaluates checkpoints; after a shortage of memory, in smaller batches from then on."""
 
     def __init__(self, job: Job, tokenizer: Tokenizer, tasks: Sequence[Task], progress: _Progress) -> None:
         self._job, self._tokenizer, self._tasks, self._progress = job, tokenizer, tasks, progress
@@ -108,8 +109,8 @@ class _Evaluator:
         self._sample = _sample(job, tokenizer, tasks)
 
     def __call__(self, checkpoint: Checkpoint, folder: Path) -> str:
-        """Write the rows of one checkpoint into `folder`; returns a line about them."""
-        model = load_text_model(
+        """Write the rows of one checkpoint to `folder`; return a line about them."""
+        model = load_language_model(
             checkpoint.path,
             self._tokenizer,
             self._job.device,
@@ -118,11 +119,11 @@ class _Evaluator:
         )
         config = model.model.config
         depths = self._job.other_depths(checkpoint, config.depth) if config.recurrent else ()
-        parts = pieces(checkpoint, model, self._tasks, self._sample, depths)
+        parts = split_evaluation(checkpoint, model, self._tasks, self._sample, depths)
         while True:
             self._progress.begin(parts)
             try:
-                rows = put_together(folder, list(finished_pieces(folder, parts, self._progress.begin_piece)))
+                rows = concatenate(folder, list(finish_parts(folder, parts, self._progress.begin_part)))
                 break
             except torch.OutOfMemoryError:
                 if model.batch_tokens <= model.sequence_length:
@@ -138,7 +139,7 @@ class _Evaluator:
 
 
 def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:
-    """What every model's attention is observed on: the validation text, where a task is one, else training data."""
+    """Choose the text on which attention is observed: validation text, where a task is one, else training data."""
     if job.observe is None:
         return None
     texts = [text for task in tasks for text in task.requests.get("loglikelihood_rolling", ())]
@@ -153,9 +154,9 @@ def _folder(job: Job, checkpoint: Checkpoint) -> Path:
 
 @contextmanager
 def _claim(job: Job, checkpoint: Checkpoint, wait: bool) -> Iterator[bool]:
-    """Whether this process may work on a checkpoint, that is, no other one does. A dead process claims nothing.
+    """Lock a checkpoint for this process; yield whether that succeeded. Locks end with their process.
 
-    Each checkpoint has a byte of its own in one lock file; the system frees the locks of a process that ends.
+    Each checkpoint has a byte of its own in one lock file.
     """
     name = f"{checkpoint.run_id}/{checkpoint.tokens}".encode()
     byte = int.from_bytes(hashlib.blake2b(name, digest_size=7).digest())
@@ -169,9 +170,9 @@ def _claim(job: Job, checkpoint: Checkpoint, wait: bool) -> Iterator[bool]:
 
 
 class _Progress:
-    """`progress.json`: items done and in all, over all checkpoints; items per second of this process; seconds left.
+    """Writes `progress.json`: items done and in all, over all checkpoints; items per second here; seconds left.
 
-    A checkpoint's items count once, however many depths it is evaluated at; items per second are of all that it asks.
+    A checkpoint's items count once in `done`, and at every depth in `items_per_second`.
     """
 
     def __init__(self, path: Path, tasks: Sequence[Task], folders: Iterable[Path]) -> None:
@@ -183,28 +184,28 @@ class _Progress:
         self.begin([])
         self.tell()
 
-    def begin(self, parts: Sequence[Piece]) -> None:
-        """A checkpoint is begun, or begun again: nothing of it has been looked at."""
+    def begin(self, parts: Sequence[Part]) -> None:
+        """Begin a checkpoint, or begin it again after a shortage of memory."""
         self._requests = max(1, sum(part.requests for part in parts))
         self._seen = self._worked = 0.0  # of its requests: those that are done, and those done now
-        self._piece: Piece | None = None
+        self._part: Part | None = None
         self._begun = time.monotonic(), self._answered
 
-    def begin_piece(self, piece: Piece, there: bool) -> None:
-        """A piece is begun, or found done."""
-        self._piece = piece
+    def begin_part(self, part: Part, there: bool) -> None:
+        """Begin a part, or skip it where it is there already."""
+        self._part = part
         if there:
-            self._seen += piece.requests
+            self._seen += part.requests
 
     def add(self, requests: float) -> None:
-        """Count answered requests of the piece in hand."""
+        """Count answered requests of the part in hand."""
         self._seen, self._worked = self._seen + requests, self._worked + requests
-        self._answered += requests * self._piece.items / self._piece.requests
+        self._answered += requests * self._part.items / self._part.requests
         if time.monotonic() - self._told >= TELL_SECONDS:
             self.tell()
 
     def finish(self) -> tuple[int, float]:
-        """The checkpoint in hand is written: the items answered for it just now, and the seconds that took."""
+        """End a checkpoint; return the items answered for it by this process, and the seconds that took."""
         began, before = self._begun
         self._own += self._worked / self._requests
         answered = self._answered - before
@@ -213,32 +214,30 @@ class _Progress:
         return round(answered), max(1e-9, self._told - began)
 
     def tell(self) -> None:
-        """Rewrite the file."""
+        """Rewrite `progress.json`."""
         self._told = time.monotonic()
         whole = sum(folder.exists() for folder in self._folders)
         done = min(len(self._folders), whole + self._seen / self._requests)
         elapsed = max(1e-9, self._told - self._started)
         pace = (self._own + self._worked / self._requests) / elapsed
-        replace_json(
-            self._path,
-            {
-                "done": round(done * self._items),
-                "total": len(self._folders) * self._items,
-                "items_per_second": self._answered / elapsed,
-                "seconds_left": (len(self._folders) - done) / pace if pace else None,
-            },
-        )
+        values = {
+            "done": round(done * self._items),
+            "total": len(self._folders) * self._items,
+            "items_per_second": self._answered / elapsed,
+            "seconds_left": (len(self._folders) - done) / pace if pace else None,
+        }
+        write_text_atomically(self._path, json.dumps(values), shared=True, durable=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m model.evaluate", description="Evaluate the checkpoints of a job.")
     parser.add_argument("job", type=Path, help="a job file: checkpoints, tokenizer, tasks, output, ...")
     parser.add_argument(
         "--verbose", action="store_true", help="print a line per checkpoint also where there is no terminal"
     )
     options = parser.parse_args(arguments)
-    # Data are local, so the libraries must not look for newer ones; they read this when they are imported.
+    # Data are local, so the libraries must not look for newer ones; they read these variables on import.
     for name, value in (("HF_HUB_OFFLINE", "1"), ("HF_DATASETS_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false")):
         os.environ.setdefault(name, value)
     use_one_core()

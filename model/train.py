@@ -1,12 +1,10 @@
-"""Train one run: `python -m model.train <folder> [--stop-at TOKENS]`, from files alone and to files alone.
+"""Train one run, or resume it: `python -m model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
 
-The x-axis of everything this project says is the number of training tokens, so they are counted exactly: real tokens,
-by the optimiser step that consumed them. A run that is stopped or killed at any moment goes on from its last saved
-state, on a CPU to the same bits.
+Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed them. A run that is
+stopped or killed at any moment resumes from its newest saved state, on a CPU to the same bits.
 
-One process, or several ranks of one run: `torchrun --nproc-per-node N -m model.train <folder>`. Their number is no
-part of the run: it may change whenever the run is continued, the token stream is the same and the result differs by
-rounding. Continued by as many ranks as before, it is the same to the bit on a CPU.
+Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`. N may change when a
+run is resumed: the token stream stays the same, and the result differs by rounding.
 
 Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM, 130 by SIGINT.
 """
@@ -24,10 +22,10 @@ from pathlib import Path
 
 import torch
 
-from model.training.distributed import Elsewhere, joined
+from model.training.config import TrainingConfig, read_run
+from model.training.distributed import OtherRankFailed, process_group
 from model.training.failures import TrainingFailed
-from model.training.journal import Journal
-from model.training.run import TrainingConfig, read_run
+from model.training.recorder import Recorder
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 
@@ -44,14 +42,13 @@ def train(
 ) -> str:
     """Train the run in `folder` to its target, or to the first step at or above `stop_at` tokens.
 
-    Returns 'complete' (the target is reached) or 'stopped'. `stopped` is asked after every step, `line` gets a line of
-    progress every few seconds, `notice` what happens once. However it ends, the run can be continued by calling this
-    again, also on a copy of the folder. Raises InputError for bad input and TrainingFailed when loss or gradients are
-    not finite, the loss leaves its course, or memory is short; in a process that is one of several ranks also
-    Elsewhere, when another of them says what is wrong.
+    Returns 'complete' (the target is reached) or 'stopped'. `stopped` is called after every step, `line` gets a line of
+    progress every few seconds, `notice` what happens once. Another call resumes the run, also on a copy of the folder.
+    Raises InputError for bad input; TrainingFailed when loss or gradients are not finite, the loss spikes, or memory
+    is short; OtherRankFailed in one of several ranks, when another rank says what is wrong.
     """
-    with joined(str(folder)) as ranks, ExitStack() as held:
-        with ranks.together():
+    with process_group(str(folder)) as ranks, ExitStack() as held:
+        with ranks.failing_together():
             run = read_run(folder)
             if stop_at is not None and stop_at < 1:
                 raise InputError(f"--stop-at is {stop_at}, but it must be at least 1")
@@ -59,43 +56,43 @@ def train(
                 held.enter_context(_alone(run.folder))
             trainer = Trainer(run, ranks)
             goal = min(run.training.tokens, stop_at or run.training.tokens)
-            journal = Journal(trainer, goal, line, notice) if ranks.is_first else None
-        trainer.agree()
-        return _train(trainer, goal, stopped, journal)
+            recorder = Recorder(trainer, goal, line, notice) if ranks.is_first else None
+        trainer.synchronize()
+        return _train(trainer, goal, stopped, recorder)
 
 
-def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], journal: Journal | None) -> str:
-    """The loop over steps. Only one rank has a journal; all of them stop at the same step."""
+def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: Recorder | None) -> str:
+    """Take optimiser steps up to `goal` tokens. Only the first rank has a recorder; all stop at the same step."""
     started = time.monotonic() - trainer.seconds
     try:
-        if trainer.due and journal:
-            journal.save("stopped")
+        if trainer.due and recorder:
+            recorder.save("stopped")
         while trainer.tokens < goal and trainer.ranks.any(stopped()) == [False]:
             loss, learning_rate, norm = trainer.train_step()
             trainer.seconds = time.monotonic() - started
-            if journal:
-                journal.enter(loss, learning_rate, norm)
+            if recorder:
+                recorder.record_step(loss, learning_rate, norm)
         status = "complete" if trainer.tokens >= trainer.config.tokens else "stopped"
-        if journal:
-            journal.end(status)
+        if recorder:
+            recorder.end(status)
         return status
     except (TrainingFailed, torch.OutOfMemoryError) as error:
-        if journal:
-            journal.fail()
-        if isinstance(error, torch.OutOfMemoryError):  # not in a batch, which the trainer would halve
+        if recorder:
+            recorder.fail()
+        if isinstance(error, torch.OutOfMemoryError):  # outside a batch, where the trainer halves nothing
             raise TrainingFailed(
                 f"step {trainer.step + 1}: out of memory on {trainer.device} outside of the batch's passes; "
                 "training stopped; free the device of other programs, or train a smaller model"
             ) from error
         raise
     finally:
-        if journal:
-            journal.close()
+        if recorder:
+            recorder.log.close()
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which a dead holder frees at once. Raises InputError if another process trains there."""
+    """Lock the folder; the lock ends with its process. Raises InputError if another process trains there."""
     with (folder / ".lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -105,7 +102,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m model.train", description="Train, or continue, the run in a folder."
     )
@@ -126,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             line=(lambda text: print(text, flush=True)) if talks else (lambda text: None),
             notice=lambda text: print(text, file=sys.stderr, flush=True),
         )
-    except Elsewhere as error:
+    except OtherRankFailed as error:
         return error.status
     except InputError as error:
         print(error, file=sys.stderr)

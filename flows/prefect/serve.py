@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from model.training.launch import leashed
+from model.training.launch import bound_command
 
 START_SECONDS = 120
 
@@ -75,7 +75,9 @@ def start_server(address: str) -> subprocess.Popen[bytes]:
     Raises RuntimeError when it does not come up.
     """
     place = urlsplit(address)
-    command = leashed("prefect", "server", "start", "--host", str(place.hostname), "--port", str(place.port or 4200))
+    command = bound_command(
+        "prefect", "server", "start", "--host", str(place.hostname), "--port", str(place.port or 4200)
+    )
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

@@ -1,8 +1,7 @@
 """Child processes that never outlive us and can always be stopped: training and evaluation run in them.
 
-Every child starts a session of its own and asks the kernel for SIGTERM when its parent dies. `stop_all` ends every
-living child: SIGTERM, a grace in which it saves its state, then SIGKILL to whatever of its tree is left. It is called
-from the main thread, where signals and Prefect's cancellation arrive, while worker threads wait for the children.
+`stop_all` ends every living child (`model.training.launch.stop`). It is called from the main thread, where signals and
+Prefect's cancellation arrive, while worker threads wait for the children.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import fcntl
 import json
 import os
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -20,12 +18,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from model.training.launch import leashed, rank_environments
+from model.training.launch import GRACE_SECONDS, ProcessGroup, stop
 from pipeline.errors import InputError
 
 BAD_INPUT = 2
-GRACE_SECONDS = 20.0
-_living: set[subprocess.Popen[bytes]] = set()
+_living: set[ProcessGroup] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
 
@@ -54,49 +51,24 @@ def run_module(
     the status is 2, Failed for any other failure.
     """
     refuse_when_stopping()
-    log.parent.mkdir(parents=True, exist_ok=True)
-    children: list[subprocess.Popen[bytes]] = []
+    group = ProcessGroup(module, *arguments, log=log, environment=environment, ranks=ranks)
+    with _lock:
+        _living.add(group)
     try:
-        for variables in rank_environments(ranks):
-            children.append(_start(leashed(module, *arguments), log, {**(environment or {}), **variables}))
-        failed = None
-        while None in (statuses := [child.poll() for child in children]):
+        while (status := group.poll()) is None:
             tick()
-            if failed is None and any(statuses):
-                failed = time.monotonic()
-            if failed is not None and time.monotonic() - failed > GRACE_SECONDS:
-                break
             time.sleep(0.3)
         tick()
     finally:
-        for child in children:
-            if child.poll() is None:
-                _signal_group(child, signal.SIGKILL)
-                child.wait()
+        group.kill()
         with _lock:
-            _living.difference_update(children)
-    status = max((child.returncode for child in children if child.returncode), default=0)
+            _living.discard(group)
     if _stopping.is_set() and status:
         raise Stopped(module)
     if status == BAD_INPUT:
-        raise InputError(_last_line(log))
+        raise InputError(group.last_line())
     if status:
-        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {_last_line(log)}")
-
-
-def _start(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    with log.open("ab") as output:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        )
-    with _lock:
-        _living.add(child)
-    return child
+        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {group.last_line()}")
 
 
 def cores() -> int:
@@ -114,14 +86,8 @@ def stop_all(grace: float = GRACE_SECONDS) -> None:
     """End every living child and its whole tree, and let no new one start until `stopping` is over."""
     _stopping.set()
     with _lock:
-        children = list(_living)
-    for child in children:
-        _signal_group(child, signal.SIGTERM)
-    deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and any(child.poll() is None for child in children):
-        time.sleep(0.05)
-    for child in children:
-        _signal_group(child, signal.SIGKILL)
+        groups = list(_living)
+    stop(groups, grace)
 
 
 @contextmanager
@@ -187,15 +153,3 @@ def read_progress(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return {}
-
-
-def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    try:
-        os.killpg(child.pid, number)
-    except ProcessLookupError:
-        return  # it has ended by itself
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"

@@ -18,7 +18,7 @@ from flows.stages.evaluate import result_folders
 from flows.stages.prepare import Prepared
 from flows.stages.train import Planned, Run
 from flows.study.configuration import Study
-from model.evaluation.versions import code_version
+from model.training.provenance import package_version
 from pipeline.storage.store import Output, canonical
 from sql.results import connect, ingest
 from sql.statistics.bootstrap import factor_intervals
@@ -43,7 +43,7 @@ def enter_study(study: Study, prepared: Prepared) -> None:
         "study_id": study.study_id,
         "name": study.name,
         "config": canonical({"study": study.model_dump(mode="json", exclude={"root", "store"}), "packages": versions}),
-        "code_version": code_version(),
+        "code_version": package_version(),
         "created_at": datetime.now(UTC).replace(tzinfo=None),
     }
     curation = [

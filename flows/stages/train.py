@@ -31,8 +31,8 @@ from flows.study.configuration import Study, Variant
 from model.accounting import flops_per_token, memory_bytes, parameters
 from model.config import DreamerConfig, la
 from model.matching import match
-from model.training.run import HOW_IT_RUNS
-from model.training.screening import screening_loss
+from model.training.config import HOW_IT_RUNS
+from model.training.records import screening_loss
 from pipeline.errors import InputError
 from pipeline.storage.store import Output, Store, digest
 

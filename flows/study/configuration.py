@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import shlex
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -28,7 +28,8 @@ from pydantic import (
 )
 
 from flows.study.yaml_text import read_yaml
-from model.training.run import HOW_IT_RUNS, TrainingConfig
+from model.evaluation.job import EvaluationSettings
+from model.training.config import HOW_IT_RUNS, TrainingConfig
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
@@ -62,21 +63,26 @@ class Section(BaseModel):
 
 
 class StageSettings(Section):
-    """The validated form of a stage's settings dataclass, which checks the values itself."""
+    """The validated form of a settings dataclass, which checks the values itself."""
 
     kind: ClassVar[type]
 
     @model_validator(mode="after")
-    def _accepted_by_the_stage(self) -> StageSettings:
-        settings(self, self.kind)
+    def _accepted_by_the_dataclass(self) -> StageSettings:
+        self._check()
         return self
 
+    def _check(self) -> None:
+        settings(self, self.kind)
 
-def _section(kind: type) -> type[StageSettings]:
-    """A section with the fields and defaults of a stage's settings dataclass."""
+
+def _section(kind: type, without: Collection[str] = ()) -> type[StageSettings]:
+    """Build a section with the fields and defaults of a settings dataclass, except the fields in `without`."""
     hints = typing.get_type_hints(kind)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
+        if field.name in without:
+            continue
         if field.default is not dataclasses.MISSING:
             default = Field(field.default)
         elif field.default_factory is not dataclasses.MISSING:
@@ -193,54 +199,33 @@ class Models(Section):
         return depths
 
 
-class Training(Section):
-    """The recipe, the same for every model (Table 3), and the points at which checkpoints are taken."""
+class Training(_section(TrainingConfig, without=["seed"])):
+    """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
-    tokens: int = Field(ge=1)
-    batch_tokens: int = Field(2**20, ge=1)
-    micro_batch_tokens: int | None = None
-    sequence_length: int = Field(4096, ge=8)
-    loss_on: Literal["all", "responses"] = "all"
-    learning_rate: float = Field(4e-4, gt=0)
-    warmup_steps: int = Field(500, ge=0)
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    weight_decay: float = 1e-3
-    clip: float = 0.5
+    batch_tokens: int = 2**20
+    save_every_seconds: float = 60
     checkpoints: int | list[int] = Field(12, description="how many, evenly spaced, or the token counts themselves")
+    sequence_length: int = Field(4096, ge=8)
     seeds: list[int] = Field(default=[0, 1], min_length=1)
     screening: float = Field(
         0.25, ge=0, lt=1, description="train all seeds this far, the best goes on; 0: all seeds all the way"
     )
-    device: str = "auto"
-    precision: str = "auto"
-    compile: bool = False
-    checkpointing: bool = Field(False, description="recompute each depth in the backward pass")
-    save_every_seconds: float = 60
-    keep: int = Field(1, ge=1, description="states to resume from that stay on the disk; checkpoints all stay")
-    spike_deviations: float = Field(
-        20, ge=0, description="a loss so many deviations above its running median is a spike; 0: nothing is"
-    )
-    spike_steps: int = Field(50, ge=1, le=50, description="spikes in a row that stop a run")
     ranks: int | None = Field(
         None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
     )
 
     @field_validator("checkpoints")
     @classmethod
-    def _some(cls, checkpoints: int | list[int]) -> int | list[int]:
+    def _sensible_number(cls, checkpoints: int | list[int]) -> int | list[int]:
         if isinstance(checkpoints, int) and not 1 <= checkpoints <= MOST_CHECKPOINTS:
             raise ValueError(f"{checkpoints} checkpoints: give 1 to {MOST_CHECKPOINTS:,}, or a list of token counts")
         return checkpoints
 
-    @model_validator(mode="after")
-    def _accepted_by_the_engine(self) -> Training:
+    def _check(self) -> None:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must differ, got {', '.join(map(str, self.seeds))}")
         for seed in self.seeds:
-            TrainingConfig.from_dict(self.recipe(seed))
-        return self
+            TrainingConfig(**self.recipe(seed))
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """The fields of TrainingConfig for one seed."""
@@ -265,16 +250,10 @@ class Training(Section):
         return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))
 
 
-class Evaluation(Section):
-    """The benchmarks every checkpoint is evaluated on."""
+class Evaluation(_section(EvaluationSettings)):
+    """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
 
     benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
-    limit: int | None = Field(None, ge=1, description="items of each lm-eval task; recorded in the results")
-    batch_tokens: int | None = Field(None, ge=1, description="tokens in a batch; default: what suits the device")
-    max_new_tokens: int | None = Field(None, ge=1)
-    depths: list[Annotated[int, Field(ge=1)]] = Field(
-        default_factory=list, description="other depths at which each recurrent model's last checkpoint is evaluated"
-    )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
     bootstrap_replicates: int = Field(1000, ge=0)
 
@@ -392,5 +371,5 @@ def _first_line(error: ValidationError) -> str:
     for one in error.errors(include_url=False):
         place = ".".join(str(part) for part in one["loc"])
         message = one["msg"].removeprefix("Value error, ")
-        parts.append(f"{place}: {message}" if place else message)
+        parts.append(f"{place}: {message}" if place and not message.startswith(f"{place}.") else message)
     return "; ".join(parts)

@@ -1,1 +1,4 @@
-"""Evaluating checkpoints: tasks, scoring, the lm-eval adapter."""
+"""Evaluate checkpoints: job files, tasks, batched scoring and generation, the lm-eval adapter, rows of result tables.
+
+May import model, model.ops, model.training and pipeline's errors and files; harness.py alone imports lm-eval.
+"""

@@ -37,9 +37,9 @@ from lm_eval.api.registry import model_registry
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from model.evaluation.measures import Measure, Scored, digest_of_items, token_perplexity
+from model.evaluation.language_model import MAX_NEW_TOKENS, Generation, LanguageModel, load_language_model
+from model.evaluation.metrics import MetricValues, TaskScores, digest_of_items, token_perplexity
 from model.evaluation.scoring import log_likelihoods
-from model.evaluation.text import MAX_NEW_TOKENS, Generation, TextModel, load_text_model
 from model.evaluation.tokenizer import find_tokenizer
 from pipeline.errors import InputError
 
@@ -206,7 +206,7 @@ class HarnessTask:
 
     @property
     def requests(self) -> dict[str, list[Any]]:
-        """What is asked, by kind: pairs of texts, texts, and prompts with how to go on (see TextModel)."""
+        """What is asked, by kind: pairs of texts, texts, and prompts with how to go on (see LanguageModel)."""
         ask = {
             "loglikelihood": lambda arguments: arguments,
             "loglikelihood_rolling": lambda arguments: arguments[0],
@@ -214,7 +214,7 @@ class HarnessTask:
         }
         return {kind: [ask[kind](instance.args) for instance in asked] for kind, asked in self._asked.items()}
 
-    def score(self, answers: Mapping[str, Sequence[Any]]) -> Scored:
+    def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
         """Metrics of every item behind every filter, from the answers in the order of the requests."""
         for instance in self._task.instances:
             instance.resps, instance.filtered_resps = [], {}
@@ -230,7 +230,7 @@ class HarnessTask:
         if read:
             measures.append(token_perplexity(read))
         version = self._task.VERSION
-        return Scored(
+        return TaskScores(
             self.specification["benchmark"],
             None if version is None else str(version),
             self.specification.get("chance"),
@@ -239,11 +239,11 @@ class HarnessTask:
             harness_version=f"lm-eval {lm_eval.__version__}",
         )
 
-    def _measures(self) -> dict[tuple[str, str], Measure]:
+    def _measures(self) -> dict[tuple[str, str], MetricValues]:
         of_item: dict[int, list[Instance]] = defaultdict(list)
         for instance in sorted(self._task.instances, key=lambda instance: (instance.doc_id, instance.idx)):
             of_item[instance.doc_id].append(instance)
-        measures: dict[tuple[str, str], Measure] = {}
+        measures: dict[tuple[str, str], MetricValues] = {}
         for filter_ in self._task.instances[0].filtered_resps:
             for number, instances in of_item.items():
                 answers = [instance.filtered_resps[filter_] for instance in instances]
@@ -254,15 +254,15 @@ class HarnessTask:
                     measure.findings[f"{self.name}/{number}"] = finding
         return measures
 
-    def _measure(self, metric: str, filter_: str) -> Measure:
+    def _measure(self, metric: str, filter_: str) -> MetricValues:
         aggregate = self._task.aggregation().get(metric, mean)
         if aggregate is mean:
-            return Measure(metric, filter_)
-        return Measure(metric, filter_, {}, aggregate, single=aggregate.__name__ in _SINGLE)
+            return MetricValues(metric, filter_)
+        return MetricValues(metric, filter_, {}, aggregate, single=aggregate.__name__ in _SINGLE)
 
 
 class DreamerLM(TemplateLM):
-    """A saved model for lm-eval: `path` is a checkpoint folder (or a TextModel), `tokenizer` a tokenizer folder.
+    """A saved model for lm-eval: `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a tokenizer folder.
 
     Without `tokenizer` it is found beside the model (`find_tokenizer`). `depth` runs a recurrent model at another depth
     than it was trained at. Batches are made by `batch_tokens`; the batch sizes that the lm_eval command passes on mean
@@ -271,7 +271,7 @@ class DreamerLM(TemplateLM):
 
     def __init__(
         self,
-        path: str | TextModel,
+        path: str | LanguageModel,
         tokenizer: str | None = None,
         device: str | None = "auto",
         batch_tokens: int | None = None,
@@ -281,11 +281,11 @@ class DreamerLM(TemplateLM):
         max_batch_size: int | None = None,
     ) -> None:
         super().__init__()
-        if isinstance(path, TextModel):
+        if isinstance(path, LanguageModel):
             self.text = path
         else:
             tokenizer = tokenizer or find_tokenizer(path)
-            self.text = load_text_model(path, tokenizer, device or "auto", batch_tokens=batch_tokens)
+            self.text = load_language_model(path, tokenizer, device or "auto", batch_tokens=batch_tokens)
         if depth is not None:
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)
@@ -309,7 +309,7 @@ class DreamerLM(TemplateLM):
         return self.text.tokenizer.decode(tokens)
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """See TextModel.log_likelihoods."""
+        """See LanguageModel.log_likelihoods."""
         return self.text.log_likelihoods([request.args for request in requests])
 
     def _loglikelihood_tokens(
@@ -319,11 +319,11 @@ class DreamerLM(TemplateLM):
         return log_likelihoods(self.text.model, pairs, batch_tokens=self.text.batch_tokens, depth=self.text.depth)
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """See TextModel.rolling_log_likelihoods."""
+        """See LanguageModel.rolling_log_likelihoods."""
         return [value for value, _ in self.text.rolling_log_likelihoods([request.args[0] for request in requests])]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """See TextModel.write."""
+        """See LanguageModel.write."""
         return self.text.write(
             [(request.args[0], Generation.from_arguments(request.args[1], self.max_gen_toks)) for request in requests]
         )

@@ -17,8 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from model.evaluation.measures import Measure, Scored, bits_per_unit, digest_of_items, perplexity, token_perplexity
-from model.evaluation.text import MAX_NEW_TOKENS, Generation
+from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
+from model.evaluation.metrics import (
+    MetricValues,
+    TaskScores,
+    bits_per_unit,
+    digest_of_items,
+    perplexity,
+    token_perplexity,
+)
 from pipeline.errors import InputError
 
 
@@ -50,7 +57,7 @@ class PlainTask:
         """How many items are evaluated."""
         return len(self._lines)
 
-    def score(self, answers: Mapping[str, Sequence[Any]]) -> Scored:
+    def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
         """Metrics of every item, from the answers in the order of the requests."""
         given = {kind: iter(found) for kind, found in answers.items()}
         metric, filter_ = self.specification["metric"], self.specification["filter"]
@@ -66,11 +73,11 @@ class PlainTask:
                 accuracy[item["id"]] = float(next(given["generate_until"]).strip() == item["target"])
             else:
                 documents.append((item["id"], item["target"], *next(given["loglikelihood_rolling"])))
-        measures = [Measure(metric, filter_, accuracy)] if accuracy else []
+        measures = [MetricValues(metric, filter_, accuracy)] if accuracy else []
         if documents:
             measures += _perplexities(documents)
         versions = dict.fromkeys(str(item["version"]) for item in self._lines if "version" in item)
-        return Scored(
+        return TaskScores(
             self.specification["benchmark"],
             ", ".join(versions) or None,
             self.specification.get("chance"),
@@ -99,13 +106,13 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     return items
 
 
-def _perplexities(documents: list[tuple[str, str, float, int]]) -> list[Measure]:
+def _perplexities(documents: list[tuple[str, str, float, int]]) -> list[MetricValues]:
     """lm-eval's three, counted as it counts, and that of tokens."""
     words = {item: (value, len(re.split(r"\s+", text))) for item, text, value, _ in documents}
     bytes_ = {item: (value, len(text.encode())) for item, text, value, _ in documents}
     return [
-        Measure("word_perplexity", "none", words, perplexity, single=True),
-        Measure("byte_perplexity", "none", bytes_, perplexity, single=True),
-        Measure("bits_per_byte", "none", bytes_, bits_per_unit, single=True),
+        MetricValues("word_perplexity", "none", words, perplexity, single=True),
+        MetricValues("byte_perplexity", "none", bytes_, perplexity, single=True),
+        MetricValues("bits_per_byte", "none", bytes_, bits_per_unit, single=True),
         token_perplexity((item, value, tokens) for item, _, value, tokens in documents),
     ]

@@ -28,7 +28,7 @@ from model.dreamer import Dreamer
 from model.ops.device import device_name, peak_flops
 from model.profiling.attribution import STEP, attribute, longest_kernels, ranges
 from model.profiling.random_stream import write_random_stream
-from model.training.run import read_run
+from model.training.config import read_run
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 

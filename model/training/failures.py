@@ -1,4 +1,4 @@
-"""When a training must not go on: its failures in words, and the rule for a loss that has left its course."""
+"""Decide when a training has failed: its exception, and the rule for spikes of the loss."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import statistics
 from collections.abc import Sequence
 
 NORMAL = 1.4826
-"""The standard deviation of normally distributed values over their median absolute deviation."""
+"""Ratio of standard deviation to median absolute deviation of a normal distribution."""
 
 LEAST_DEVIATION = 0.01
-"""In nats: where the loss hardly moves, a tiny change is no spike."""
+"""Smallest deviation assumed, in nats: where the loss hardly moves, a tiny change is no spike."""
 
 
 class TrainingFailed(RuntimeError):
-    """The training itself went wrong; the text is one line."""
+    """The training has failed, with good input; the text is one line."""
 
 
 def spike_limit(losses: Sequence[float], deviations: float) -> float:
-    """The loss that is a spike after `losses`: their median plus so many of their standard deviations.
+    """Return the loss above which a step is a spike: the median of `losses` plus `deviations` standard deviations.
 
-    The deviation is estimated by the median absolute deviation, which a few wild values do not move, and is taken to
-    be at least LEAST_DEVIATION.
+    The standard deviation is estimated from the median absolute deviation, which outliers do not move, and is at least
+    LEAST_DEVIATION. Example: losses 1, 2, 3, 4, 100 and 2 deviations give 3 + 2 * 1.4826 * 1.
     """
     middle = statistics.median(losses)
     spread = NORMAL * statistics.median(abs(loss - middle) for loss in losses)
@@ -28,9 +28,9 @@ def spike_limit(losses: Sequence[float], deviations: float) -> float:
 
 
 def has_spiked(losses: Sequence[float], deviations: float, steps: int) -> bool:
-    """Whether each of the last `steps` losses is a spike after those before them; `deviations` 0: never asked.
+    """Tell whether all of the newest `steps` losses are spikes, compared with the losses before them.
 
-    As many steps as are judged must come before them, or there is nothing to judge by.
+    Never with `deviations` 0, nor while fewer than `steps` losses come before.
     """
-    before, last = losses[:-steps], losses[-steps:]
-    return bool(deviations) and len(before) >= steps and min(last) > spike_limit(before, deviations)
+    before, newest = losses[:-steps], losses[-steps:]
+    return bool(deviations) and len(before) >= steps and min(newest) > spike_limit(before, deviations)

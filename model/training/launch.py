@@ -1,14 +1,25 @@
-"""Starting processes that do not outlive who has started them, and several that train one run together, as `torchrun`
-would start them."""
+"""Start, watch and stop child processes: the ranks of one command, as `torchrun` would start them.
+
+Every child has a session of its own, and gets SIGTERM when the process that started it dies.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
 import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+GRACE_SECONDS = 20.0
+"""Time between SIGTERM and SIGKILL, and for ranks to notice that another has failed."""
 
 # PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second look.
-_LEASH = """
+_BIND_TO_PARENT = """
 import os, signal, sys
 parent = int(sys.argv[1])
 if sys.platform == "linux":
@@ -21,23 +32,94 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def rank_environments(count: int) -> list[dict[str, str]]:
-    """The environment variables of each of `count` processes (ranks) of one training on this machine.
-
-    They are torchrun's, so that the processes cannot tell who started them; none for a process that trains alone.
-    """
+    """Return the environment variables of `count` ranks on this machine, by torchrun's names; none for one alone."""
     if count == 1:
         return [{}]
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]  # free a moment ago; rank 0 takes it
-    shared = {
+    common = {
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
     }
-    return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **shared} for rank in range(count)]
+    return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **common} for rank in range(count)]
 
 
-def leashed(module: str, *arguments: str) -> list[str]:
-    """The command for `python -m module arguments`, as a process that gets SIGTERM when this one dies, however."""
-    return [sys.executable, "-c", _LEASH, str(os.getpid()), sys.executable, "-m", module, *arguments]
+def bound_command(module: str, *arguments: str) -> list[str]:
+    """Return the command for `python -m module arguments` in a child that gets SIGTERM when this process dies."""
+    return [sys.executable, "-c", _BIND_TO_PARENT, str(os.getpid()), sys.executable, "-m", module, *arguments]
+
+
+class ProcessGroup:
+    """The processes (ranks) of one `python -m module arguments`; their output is appended to the file `log`."""
+
+    def __init__(
+        self, module: str, *arguments: str, log: Path, environment: Mapping[str, str] | None = None, ranks: int = 1
+    ) -> None:
+        self.log = log
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._failed: float | None = None  # time at which a rank was found failed
+        log.parent.mkdir(parents=True, exist_ok=True)
+        command = bound_command(module, *arguments)
+        inherited = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+        try:
+            with log.open("ab") as output:
+                for variables in rank_environments(ranks):
+                    child = subprocess.Popen(
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                        env={**inherited, **variables},
+                    )
+                    self._children.append(child)
+        except BaseException:
+            self.kill()
+            raise
+
+    def poll(self) -> int | None:
+        """Return None while ranks run, then the exit status: 0, or the largest of the failed ranks'.
+
+        Where a rank has failed, the others are killed if they do not end within GRACE_SECONDS.
+        """
+        statuses = [child.poll() for child in self._children]
+        if None in statuses:
+            if self._failed is None and any(statuses):
+                self._failed = time.monotonic()
+            if self._failed is None or time.monotonic() - self._failed < GRACE_SECONDS:
+                return None
+            self.kill()
+        return max((child.returncode for child in self._children if child.returncode), default=0)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every rank and all that the rank has started."""
+        for child in self._children:
+            with suppress(ProcessLookupError):  # all of them have ended
+                os.killpg(child.pid, number)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the ranks that still run, and wait for their end."""
+        for child in self._children:
+            if child.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+    def last_line(self) -> str:
+        """Return the final line of the log."""
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+def stop(groups: Iterable[ProcessGroup], grace: float = GRACE_SECONDS) -> None:
+    """End groups of processes: SIGTERM, a grace in which they save their states, SIGKILL to what is left of them."""
+    groups = list(groups)
+    for group in groups:
+        group.signal(signal.SIGTERM)
+    deadline = time.monotonic() + grace
+    while time.monotonic() < deadline and any(group.poll() is None for group in groups):
+        time.sleep(0.05)
+    for group in groups:
+        group.signal(signal.SIGKILL)

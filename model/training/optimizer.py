@@ -1,8 +1,7 @@
-"""AdamW with gradient clipping, over named parameters.
+"""Update parameters by AdamW with gradient clipping.
 
-The update is `torch.optim`'s own fused function; the class of the same name is not used because constructing one
-imports the compiler (seconds at every start of a short run), and because state kept by parameter name survives a
-reordering of the model and can be saved as plain tensors.
+The update is the fused function of `torch.optim`. Its class AdamW is not used: constructing one imports the compiler,
+which takes seconds, and its state is numbered, not named, so that reordering the model would mix parameters up.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from torch.optim.adamw import adamw
 
 
 def warmed_up(learning_rate: float, warmup_steps: int, step: int) -> float:
-    """The learning rate of optimiser step 1, 2, ...: linear warm-up to `learning_rate`, then constant (Table 3)."""
+    """Return the learning rate of optimiser step 1, 2, ...: linear warm-up, then constant (Table 3)."""
     return learning_rate * min(1.0, step / max(1, warmup_steps))
 
 
 class AdamW:
-    """Decoupled weight decay on `decayed`, none on `undecayed`; moments in the parameters' precision."""
+    """AdamW with weight decay on the parameters `decayed` only; moments in the parameters' precision."""
 
     def __init__(
         self,
@@ -44,16 +43,16 @@ class AdamW:
         self._steps = {n: torch.zeros((), device=p.device) for n, p in self.parameters.items()}
 
     def gradients(self) -> list[Tensor]:
-        """All gradients there are; which ones depends on the model alone, not on the tokens."""
+        """Return all gradients that are not None; which these are depends on the model alone, not on the tokens."""
         return [parameter.grad for parameter in self.parameters.values() if parameter.grad is not None]
 
     def gradient_norm(self) -> Tensor:
-        """Euclidean norm over all gradients, a float32 scalar on their device."""
+        """Compute the Euclidean norm over all gradients, a float32 scalar on their device."""
         return nn.utils.get_total_norm(self.gradients())
 
     @torch.no_grad()
     def step(self, learning_rate: float, norm: Tensor, clip: float) -> None:
-        """One update with the gradients scaled down so that their norm, given as `norm`, is at most `clip`."""
+        """Update the parameters; gradients of norm `norm` are scaled down to norm `clip` where theirs is larger."""
         shrink = (norm / clip).clamp(min=1.0)
         for names, weight_decay in self._groups:
             names = [name for name in names if self.parameters[name].grad is not None]
@@ -83,12 +82,12 @@ class AdamW:
             parameter.grad = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """The whole state by name, for saving; `load` takes it back."""
+        """Return the whole state by name, for saving."""
         kinds = {"first": self._first, "second": self._second, "steps": self._steps}
         return {f"{kind}.{name}": tensor for kind, moments in kinds.items() for name, tensor in moments.items()}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over a state that `tensors` returned."""
+        """Copy a state that `tensors` returned into this optimiser."""
         own = self.tensors()
         assert own.keys() == tensors.keys(), sorted(own.keys() ^ tensors.keys())[:3]
         for name, tensor in own.items():

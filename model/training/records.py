@@ -1,7 +1,8 @@
-"""What a run tells while it trains: a line per step, the results' tables, and a progress file for whoever watches."""
+"""Write what a run records while it trains: `steps.csv`, the Parquet tables `steps` and `runs`, and `progress.json`."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from collections import deque
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
+from pipeline.storage.files import atomic_file, write_text_atomically
 
 STEP_TYPES = {
     "step": "int64",
@@ -33,10 +35,10 @@ RUN_TYPES = {
 
 
 class StepLog:
-    """`steps.csv`: a line per logged step, buffered. A resumed run cuts off what was written after its state."""
+    """Append to `steps.csv`, one buffered line for each logged step. A resumed run cuts off what its state has not."""
 
     def __init__(self, path: Path, length: int) -> None:
-        """Opens the log and cuts it to `length` bytes, 0 for a new one. Raises InputError if it is shorter."""
+        """Open the log and cut it to `length` bytes, 0 for a new one. Raises InputError if the file is shorter."""
         self._path = path
         self._file = path.open("ab")
         found = os.fstat(self._file.fileno()).st_size
@@ -47,78 +49,75 @@ class StepLog:
             self._file.write((",".join(STEP_TYPES) + "\n").encode())
 
     def add(self, *values: float) -> None:
-        """One line, in the order of STEP_TYPES."""
+        """Append one line, in the order of STEP_TYPES."""
         self._file.write((",".join(map(repr, values)) + "\n").encode())
 
     def flush(self) -> None:
-        """Hand what is buffered to the system."""
+        """Hand buffered lines to the system."""
         self._file.flush()
 
     def sync(self) -> int:
-        """Put everything on the disk; its length in bytes."""
+        """Flush all lines to the disk, and return the file's length in bytes."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._file.tell()
 
     def write_table(self, run_id: str, path: Path) -> None:
-        """The flushed lines as a Parquet file with the columns of the table `steps`."""
+        """Write the logged steps as a Parquet file with the columns of the table `steps`."""
         import pyarrow as pa
-        from pyarrow import csv
+        from pyarrow import csv as arrow_csv
 
         self.flush()
-        types = csv.ConvertOptions(column_types=pa.schema(list(STEP_TYPES.items())))
-        table = csv.read_csv(self._path, convert_options=types)
-        write_parquet(table.add_column(0, "run_id", pa.array([run_id] * len(table), pa.string())), path)
+        types = arrow_csv.ConvertOptions(column_types=pa.schema(list(STEP_TYPES.items())))
+        table = arrow_csv.read_csv(self._path, convert_options=types)
+        _write_parquet(table.add_column(0, "run_id", pa.array([run_id] * len(table), pa.string())), path)
 
     def close(self) -> None:
-        """Flush and close."""
+        """Flush and close the file."""
         self._file.close()
 
 
+def screening_loss(run: Path) -> float:
+    """Average the training loss over the final tenth of the tokens a run has seen, from its `steps.csv`.
+
+    Of several seeds, the one with the lowest screening loss is trained to the end (section 4.1).
+    """
+    with (run / "steps.csv").open(newline="") as file:
+        steps = [(int(row["tokens"]), float(row["loss"])) for row in csv.DictReader(file)]
+    late = [loss for tokens, loss in steps if tokens >= 0.9 * steps[-1][0]]
+    return sum(late) / len(late)
+
+
 def write_run_table(row: Mapping[str, Any], path: Path) -> None:
-    """One row with the columns of the table `runs`."""
+    """Write a Parquet file with one row, with the columns of the table `runs`."""
     import pyarrow as pa
 
     assert row.keys() == RUN_TYPES.keys(), sorted(row.keys() ^ RUN_TYPES.keys())
-    write_parquet(pa.Table.from_pylist([dict(row)], schema=pa.schema(list(RUN_TYPES.items()))), path)
+    _write_parquet(pa.Table.from_pylist([dict(row)], schema=pa.schema(list(RUN_TYPES.items()))), path)
 
 
-def write_parquet(table: Any, path: Path) -> None:
-    """Write a pyarrow table beside `path` and rename it, so that readers see the old file or the new one."""
+def _write_parquet(table: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".partial")
-    pq.write_table(table, beside, compression="zstd")
-    os.replace(beside, path)
+    with atomic_file(path, durable=False) as partial:  # steps.csv and the state can rebuild it
+        pq.write_table(table, partial, compression="zstd")
 
 
 class Progress:
-    """`progress.json`, and the line for a terminal."""
+    """Write `progress.json`, and describe a run's progress in a line for a terminal."""
 
-    def __init__(self, path: Path, run_id: str, target: int, window: int = 20) -> None:
-        self._path, self._run_id, self._target = path, run_id, target
-        self._past: deque[tuple[float, int]] = deque(maxlen=window)  # times and tokens the rate is taken over
+    def __init__(self, path: Path, run_id: str, target: int, flops_share: float | None) -> None:
+        """`target` is in tokens; `flops_share` is the MFU at one token per second, None where unknown."""
+        self._path, self._run_id, self._target, self._flops_share = path, run_id, target, flops_share
+        self._past: deque[tuple[float, int]] = deque(maxlen=20)  # times and tokens that the rate is taken over
 
-    def write(
-        self,
-        state: str,
-        now: float,
-        step: int,
-        tokens: int,
-        loss: float | None,
-        flops_share: float | None,
-        note: str = "",
-    ) -> str:
-        """Rewrite the file; return the line.
-
-        `now` is in seconds of any clock; `flops_share` is the MFU at one token per second, None where unknown; `note`
-        is what else there is to say.
-        """
+    def write(self, state: str, now: float, step: int, tokens: int, loss: float | None, note: str = "") -> str:
+        """Rewrite the file and return the line; `now` is in seconds of any clock, `note` a remark in words."""
         self._past.append((now, tokens))
         (then, before), left = self._past[0], max(0, self._target - tokens)
         rate = (tokens - before) / (now - then) if now > then else None
-        mfu = rate * flops_share if rate and flops_share else None
+        mfu = rate * self._flops_share if rate and self._flops_share else None
         values = {
             "tokens": tokens,
             "target": self._target,
@@ -130,31 +129,29 @@ class Progress:
             "state": state,
             "note": note,
         }
-        beside = self._path.with_name(self._path.name + ".partial")
-        beside.write_text(json.dumps(values))
-        os.replace(beside, self._path)
-        parts = [
-            f"{self._run_id}  step {step:,}  {short(tokens)} of {short(self._target)} tokens",
+        write_text_atomically(self._path, json.dumps(values), durable=False)
+        words = [
+            f"{self._run_id}  step {step:,}  {_short(tokens)} of {_short(self._target)} tokens",
             "" if loss is None else f"loss {loss:.3f}",
-            f"{short(rate)} tokens/s" if rate else "",
+            f"{_short(rate)} tokens/s" if rate else "",
             f"MFU {mfu:.1%}" if mfu else "MFU unknown",
-            f"{duration(left / rate)} left" if rate and left else "",
+            f"{_duration(left / rate)} left" if rate and left else "",
             state if state != "running" else "",
             note,
         ]
-        return "  ".join(part for part in parts if part)
+        return "  ".join(word for word in words if word)
 
 
-def short(number: float) -> str:
-    """1234567 as '1.23M'."""
+def _short(number: float) -> str:
+    """Write 1234567 as '1.23M'."""
     for size, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.3g}"
 
 
-def duration(seconds: float) -> str:
-    """90.4 as '1m 30s'."""
+def _duration(seconds: float) -> str:
+    """Write 90.4 as '1m 30s'."""
     minutes, seconds = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s" if minutes else f"{seconds}s"

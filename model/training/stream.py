@@ -1,9 +1,8 @@
-"""The training stream: which tokens every optimiser step reads, and in which order.
+"""Read the batches of a training from packed token shards, in a seeded order.
 
-The data folder, the seed and the number of rows per batch decide it, nothing else: variants that are compared see the
-same rows in the same order, a running hash over the rows proves it, and any step's batch can be built without those
-before it, so that resuming needs no more than the number of the step. One epoch is a seeded permutation of all rows;
-the next one is a fresh permutation, and a batch may reach over the border.
+The batch of a step depends on the data folder, the seed, the rows per batch and the step's number alone. So compared
+variants see the same rows in the same order (a running hash over the rows proves this), and resuming a run needs only
+the number of its step. Each epoch is a new seeded permutation of all rows; a batch may cross from one to the next.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.training.run import Run
+from model.training.config import Run
 from pipeline.errors import InputError
 
 IGNORED = -100
-"""Target of a position that has no loss; the value torch's cross entropy ignores too."""
+"""Target of a position without a loss, as in torch's cross entropy."""
 
 PADDING = -1
 """Document label of a position that belongs to no document."""
 
 START_HASH = "0" * 32
-"""Running hash of a stream of which nothing has been read."""
+"""Running hash before the first row."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One optimiser step's rows, all int64 [B, S] on the CPU.
+    """The rows of one optimiser step; tensors are int64 [B, S] on the CPU.
 
-    Each target is the token after its position in the same document, or IGNORED; positions restart with every document;
-    documents are numbered within their row, PADDING between them.
+    A target is the next token of the same document, or IGNORED; positions restart with every document; documents are
+    numbered within their row, with PADDING between them.
     """
 
     tokens: Tensor
@@ -51,7 +50,7 @@ class Batch:
     rows: np.ndarray
 
     def extend(self, stream_hash: str) -> str:
-        """The running hash after these rows. Chained by row, it does not depend on the batch size."""
+        """Return the running hash after these rows; chained by row, it does not depend on the batch size."""
         state = bytes.fromhex(stream_hash)
         for row in self.rows:
             state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
@@ -59,7 +58,7 @@ class Batch:
 
 
 class _Shard:
-    """One shard of a packed folder, mapped into memory."""
+    """A shard of a packed folder, mapped into memory."""
 
     def __init__(self, folder: Path, number: int, rows: int, documents: int, length: int, dtype: np.dtype) -> None:
         tokens_path, index_path = folder / f"tokens-{number:05d}.bin", folder / f"index-{number:05d}.npy"
@@ -87,9 +86,9 @@ class _Shard:
 
 
 class TokenStream:
-    """The endless, seeded stream of batches over a packed folder.
+    """An endless, seeded stream of batches over a packed folder.
 
-    `batch_rows` rows make one optimiser step; `loss_on` is "all" (every token but a document's first) or "responses".
+    A batch has `batch_rows` rows; `loss_on` is "all" (every token but a document's first) or "responses".
     Raises InputError if the folder is not a complete packed folder.
     """
 
@@ -108,13 +107,13 @@ class TokenStream:
 
     @cached_property
     def document_length(self) -> float:
-        """Length of the document the average token lies in: what attention costs are counted with (first shard)."""
+        """Length of the document of the average token of the first shard; FLOPs of attention are counted with it."""
         spans = self._shard(0).spans
         lengths = (spans[:, 2] - spans[:, 0]).astype(np.float64)
         return float((lengths**2).sum() / lengths.sum())
 
     def batch(self, step: int) -> Batch:
-        """The batch of one optimiser step, counted from 0."""
+        """Build the batch of one optimiser step, counted from 0."""
         length, count = self.sequence_length, self.batch_rows
         chosen = self._rows_of(step)
         shard_numbers = np.searchsorted(self._last_row, chosen, side="right")
@@ -151,14 +150,14 @@ class TokenStream:
         )
 
     def _rows_of(self, step: int) -> np.ndarray:
-        """The numbers of the step's rows in the folder, int64 [B]."""
+        """Return the numbers of the step's rows in the folder, int64 [B]."""
         epochs, places = np.divmod(np.arange(step * self.batch_rows, (step + 1) * self.batch_rows), self.rows)
         for epoch in [epoch for epoch in self._orders if epoch < epochs[0]]:
             del self._orders[epoch]
         return np.concatenate([self._order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)])
 
     def _order(self, epoch: int) -> np.ndarray:
-        """The epoch's permutation, by sorting raw Philox numbers: numpy may change `permutation`, but never those."""
+        """Permute an epoch's rows by sorting raw Philox numbers, which no version of numpy changes."""
         if epoch not in self._orders:
             generator = np.random.Philox(key=np.array([self.seed, epoch], dtype=np.uint64))
             self._orders[epoch] = np.argsort(generator.random_raw(self.rows), kind="stable")
@@ -174,9 +173,10 @@ class TokenStream:
 
 
 def _documents(shard: _Shard, local: np.ndarray, places: np.ndarray, length: int) -> tuple[np.ndarray, ...]:
-    """Start, response start, end (offsets into the flat batch) and number within its row of every document.
+    """Locate the documents of rows `local` of a shard, which become rows `places` of the batch.
 
-    `local` are rows of the shard, `places` the rows of the batch where they go.
+    Returns for every document its start, response start and end, as offsets into the flat batch, and its number within
+    its row.
     """
     first = shard.first_document[local]
     counts = shard.first_document[local + 1] - first
@@ -186,7 +186,7 @@ def _documents(shard: _Shard, local: np.ndarray, places: np.ndarray, length: int
 
 
 def read_packed(folder: Path) -> Mapping[str, Any]:
-    """What packed.json says about the folder. Raises InputError if it is missing, damaged or holds no rows."""
+    """Read packed.json. Raises InputError if the file is missing or damaged, or the folder holds no rows."""
     path = folder / "packed.json"
     try:
         metadata = json.loads(path.read_text())
@@ -201,7 +201,7 @@ def read_packed(folder: Path) -> Mapping[str, Any]:
 
 
 def open_stream(run: Run, ranks: int = 1) -> TokenStream:
-    """The run's stream. Raises InputError if data, model, batch sizes and ranks do not fit each other."""
+    """Open the stream of a run. Raises InputError if data, model, batch sizes and ranks do not fit each other."""
     stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
     S, V = stream.sequence_length, stream.vocabulary_size
     if not read_packed(run.data).get("tokens", True):
@@ -227,9 +227,9 @@ def open_stream(run: Run, ranks: int = 1) -> TokenStream:
 
 
 def data_digest(folder: Path, budget: int = 2**28, block: int = 2**16) -> str:
-    """Digest over the folder's contents, wherever it lies: names, sizes and bytes of packed.json and all shards.
+    """Hash names, sizes and bytes of packed.json and all shards of a folder, wherever the folder lies.
 
-    Of data larger than `budget` bytes, blocks spread evenly over each file are read, so that starting stays quick.
+    Of more than `budget` bytes, only blocks spread evenly over each file are hashed, so that training starts quickly.
     """
     paths = sorted([folder / "packed.json", *folder.glob("tokens-*.bin"), *folder.glob("index-*.npy")])
     whole = sum(path.stat().st_size for path in paths) <= budget

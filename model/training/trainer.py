@@ -1,7 +1,7 @@
-"""The training engine: one optimiser step, exactly counted, and everything about it saved and restored.
+"""Take optimiser steps, count their tokens, and save and restore everything that the next step needs.
 
-States and checkpoints are written in this order: the state first, and with it whether a checkpoint is due. So a
-checkpoint on disk never lies ahead of its run, and one that a kill prevented is made up for on resume.
+The resume state is written before the checkpoint, and says whether a checkpoint is due. So no checkpoint on the disk is
+ahead of its run, and a checkpoint that a kill prevented is written on resume.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from model import ops
 from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
+from model.training.config import Run
 from model.training.distributed import Ranks
 from model.training.failures import TrainingFailed, has_spiked
 from model.training.optimizer import AdamW, warmed_up
-from model.training.run import Run, code_version, differences
+from model.training.provenance import differences, source_digests
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
 from model.training.wrapping import compile_parts, recompute_activations
 from pipeline.errors import InputError
 
 LOSS_WINDOW = 100
-"""A checkpoint's loss is the mean over this many last steps: one batch alone says little."""
+"""Steps over which a checkpoint's loss is averaged: the loss of one batch is too noisy."""
 
 
 class Trainer:
-    """A run's model, optimiser, stream and counters, new or as its newest state left them.
+    """A run's model, optimiser, stream and counters, new or restored from its newest state.
 
-    With several ranks each has all of this and the rows that are its own; whatever is saved does not depend on how
-    many they are. Raises InputError if run.json and the data do not fit each other, or have changed since the state
-    was saved.
+    Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the number of ranks.
+    Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved.
     """
 
     def __init__(self, run: Run, ranks: Ranks | None = None) -> None:
@@ -47,7 +47,7 @@ class Trainer:
         if self.device.type == "cpu":
             use_one_core()
         self.stream = open_stream(run, self.ranks.count)
-        self.own = self.ranks.share(self.stream.batch_rows)
+        self.own_rows = self.ranks.own_rows(self.stream.batch_rows)
         micro_batch_tokens = self.config.micro_batch_tokens or self.config.batch_tokens
         largest = -(-self.stream.batch_rows // self.ranks.count)
         self.micro_rows = min(max(1, micro_batch_tokens // self.stream.sequence_length), largest)
@@ -55,7 +55,7 @@ class Trainer:
         self.origin = {
             **run.settings(),
             "data": data_digest(run.data),
-            "code": code_version(),
+            "code": {**source_digests("model.train"), "torch": torch.__version__},
             "computed_on": f"{self.device.type} in {self.precision}",
         }
         self.step = self.tokens = 0
@@ -95,9 +95,9 @@ class Trainer:
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
 
-    def agree(self) -> None:
-        """Take over what the first rank's model holds. All ranks must do it before the first step."""
-        self.ranks.spread([tensor.data for tensor in self.model.state_dict().values()])
+    def synchronize(self) -> None:
+        """Copy the first rank's parameters and buffers. All ranks must call this before the first step."""
+        self.ranks.broadcast([tensor.data for tensor in self.model.state_dict().values()])
 
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
@@ -106,15 +106,15 @@ class Trainer:
         self._compiled = True
 
     def train_step(self) -> tuple[float, float, float]:
-        """One optimiser step; its loss (mean over the batch's target tokens), learning rate and gradient norm.
+        """Take one optimiser step; return its loss, learning rate and gradient norm.
 
-        Raises TrainingFailed, the parameters untouched, if loss or norm is not finite, the loss has left its course,
-        or memory is short a second time.
+        The loss is the mean over the batch's target tokens. Raises TrainingFailed, with the parameters unchanged, if
+        loss or norm is not finite, the loss has spiked, or memory is short a second time.
         """
         batch = self._batch(self.step)
         total = self._backward(batch)
         counts = [router.counts for router in self.model.routers().values()]
-        self.ranks.add_up([total, *self.optimizer.gradients(), *counts])
+        self.ranks.all_reduce([total, *self.optimizer.gradients(), *counts])
         norm = self.optimizer.gradient_norm()
         if self.device.type == "cuda":
             self._batch(self.step + 1)  # built while the device is at work
@@ -138,7 +138,7 @@ class Trainer:
         return loss_value, learning_rate, norm_value
 
     def _check(self, loss: float, norm: float) -> None:
-        """Raise TrainingFailed where going on would only spoil what has been learned."""
+        """Raise TrainingFailed if the loss or the gradient norm is not finite, or the loss has spiked."""
         if not math.isfinite(loss) or not math.isfinite(norm):
             raise TrainingFailed(
                 f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped, "
@@ -153,7 +153,7 @@ class Trainer:
             )
 
     def _backward(self, batch: Batch) -> Tensor:
-        """Gradients of this rank's rows, and its part of the loss; where memory is short, once in smaller pieces."""
+        """Compute the gradients of this rank's rows and its part of the loss; on a shortage of memory, once more."""
         while True:
             total = self._attempt(batch)
             if self.ranks.any(total is None) == [False]:
@@ -161,11 +161,11 @@ class Trainer:
             self._halve()
 
     def _attempt(self, batch: Batch) -> Tensor | None:
-        """One forward and backward pass over this rank's rows; None if there was not memory enough."""
+        """Run forward and backward passes over this rank's rows; return None if memory is short."""
         total = torch.zeros((), device=self.device)
         try:
-            for begin in range(self.own.start, self.own.stop, self.micro_rows):
-                rows = slice(begin, min(begin + self.micro_rows, self.own.stop))
+            for begin in range(self.own_rows.start, self.own_rows.stop, self.micro_rows):
+                rows = slice(begin, min(begin + self.micro_rows, self.own_rows.stop))
                 loss = self._loss(batch, rows) / max(1, batch.target_tokens)
                 loss.backward()
                 total += loss.detach()
@@ -179,7 +179,7 @@ class Trainer:
         return total
 
     def _halve(self) -> None:
-        """Forget the failed attempt at a step, to try again with half as many rows at a time; once in a run."""
+        """Drop a failed attempt at a step, and halve the rows of a micro-batch; once in a run."""
         tokens = self.micro_rows * self.stream.sequence_length
         if self.halved or self.micro_rows == 1:
             raise TrainingFailed(
@@ -197,7 +197,7 @@ class Trainer:
             torch.compiler.set_stance("default")  # for the new shapes
 
     def _loss(self, batch: Batch, rows: slice) -> Tensor:
-        """Sum of the losses at the targets of some rows. Hidden states without a target never meet the vocabulary."""
+        """Sum the losses at the targets of `rows`; hidden states without a target are not multiplied by the head."""
         targets = batch.targets[rows].flatten()
         wanted = (targets != IGNORED).nonzero().squeeze(1)
         tokens, positions, documents, targets, wanted = (
@@ -219,9 +219,9 @@ class Trainer:
         return self._next[1]
 
     def save(self, log_bytes: int) -> None:
-        """Save the state, then the checkpoint if one is due and not there yet. On one rank: all have the same.
+        """Save the state, then the checkpoint if one is due; on one rank, as all have the same state.
 
-        Raises TrainingFailed, and saves nothing, if the last step has left a parameter that is not finite.
+        Raises TrainingFailed, and saves nothing, if the newest step has left a parameter that is not finite.
         """
         if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
             raise TrainingFailed(
@@ -251,7 +251,7 @@ class Trainer:
         self.save_checkpoint()
 
     def save_checkpoint(self) -> None:
-        """Write `checkpoints/<tokens>/` if one is due at this step and it is not there yet."""
+        """Write `checkpoints/<tokens>/` if it is due at this step and not there yet."""
         folder = self.run.folder / "checkpoints" / f"{self.tokens:015d}"
         if not self.due or folder.exists():
             return
@@ -290,12 +290,12 @@ class Trainer:
             self.micro_rows //= 2
 
     def _last_good(self, step: int) -> str:
-        """Words for the newest checkpoint that is not younger than a step."""
+        """Name the newest checkpoint taken at `step` or before."""
         checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
         good = [path for path in checkpoints if json.loads((path / "checkpoint.json").read_text())["step"] <= step]
         return f"the last good checkpoint is {good[-1]}" if good else "there is no checkpoint yet"
 
 
 def _part(state: State, prefix: str) -> dict[str, Tensor]:
-    """Copies (what is loaded is mapped from a file) of the tensors whose names begin with `prefix`, without it."""
+    """Copy the tensors whose names begin with `prefix`, named without it; loaded tensors are mapped from a file."""
     return {n.removeprefix(prefix): tensor.clone() for n, tensor in state.tensors.items() if n.startswith(prefix)}

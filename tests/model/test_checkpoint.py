@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state, written_whole
+from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
+from pipeline.storage.files import atomic_folder
 from tests.model.packed_folder import SMALL
 
 
@@ -155,7 +156,7 @@ def test_a_full_disk_leaves_the_older_state(tmp_path):
 
 def test_an_interrupted_folder_never_gets_its_name(tmp_path):
     def interrupted():
-        with written_whole(tmp_path / "one") as partial:
+        with atomic_folder(tmp_path / "one") as partial:
             (partial / "file").write_text("half")
             raise KeyboardInterrupt
 

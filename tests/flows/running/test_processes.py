@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import flows.running.processes
+import model.training.launch
 from flows.running.processes import Failed, Stopped, free_devices, run_module, stop_all, stopped_on_exit
 from pipeline.errors import InputError
 
@@ -102,7 +102,7 @@ def test_an_error_beside_it_stops_a_child_that_runs_in_a_thread(tmp_path: Path, 
 def test_a_killed_parent_takes_its_children_along(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     code = (
-        "from pathlib import Path; from flows.processes import run_module;"
+        "from pathlib import Path; from flows.running.processes import run_module;"
         f"run_module('helper_child', ['sleep', {str(mark)!r}], log=Path({str(tmp_path / 'log.txt')!r}))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
@@ -124,7 +124,7 @@ def test_ranks_know_of_each_other(tmp_path: Path) -> None:
 def test_where_one_rank_fails_the_others_are_ended(
     tmp_path: Path, what: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flows.processes, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(model.training.launch, "GRACE_SECONDS", 0.5)
     started = time.monotonic()
     with pytest.raises(error):
         run_module("helper_child", [what, str(tmp_path / "mark")], log=tmp_path / "log.txt", ranks=2)

@@ -8,7 +8,7 @@ import pytest
 import flows.stages.train
 from flows.stages.train import Slots, describe_run, plan_models, ranks_of_each
 from flows.study.configuration import load_study
-from model.training.run import HOW_IT_RUNS, TrainingConfig
+from model.training.config import HOW_IT_RUNS, TrainingConfig
 from pipeline.errors import InputError
 
 PRESETS = ("demo", "gpu-small", "paper-mini", "paper-16", "paper-32")

@@ -18,10 +18,10 @@ import torch
 
 from model.evaluate import evaluate, main
 from model.evaluation.job import read_job
-from model.evaluation.measures import Measure, Scored, bits_per_unit, perplexity, tables
-from model.evaluation.pieces import ANSWERS
+from model.evaluation.language_model import LanguageModel, load_language_model
+from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
+from model.evaluation.resume import ANSWERS
 from model.evaluation.tasks import PlainTask, read_items
-from model.evaluation.text import TextModel, load_text_model
 from pipeline.errors import InputError
 from pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
@@ -121,8 +121,8 @@ def test_a_limit_holds_for_each_task_and_shows(place: Path) -> None:
 
 
 def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
-    first = Scored("math", "1.0", 0.0, [Measure("exact_match", "none", {"a/0": 1, "a/1": 0, "a/2": 0})])
-    second = Scored("math", "2.0", 0.0, [Measure("exact_match", "none", {"b/0": True})])
+    first = TaskScores("math", "1.0", 0.0, [MetricValues("exact_match", "none", {"a/0": 1, "a/1": 0, "a/2": 0})])
+    second = TaskScores("math", "2.0", 0.0, [MetricValues("exact_match", "none", {"b/0": True})])
     (row,) = tables("r", 5, [first, second])["evaluations"].to_pylist()
     assert (row["value"], row["items"], row["task_version"]) == (0.5, 4, "1.0, 2.0")
     assert row["stderr"] == pytest.approx(math.sqrt(1 / 3 / 4))  # of 1, 0, 0, 1
@@ -133,12 +133,12 @@ def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
 def test_measures_of_a_corpus() -> None:
     findings = {"t/0": (-10.0, 5), "t/1": (-2.0, 5), "t/2": (0.0, 0)}
     measures = [
-        Measure("word_perplexity", "none", findings, perplexity, single=True),
-        Measure("bits_per_byte", "none", findings, bits_per_unit, single=True),
-        Measure("f1", "none", {"t/0": (1, 0)}, lambda pairs: 0.25),
-        Measure("byte_perplexity", "none", {"t/0": (-10000.0, 1)}, perplexity, single=True),
+        MetricValues("word_perplexity", "none", findings, perplexity, single=True),
+        MetricValues("bits_per_byte", "none", findings, bits_per_unit, single=True),
+        MetricValues("f1", "none", {"t/0": (1, 0)}, lambda pairs: 0.25),
+        MetricValues("byte_perplexity", "none", {"t/0": (-10000.0, 1)}, perplexity, single=True),
     ]
-    found = tables("r", 5, [Scored("text", None, None, measures)])
+    found = tables("r", 5, [TaskScores("text", None, None, measures)])
     values = {row["metric"]: row["value"] for row in found["evaluations"].to_pylist()}
     assert values == {
         "word_perplexity": pytest.approx(math.exp(1.2)),
@@ -210,7 +210,7 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
     assert [row for row in found if row["depth"] == 3] == own
     assert len(found) == 3 * len(own)
     # Each number is what a plain pass at that depth gives, item by item.
-    model = load_text_model(place / "checkpoint-1", place / "tokenizer", "cpu")
+    model = load_language_model(place / "checkpoint-1", place / "tokenizer", "cpu")
     (task,) = [task for task in carried(place) if task["task"] == "world_choice"]
     items = read_items(Path(task["plain"]))
     values = {row["depth"]: row["value"] for row in found if row["task"] == "world_choice"}
@@ -256,7 +256,8 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         ({"limit": 0}, "limit is 0, but it must be a whole number of at least 1"),
         ({"depths": [0]}, r"depths is \[0\], but it must be a list of whole numbers of at least 1"),
         ({"observe": "nowhere"}, "no packed data in .*nowhere"),
-        ({"limits": 3}, "there is no field 'limits'; known are batch_tokens, "),
+        ({"limits": 3}, r"there is no field 'limits'; did you mean limit\?"),
+        ({"colour": 3}, "there is no field 'colour'; known are limit, max_new_tokens, batch_tokens, "),
         ({"tasks": [{"benchmark": "b", "task": "t"}]}, "task 't': metric is missing"),
         ({"device": "abacus"}, "device is 'abacus', but it must be auto"),
     ],
@@ -280,9 +281,9 @@ def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path, monk
 
 def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    enough = TextModel.write
+    enough = LanguageModel.write
 
-    def scarce(model: TextModel, requests: Any) -> list[str]:
+    def scarce(model: LanguageModel, requests: Any) -> list[str]:
         tried.append(model.batch_tokens)
         if model.batch_tokens > 5000:
             raise torch.OutOfMemoryError("CUDA out of memory")

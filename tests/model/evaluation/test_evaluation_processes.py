@@ -32,7 +32,7 @@ def start(path: Path) -> subprocess.Popen[str]:
 
 
 def many_tasks(place: Path) -> list[dict[str, Any]]:
-    """Many pieces to be killed between, each of them a little work."""
+    """Many parts to be killed between, each of them a little work."""
     return [{**carried(place)[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(24)]
 
 
@@ -52,7 +52,7 @@ def test_what_a_killed_process_had_in_hand_is_finished_by_another(place: Path) -
     path = write_job(place, "taken-over", checkpoints=checkpoints, tasks=many_tasks(place))
     first, second = start(path), start(path)
     # A checkpoint each; the first to be well into its own is killed with it.
-    while sum(len(list(pieces.glob("???"))) > 1 for pieces in (place / "taken-over" / "run").glob("*.pieces")) < 2:
+    while sum(len(list(parts.glob("???"))) > 1 for parts in (place / "taken-over" / "run").glob("*.parts")) < 2:
         assert first.poll() is None or second.poll() is None
         time.sleep(0.002)
     first.kill()
@@ -61,7 +61,7 @@ def test_what_a_killed_process_had_in_hand_is_finished_by_another(place: Path) -
     assert second.returncode == 0, err
     assert len(out.splitlines()) == 2
     assert len(list((place / "taken-over").glob("run/*/rows/items.parquet"))) == 2
-    assert not list((place / "taken-over").glob("run/*.pieces"))
+    assert not list((place / "taken-over").glob("run/*.parts"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -84,28 +84,28 @@ def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, numbe
 
 
 def test_a_kill_amid_a_checkpoint_loses_the_benchmark_in_hand(place: Path) -> None:
-    """Killed with -9 after some of its pieces: these are not asked again, and the rows are those of a quiet run."""
+    """Killed with -9 after some of its parts: these are not asked again, and the rows are those of a quiet run."""
     tasks = many_tasks(place)
     checkpoints = [{"run_id": "run", "tokens": 1, "path": "checkpoint-0"}]
     (quiet,) = evaluate(read_job(write_job(place, "undisturbed", tasks=tasks, checkpoints=checkpoints)))
     path = write_job(place, "interrupted", tasks=tasks, checkpoints=checkpoints)
-    pieces = place / "interrupted" / "run" / f"{1:015d}.pieces"
-    folder = pieces.with_suffix("")
+    parts = place / "interrupted" / "run" / f"{1:015d}.parts"
+    folder = parts.with_suffix("")
     kept: dict[str, int] = {}
     for count in (2, 9):
         process = start(path)
-        while len(list(pieces.glob("???"))) < count and process.poll() is None:
+        while len(list(parts.glob("???"))) < count and process.poll() is None:
             time.sleep(0.002)
         process.kill()
         process.communicate(timeout=60)
-        there = {piece.name: piece.stat().st_ino for piece in pieces.glob("???")}
+        there = {part.name: part.stat().st_ino for part in parts.glob("???")}
         assert process.returncode == -9
         assert count <= len(there) < len(tasks)
         assert not folder.exists()  # nothing of a checkpoint that is not complete
         assert kept.items() <= there.items()  # what was done before was not done again
         kept = there
     assert evaluate(read_job(path)) == [folder]
-    assert not pieces.exists()
+    assert not parts.exists()
     for name in ("evaluations", "items"):
         assert rows(folder, name) == rows(quiet, name)
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 
 from model.evaluation import harness
+from model.evaluation.language_model import Generation, LanguageModel, narrow
 from model.evaluation.scoring import log_likelihoods, rolling_windows
-from model.evaluation.text import Generation, TextModel, narrow
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import (
@@ -48,8 +48,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def text_model(folder: Path) -> TextModel:
-    return harness.load_text_model(folder / "checkpoint", folder / "tokenizer", "cpu")
+def text_model(folder: Path) -> LanguageModel:
+    return harness.load_language_model(folder / "checkpoint", folder / "tokenizer", "cpu")
 
 
 def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_rolling_windows_are_those_of_lm_eval(text: list[int], length: int) -> N
     assert rolling_windows(text, 0, length) == list(expected)
 
 
-def test_texts(text_model: TextModel) -> None:
+def test_texts(text_model: LanguageModel) -> None:
     model, tokenizer = text_model.model, text_model.tokenizer
     texts = ["How many coins? " * 40, "7", "Ben – naïve ½ 🙂"]
     for text, (value, count) in zip(texts, text_model.rolling_log_likelihoods(texts), strict=True):
@@ -137,7 +137,7 @@ def test_texts(text_model: TextModel) -> None:
     assert empty[0] == pytest.approx(text_model.rolling_log_likelihoods(["7 coins"])[0][0], abs=1e-4)
 
 
-def test_pairs_are_cut_apart_as_lm_eval_does(text_model: TextModel) -> None:
+def test_pairs_are_cut_apart_as_lm_eval_does(text_model: LanguageModel) -> None:
     lm = harness.DreamerLM(text_model)
     pairs = [
         ("Question: How many?\nAnswer:", " 7"),
@@ -154,7 +154,7 @@ def test_pairs_are_cut_apart_as_lm_eval_does(text_model: TextModel) -> None:
 # --- writing ---
 
 
-def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: TextModel) -> None:
+def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: LanguageModel) -> None:
     model, tokenizer = text_model.model, text_model.tokenizer
     prompts = ["Question: How many?\nAnswer:", "Ann has", "Ben gives away 12 of 20 apples. " * 30, ""]
     free = text_model.write([(prompt, Generation(max_new_tokens=24)) for prompt in prompts])
@@ -171,11 +171,11 @@ def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: TextM
 
 
 @pytest.mark.parametrize("family", [{"recurrent": False, "depth_attention": False}, {"depth_attention": False}, {}])
-def test_what_lm_eval_asks_is_answered_item_by_item(text_model: TextModel, family: dict[str, bool]) -> None:
+def test_what_lm_eval_asks_is_answered_item_by_item(text_model: LanguageModel, family: dict[str, bool]) -> None:
     """lm-eval's three questions, as it asks them, against texts encoded and passed through the network one at a time:
     empty contexts, several tokens to continue with, stop strings, and contexts longer than the model reads."""
     model, tokenizer = small_model(sequence_length=96, **family), text_model.tokenizer
-    lm, end = harness.DreamerLM(TextModel(model, tokenizer)), tokenizer.end_token
+    lm, end = harness.DreamerLM(LanguageModel(model, tokenizer)), tokenizer.end_token
 
     def instances(kind: str, arguments: list[tuple]) -> list[Instance]:
         return [Instance(kind, {}, each, number) for number, each in enumerate(arguments)]
@@ -218,7 +218,7 @@ def _before(text: str, stops: list[str]) -> str:
     return text[: min((text.find(stop) for stop in stops if stop in text), default=len(text))]
 
 
-def test_a_stop_string_ends_the_writing(text_model: TextModel) -> None:
+def test_a_stop_string_ends_the_writing(text_model: LanguageModel) -> None:
     """Not only is the text cut: the tokens behind the stop string are never computed."""
     (text,) = text_model.write([("Ann has", Generation(max_new_tokens=40))])
     stop = text_model._stop((text[4:6],))
@@ -238,7 +238,7 @@ def test_generation_arguments() -> None:
             Generation.from_arguments(arguments)
 
 
-def test_narrow_weights_route_as_the_wide_ones_do(text_model: TextModel) -> None:
+def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> None:
     """What CUDA computes in: bfloat16, except for routing, so that tokens keep their experts."""
     model = copy.deepcopy(text_model.model)
     narrow(model)
@@ -248,17 +248,17 @@ def test_narrow_weights_route_as_the_wide_ones_do(text_model: TextModel) -> None
     kinds = {name: parameter.dtype for name, parameter in model.named_parameters()}
     assert all(kind == (torch.float32 if name in routing else torch.bfloat16) for name, kind in kinds.items())
     pairs = [("Question: How many?\nAnswer:", f" {number} coins") for number in range(10)]
-    narrowed = TextModel(model, text_model.tokenizer).log_likelihoods(pairs)
+    narrowed = LanguageModel(model, text_model.tokenizer).log_likelihoods(pairs)
     for (value, _), (expected, _) in zip(narrowed, text_model.log_likelihoods(pairs), strict=True):
         assert value == pytest.approx(expected, rel=0.05)
-    assert len(TextModel(model, text_model.tokenizer).write([("Ann has", Generation(max_new_tokens=8))])[0]) > 0
+    assert len(LanguageModel(model, text_model.tokenizer).write([("Ann has", Generation(max_new_tokens=8))])[0]) > 0
 
 
 # --- tasks ---
 
 
 @needs_mirror
-def test_tasks_of_the_mirror_are_lm_evals_own(text_model: TextModel, tmp_path: Path) -> None:
+def test_tasks_of_the_mirror_are_lm_evals_own(text_model: LanguageModel, tmp_path: Path) -> None:
     gsm8k = harness.HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)
     with gzip.open(MIRROR / "openai/gsm8k/main/test.jsonl.gz", "rt") as file:
         first = json.loads(file.readline())

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from model.evaluation.measures import tables
-from model.evaluation.pieces import ask
-from model.evaluation.text import load_text_model
+from model.evaluation.language_model import load_language_model
+from model.evaluation.metrics import tables
+from model.evaluation.resume import score_tasks
 from model.evaluation.tokenizer import find_tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import save_small_model, write_data, write_tokenizer
@@ -83,13 +83,13 @@ def test_the_plain_command_gives_the_numbers_of_a_study(study: Path, tmp_path: P
     theirs = json.loads(written.read_text())["results"]
 
     tune_libraries()
-    text_model = load_text_model(model, study / "tokenizer", "cpu")
+    text_model = load_language_model(model, study / "tokenizer", "cpu")
     text_model.depth = depth
     specifications = [
         {"benchmark": path.stem, "task": path.stem, "dataset_path": str(place), "yaml": str(path)} for path in files
     ]
     tasks = [HarnessTask(specification, cache=tmp_path) for specification in specifications]
-    found = tables("run", 1000, ask(text_model, tasks))["evaluations"].to_pylist()
+    found = tables("run", 1000, score_tasks(text_model, tasks))["evaluations"].to_pylist()
     ours = {(row["task"], row["metric"]): row["value"] for row in found if row["metric"] != "token_perplexity"}
     assert set(ours) == {
         ("written", "exact_match"), ("chosen", "acc"), ("chosen", "acc_norm"), ("read", "word_perplexity"),

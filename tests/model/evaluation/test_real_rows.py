@@ -14,9 +14,9 @@ import pytest
 from lm_eval.evaluator import evaluate
 
 from model.evaluation import harness
-from model.evaluation.measures import tables
-from model.evaluation.pieces import ask
-from model.evaluation.text import TextModel, load_text_model
+from model.evaluation.language_model import LanguageModel, load_language_model
+from model.evaluation.metrics import tables
+from model.evaluation.resume import score_tasks
 from pipeline.benchmarks.items import task_specifications
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.storage.documents import DocumentWriter
@@ -48,15 +48,15 @@ def rows(path: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def text_model(tmp_path_factory: pytest.TempPathFactory) -> TextModel:
+def text_model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     folder = tmp_path_factory.mktemp("model")
     write_tokenizer(folder / "tokenizer")
     save_small_model(folder / "checkpoint", sequence_length=192)
-    return load_text_model(folder / "checkpoint", folder / "tokenizer", "cpu")
+    return load_language_model(folder / "checkpoint", folder / "tokenizer", "cpu")
 
 
 @pytest.mark.slow
-def test_scores_equal_lm_evals_own_evaluation(text_model: TextModel, tmp_path: Path) -> None:
+def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_path: Path) -> None:
     """lm-eval's loop and ours give the same number for every metric and filter, accuracies as the mean of our items."""
     limit = 100
     math = write_data(tmp_path / "math", "algebra", test=PROBLEMS)
@@ -71,7 +71,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: TextModel, tmp_path: P
         ),
     ]
     tasks = [harness.HarnessTask(each, limit=limit, cache=tmp_path) for each in chosen]
-    ours = tables("run", 1000, ask(text_model, tasks))
+    ours = tables("run", 1000, score_tasks(text_model, tasks))
     built = {each["task"]: harness.build_task(each, tmp_path) for each in chosen}
     theirs = evaluate(harness.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100)["results"]
 
@@ -106,7 +106,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: TextModel, tmp_path: P
     }
 
 
-def test_gsm8k_and_mathqa_ask_as_training_does(text_model: TextModel, tmp_path: Path) -> None:
+def test_gsm8k_and_mathqa_ask_as_training_does(text_model: LanguageModel, tmp_path: Path) -> None:
     """Question and answer of a training document, text for text and token for token."""
     encode = text_model.tokenizer.encode
     (gsm8k,) = [harness.HarnessTask(each, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]

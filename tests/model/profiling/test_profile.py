@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from model.profiling import profile
-from model.training.run import read_run
+from model.training.config import read_run
 from model.training.trainer import Trainer
 from model.training.wrapping import compile_parts
 from tests.model.packed_folder import SMALL, write_packed

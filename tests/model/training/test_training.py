@@ -18,8 +18,9 @@ import torch
 
 from model.checkpoint import load_model, newest_state
 from model.train import main, train
+from model.training.config import TrainingConfig, read_run
 from model.training.failures import TrainingFailed
-from model.training.run import TrainingConfig, code_version, read_run
+from model.training.provenance import source_digests
 from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
@@ -329,10 +330,10 @@ def test_changed_data_and_code_are_refused_but_not_moved_data(fresh, tmp_path):
         train(folder)
 
 
-def test_code_version_covers_what_training_imports():
-    files = code_version()
-    assert {"model/train.py", "model/trainer.py", "model/dreamer.py", "model/experts.py", "torch"} <= files.keys()
-    assert not {"model/harness.py", "model/generate.py"} & files.keys()
+def test_source_digests_cover_what_training_imports():
+    files = source_digests("model.train")
+    assert {"model/train.py", "model/training/trainer.py", "model/dreamer.py", "model/config.py"} <= files.keys()
+    assert not {"model/evaluation/harness.py", "model/generate.py"} & files.keys()
 
 
 def test_two_processes_do_not_train_one_run(fresh):

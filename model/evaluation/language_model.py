@@ -61,7 +61,7 @@ class Generation:
         )
 
 
-class TextModel:
+class LanguageModel:
     """Log-likelihoods of texts and written answers.
 
     `finished(n)` is called when n more requests, or parts, are done. Setting `depth` runs a recurrent model at another
@@ -161,9 +161,9 @@ def cut_at_stops(text: str, until: Sequence[str]) -> str:
     return text
 
 
-def load_text_model(
+def load_language_model(
     path: Path | str, tokenizer: Tokenizer | Path | str, device: str = "auto", **options: Any
-) -> TextModel:
+) -> LanguageModel:
     """The model of a checkpoint folder on `device`, ready for inference: merged (Eq. 8) and on CUDA in bfloat16.
 
     `device` 'auto' is CUDA where there is one. Raises InputError if the folder or the tokenizer's is not one, or they
@@ -179,7 +179,7 @@ def load_text_model(
         )
     if model.head.is_cuda:
         narrow(model)
-    return TextModel(model, tokenizer, **options)
+    return LanguageModel(model, tokenizer, **options)
 
 
 def suitable_batch(model: Dreamer) -> int:

@@ -1,4 +1,4 @@
-"""The connections by which ranks notice each other's end; killed processes are in test_parallel.py."""
+"""The connections by which ranks notice each other's end; killed processes are in test_distributed.py."""
 
 import os
 import queue
@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from model.training import lifeline
-from model.training.lifeline import LOST_SECONDS, PROBES, Lifeline
+from model.training import failure_detector
+from model.training.failure_detector import LOST_SECONDS, PROBES, FailureDetector
 
 CUT = """
 set -e
@@ -33,19 +33,19 @@ wait $second || echo second ended with $?
 RANKS = """
 from pathlib import Path
 import torch
-from model.training import lifeline
-from model.training.distributed import joined
-lifeline.PROBES.update(TCP_KEEPIDLE=1, TCP_KEEPINTVL=1, TCP_KEEPCNT=2)
-with joined("run") as ranks:
-    ranks.add_up([torch.ones(1000)])
+from model.training import failure_detector
+from model.training.distributed import process_group
+failure_detector.PROBES.update(TCP_KEEPIDLE=1, TCP_KEEPINTVL=1, TCP_KEEPCNT=2)
+with process_group("run") as ranks:
+    ranks.all_reduce([torch.ones(1000)])
     Path(f"joined-{ranks.rank}").touch()
     while True:
-        ranks.add_up([torch.ones(1000)])
+        ranks.all_reduce([torch.ones(1000)])
 """
 
 
 def both(meanwhile=lambda port: None):
-    """The lifelines of two ranks in this process; `meanwhile` happens when the first one listens."""
+    """The failure detectors of two ranks in this process; `meanwhile` happens when the first one listens."""
     numbers, made = queue.Queue(), {}
 
     def spread(said):
@@ -53,9 +53,9 @@ def both(meanwhile=lambda port: None):
         numbers.put(said)
         return said
 
-    first = threading.Thread(target=lambda: made.update({0: Lifeline("run", 0, 2, spread)}))
+    first = threading.Thread(target=lambda: made.update({0: FailureDetector("run", 0, 2, spread)}))
     first.start()
-    made[1] = Lifeline("run", 1, 2, lambda _: numbers.get(timeout=10))
+    made[1] = FailureDetector("run", 1, 2, lambda _: numbers.get(timeout=10))
     first.join(10)
     return made[0], made[1]
 
@@ -86,7 +86,7 @@ def test_the_system_probes_every_connection_and_gives_up_in_time():
     leave(*lines)
 
 
-@pytest.mark.parametrize("said", [b"", b"hello", bytes(lifeline.HELLO.size)])
+@pytest.mark.parametrize("said", [b"", b"hello", bytes(failure_detector.HELLO.size)])
 def test_strangers_are_no_ranks(said):
     def knock(port):
         with socket.create_connection(("127.0.0.1", port)) as stranger:
@@ -96,9 +96,9 @@ def test_strangers_are_no_ranks(said):
 
 
 def test_who_does_not_come_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(lifeline, "JOIN_SECONDS", 0.1)
+    monkeypatch.setattr(failure_detector, "JOIN_SECONDS", 0.1)
     with pytest.raises(OSError, match="timed out"):
-        Lifeline("run", 0, 2, lambda numbers: numbers)
+        FailureDetector("run", 0, 2, lambda numbers: numbers)
 
 
 def may_cut():

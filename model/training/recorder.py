@@ -1,4 +1,4 @@
-"""What one rank of a training writes down beside the model: its log, tables and progress, and when it saves."""
+"""Record a run while it trains: log, tables and progress of the first rank, and the times at which the run is saved."""
 
 from __future__ import annotations
 
@@ -14,34 +14,35 @@ FLUSH_SECONDS = 1.0
 LINE_SECONDS = 5.0
 
 
-class Journal:
-    """The records of a run while it trains, and the times at which it is saved."""
+class Recorder:
+    """The records of a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
 
     def __init__(
         self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]
     ) -> None:
+        """`goal` is the token count at which this call of the training ends."""
         self.trainer, self.line, self.notice = trainer, line, notice
         run = trainer.run
         self.rows = run.folder / "rows"
         self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes)
-        self.progress = Progress(run.folder / "progress.json", run.run_id, goal)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
         # A backward pass costs two forward ones; what is recomputed to save memory does not count.
         flops = 3 * flops_per_token(run.model, trainer.stream.document_length) if peak else None
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
+        self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share)
         self.noticed = trainer.halved
         self.saved = self.flushed = time.monotonic()
         self.told = 0.0
         self.tell("starting")
 
-    def enter(self, loss: float, learning_rate: float, norm: float) -> None:
-        """One step, and whatever is due after it."""
+    def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
+        """Log one optimiser step; flush, save and report progress where they are due."""
         trainer, config, now = self.trainer, self.trainer.config, time.monotonic()
         if trainer.step % config.log_every == 0:
             self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
         if trainer.halved != self.noticed:
             self.noticed = trainer.halved
-            self.notice(f"{trainer.run.run_id}: {halving(trainer)}")
+            self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
         if trainer.due or now - self.saved >= config.save_every_seconds:
             self.save("stopped")
             self.saved = now
@@ -51,26 +52,22 @@ class Journal:
             self.flushed = now
 
     def end(self, status: str) -> None:
-        """The run is 'complete' or 'stopped'."""
+        """Save the run as 'complete' or 'stopped'."""
         self.save(status)
         self.tell(status)
 
     def fail(self) -> None:
-        """The training has failed: its tables are written, its last state stays as it is."""
+        """Write the tables of a training that has failed; its newest state stays as it is."""
         self.write_tables("stopped")
         self.tell("failed")
 
-    def close(self) -> None:
-        """Flush and close the log."""
-        self.log.close()
-
     def save(self, status: str) -> None:
-        """State, due checkpoint and tables. Until a run is complete, what is on disk calls it stopped."""
+        """Save state, due checkpoint and tables. Until a run is complete, its `status` on the disk is 'stopped'."""
         self.trainer.save(self.log.sync())
         self.write_tables(status)
 
     def write_tables(self, status: str) -> None:
-        """The run's rows of the tables `steps` and `runs`."""
+        """Write the run's rows of the tables `steps` and `runs`."""
         trainer = self.trainer
         rate = trainer.tokens / trainer.seconds if trainer.seconds else None
         row = {
@@ -91,15 +88,14 @@ class Journal:
         """Rewrite the progress file, and every few seconds send the line."""
         trainer, now = self.trainer, time.monotonic()
         loss = trainer.losses[-1] if trainer.losses else None
-        note = halving(trainer)
-        text = self.progress.write(state, now, trainer.step, trainer.tokens, loss, self.flops_share, note)
+        text = self.progress.write(state, now, trainer.step, trainer.tokens, loss, _halving(trainer))
         if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
             self.line(text)
             self.told = now
 
 
-def halving(trainer: Trainer) -> str:
-    """Words for how a shortage of memory was met; none where there was none."""
+def _halving(trainer: Trainer) -> str:
+    """Describe how a shortage of memory was met; empty where there was none."""
     if not trainer.halved:
         return ""
     now, step = trainer.micro_rows * trainer.stream.sequence_length, trainer.halved["step"]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from model.evaluation.versions import evaluation_code, packages
+from model.training.provenance import evaluation_code, packages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ REAL = ("value", "stderr", "chance", "score")
 
 
 @dataclass
-class Measure:
+class MetricValues:
     """One metric behind one filter: what was found for each item, by item id, and how that becomes one number.
 
     Without `aggregate` the findings are numbers and the number is their mean. With it, an item's own value is the
@@ -47,13 +47,13 @@ class Measure:
 
 
 @dataclass(frozen=True)
-class Scored:
+class TaskScores:
     """The measures of one task, and what the results tables say about it."""
 
     benchmark: str
     version: str | None
     chance: float | None
-    measures: Sequence[Measure]
+    measures: Sequence[MetricValues]
     data_version: str | None = None  # a digest of the items
     harness_version: str | None = None  # who asked and scored
 
@@ -68,10 +68,10 @@ def bits_per_unit(findings: list[tuple[float, int]]) -> float:
     return -sum(value for value, _ in findings) / sum(units for _, units in findings) / math.log(2)
 
 
-def token_perplexity(documents: Iterable[tuple[str, float, int]]) -> Measure:
+def token_perplexity(documents: Iterable[tuple[str, float, int]]) -> MetricValues:
     """The measure lm-eval does not have, from (item id, log-probability, tokens) of each document."""
     findings = {item: (value, tokens) for item, value, tokens in documents}
-    return Measure("token_perplexity", "none", findings, perplexity, single=True)
+    return MetricValues("token_perplexity", "none", findings, perplexity, single=True)
 
 
 def digest_of_items(items: Iterable[Any]) -> str:
@@ -82,12 +82,12 @@ def digest_of_items(items: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
-def tables(run_id: str, tokens: int, scored: Iterable[Scored]) -> dict[str, pa.Table]:
+def tables(run_id: str, tokens: int, scored: Iterable[TaskScores]) -> dict[str, pa.Table]:
     """The rows of one checkpoint for the tables `evaluations`, `items` and `evaluation_versions`."""
     import pyarrow as pa
 
     scored = list(scored)
-    pools: dict[tuple[str, str, str], list[tuple[Scored, Measure]]] = {}
+    pools: dict[tuple[str, str, str], list[tuple[TaskScores, MetricValues]]] = {}
     for task in scored:
         for measure in task.measures:
             pools.setdefault((task.benchmark, measure.metric, measure.filter), []).append((task, measure))
@@ -160,7 +160,7 @@ def _value(aggregate: Callable[[list[Any]], float] | None, findings: list[Any]) 
     return mean, math.sqrt(variance / len(values))
 
 
-def _own_value(measure: Measure, finding: Any) -> float | None:
+def _own_value(measure: MetricValues, finding: Any) -> float | None:
     """The value of one item; None where it has none: an empty document, a metric of the whole corpus alone."""
     try:
         if measure.aggregate is not None and measure.single:
