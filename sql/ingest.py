@@ -13,16 +13,12 @@ import pyarrow as pa
 from pipeline.errors import InputError
 from sql.connection import connect, one_line
 
-# The large tables have no primary key: all rows of an evaluation or of a checkpoint (the group) are replaced together.
+# The large tables have no primary key. The first columns name a group of rows, an evaluation or a checkpoint, which is
+# replaced as a whole; the second columns tell the rows of a group apart.
 GROUPS = {
-    "items": ("run_id", "tokens", "task", "metric", "filter"),
-    "depth_attention": ("run_id", "tokens"),
-    "expert_usage": ("run_id", "tokens"),
-}
-WITHIN_GROUP = {
-    "items": ("item_id",),
-    "depth_attention": ("query_depth", "key_depth"),
-    "expert_usage": ("depth", "expert"),
+    "items": (("run_id", "tokens", "task", "metric", "filter"), ("item_id",)),
+    "depth_attention": (("run_id", "tokens"), ("query_depth", "key_depth")),
+    "expert_usage": (("run_id", "tokens"), ("depth", "expert")),
 }
 
 
@@ -68,7 +64,7 @@ def _keys(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[str, ...]]:
     """Return the columns that identify a row, by table."""
     asked = "select table_name, constraint_column_names from duckdb_constraints() where constraint_type = 'PRIMARY KEY'"
     primary = {table: tuple(columns) for table, columns in connection.execute(asked).fetchall()}
-    return primary | {table: (*group, *WITHIN_GROUP[table]) for table, group in GROUPS.items()}
+    return primary | {table: group + within for table, (group, within) in GROUPS.items()}
 
 
 def _insert(
@@ -85,7 +81,7 @@ def _insert(
         insert = "insert or replace"
         if table in GROUPS:
             insert = "insert"
-            group = ", ".join(GROUPS[table])
+            group = ", ".join(GROUPS[table][0])
             connection.execute(f"delete from {table} where ({group}) in (select distinct {group} from incoming)")
             repeated = f"select 1 from incoming group by {key} having count(*) > 1 limit 1"
             if not connection.execute(repeated).fetchall():  # the usual case; sorting repetitions out scatters the rows

@@ -132,10 +132,7 @@ def _tangents(points: ObservedCurve, fit: PowerLaw) -> np.ndarray:
     """Differentiate the curve by each parameter that replicates change: [C, 3], or [C, 1] for a mean."""
     if fit.status != "fitted":
         return np.ones((len(points.tokens), 1))
-    log_scale = np.log(fit.scale)
-    risen = _risen(points, log_scale, np.log(fit.exponent))
-    slope = (fit.ceiling - fit.floor) * risen * (1 - risen)
-    return np.stack([risen, -slope * fit.exponent, slope * (np.log(points.tokens) - log_scale)], axis=1)
+    return _jacobian(points, fit.ceiling - fit.floor, np.log(fit.scale), np.log(fit.exponent))
 
 
 def _cost(points: ObservedCurve, fit: PowerLaw) -> float:
@@ -185,10 +182,8 @@ def _fit_all(points: ObservedCurve, accuracy: np.ndarray, floor: float) -> Power
     lowest, highest = np.array([0, *low])[:, None], np.array([above, *high])[:, None]
     for _ in range(GAUSS_NEWTON_STEPS):
         rise, log_scale, log_exponent = parameters[..., None]
-        shape, exponent = _risen(points, log_scale, log_exponent), np.exp(log_exponent)
-        slope = rise * exponent * shape * (1 - shape)
-        jacobian = np.stack([shape, -slope, slope * (np.log(points.tokens) - log_scale)], axis=-1)  # [R, C, 3]
-        distance = values - rise * shape
+        jacobian = _jacobian(points, rise, log_scale, log_exponent)
+        distance = values - rise * jacobian[..., 0]
         weighted = jacobian * points.weights[:, None]
         normal = np.einsum("rci,rcj->rij", weighted, jacobian)
         # A little damping, where two parameters have one effect.
@@ -205,6 +200,13 @@ def _fit_all(points: ObservedCurve, accuracy: np.ndarray, floor: float) -> Power
 def _risen(points: ObservedCurve, log_scale: np.ndarray, log_exponent: np.ndarray) -> np.ndarray:
     """Return the rise at every checkpoint, between 0 and 1: [..., C]."""
     return expit(np.exp(log_exponent) * (np.log(points.tokens) - log_scale))
+
+
+def _jacobian(points: ObservedCurve, rise: np.ndarray, log_scale: np.ndarray, log_exponent: np.ndarray) -> np.ndarray:
+    """Differentiate curves by rise, log scale and log exponent at every checkpoint: [..., C, 3]."""
+    shape = _risen(points, log_scale, log_exponent)
+    slope = rise * np.exp(log_exponent) * shape * (1 - shape)
+    return np.stack([shape, -slope, slope * (np.log(points.tokens) - log_scale)], axis=-1)
 
 
 def _bounds(points: ObservedCurve) -> tuple[np.ndarray, np.ndarray]:

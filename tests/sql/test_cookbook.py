@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.errors import InputError
 from sql import results
-from sql.cookbook import answered, queries
+from sql.cookbook import QUERY, answered
 from sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import enter_scores
 
@@ -52,7 +52,7 @@ def database(tmp_path_factory, empty_file):
 
 def test_every_question_has_an_answer(database):
     page = answered(PAGE.read_text(), database)
-    assert len(queries(page)) == 10
+    assert len(QUERY.findall(page)) == 10
     answers = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     assert len(answers) == 10
     # The ninth looks for what is wrong.

@@ -21,12 +21,11 @@ curves as (
     select
         *,
         dense_rank() over (partition by study_id order by depth, variant, measure, task) as curve,
-        first_value(run_id) over (
-            partition by study_id, depth, variant, measure, task
-            order by seed nulls last, run_id
-        ) as first_run
+        first_value(run_id) over (model order by seed nulls last, run_id) as first_run,
+        count(distinct run_id) over model as seeds
     from scores
     where status is distinct from 'screened' and tokens > 0
+    window model as (partition by study_id, depth, variant, measure, task)
 ),
 
 -- A checkpoint is the first optimiser step at or above the planned tokens, and steps of different seeds have slightly
@@ -47,12 +46,6 @@ matched as (
     from pairs
     qualify row_number() over (partition by study_id, curve, run_id, tokens order by gap, anchor_tokens) = 1
         and row_number() over (partition by study_id, curve, run_id, anchor_tokens order by gap, tokens) = 1
-),
-
-seeds as (
-    select study_id, curve, count(distinct run_id) as seeds
-    from curves
-    group by study_id, curve
 )
 
 select
@@ -66,7 +59,6 @@ select
     chance,
     items
 from matched
-join seeds using (study_id, curve)
 window point as (partition by study_id, curve, anchor_tokens)
 qualify count(*) over point = seeds;
 

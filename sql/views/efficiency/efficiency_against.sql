@@ -18,15 +18,12 @@ expected as (
     where chosen_metric.kind = 'accuracy'
 ),
 
+-- Named, so that DuckDB computes the view once.
 bests as (
     from best_accuracy
 ),
 
 goals as (
-    select
-        *,
-        -- False for an unknown chance level, so that `where not near_chance` loses no rows.
-        coalesce(accuracy <= chance + 2 * coalesce(stderr, 0), false) as near_chance
     from bests
     where variant = baseline_variant
 ),
@@ -63,7 +60,8 @@ select
         when crossings.at_first_checkpoint then 'at least'
         else 'exact'
     end as bound,
-    coalesce(goals.near_chance, false) as near_chance
+    -- False for an unknown chance level, so that `where not near_chance` loses no rows.
+    coalesce(goals.accuracy <= goals.chance + 2 * coalesce(goals.stderr, 0), false) as near_chance
 from expected
 left join goals
     on goals.study_id = expected.study_id
