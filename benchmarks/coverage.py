@@ -26,9 +26,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from benchmarks.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
-from sql.statistics.bootstrap import Factors, crossing_factors, factor_interval, possible_goals, with_training_noise
-from sql.statistics.draws import Curve, resample
-from sql.statistics.fit import Fit, Points, fit_curve, fit_draws
+from sql.statistics.bootstrap import ReplicatedCurve, resample
+from sql.statistics.factor_intervals import (
+    Factors,
+    crossing_factors,
+    factor_interval,
+    possible_goals,
+    with_training_noise,
+)
+from sql.statistics.power_law import ObservedCurve, PowerLaw, fit_power_law, fit_replicates
 
 REPLICATES = 400
 SHARE = 0.95  # of LA's rise, as in data_efficiency_fitted.sql
@@ -38,7 +44,7 @@ RULES = ("first", "interpolated", "fitted", "items only", "items only i", "plain
 def truth(of: Design) -> dict[str, Factors]:
     """The factor of the true curves by each rule."""
     first, interpolated = (observed_factor(of.tokens, of.baseline, of.variant, interpolated=i) for i in (False, True))
-    fits = [fit_curve(points(of, curve, 10**9)) for curve in (of.baseline, of.variant)]
+    fits = [fit_power_law(points(of, curve, 10**9)) for curve in (of.baseline, of.variant)]
     fitted = fitted_factors(of.tokens, *fits)
     return dict(zip(RULES, (first, interpolated, fitted, first, interpolated, interpolated), strict=True))
 
@@ -46,25 +52,27 @@ def truth(of: Design) -> dict[str, Factors]:
 def observed_factor(tokens: np.ndarray, baseline: np.ndarray, variant: np.ndarray, *, interpolated: bool) -> Factors:
     """As data_efficiency and data_efficiency_interpolated, of two curves [C]."""
     best = baseline.argmax()
-    return crossing_factors(tokens[best], baseline[[best]], Curve(tokens, variant[None]), interpolated=interpolated)
+    return crossing_factors(
+        tokens[best], baseline[[best]], ReplicatedCurve(tokens, variant[None]), interpolated=interpolated
+    )
 
 
 def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
     """The intervals of one study by each rule, and the factors found by the first and the fitted."""
     answered = scores(of, random)
     means = np.vstack([answered.mean(axis=0), resample(answered, REPLICATES, random)])
-    curves = [Curve(of.tokens, accuracy) for accuracy in np.split(means, 2, axis=1)]
+    curves = [ReplicatedCurve(of.tokens, accuracy) for accuracy in np.split(means, 2, axis=1)]
     seen = [points(of, curve.accuracy[0], of.items) for curve in curves]
-    fits = [fit_curve(one) for one in seen]
-    noisy = [with_training_noise(curve, one, random) for curve, one in zip(curves, seen, strict=True)]
-    draws = [fit_draws(*each, curve.accuracy, random) for *each, curve in zip(seen, fits, curves, strict=True)]
+    fits = [fit_power_law(one) for one in seen]
+    noisy = [with_training_noise(*each, random) for each in zip(curves, seen, fits, strict=True)]
+    draws = [fit_replicates(*each, curve.accuracy, random) for *each, curve in zip(seen, fits, curves, strict=True)]
     found = {"fitted": percentiles(fitted_factors(of.tokens, *draws))} if fits[0].status == "fitted" else {}
     for names, (baseline, variant) in ((RULES[:2], noisy), (RULES[3:5], curves)):
         goals = possible_goals(baseline)
         for name, interpolated in zip(names, (False, True), strict=True):
             found[name] = factor_interval(goals, variant, interpolated=interpolated)[:2]
     places = of.tokens[noisy[0].accuracy[1:].argmax(axis=1)]
-    drawn = Curve(of.tokens, noisy[1].accuracy[1:])
+    drawn = ReplicatedCurve(of.tokens, noisy[1].accuracy[1:])
     plain = crossing_factors(places, noisy[0].accuracy[1:].max(axis=1), drawn, interpolated=True)
     found["plain i"] = percentiles(plain)
     first = observed_factor(of.tokens, *(curve.accuracy[0] for curve in curves), interpolated=False)
@@ -72,12 +80,12 @@ def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[
     return found, (first.value.item(), fitted)
 
 
-def points(of: Design, accuracy: np.ndarray, items: int) -> Points:
+def points(of: Design, accuracy: np.ndarray, items: int) -> ObservedCurve:
     """Checkpoints with the standard errors that lm-eval gives them."""
-    return Points(of.tokens, accuracy, np.sqrt(accuracy * (1 - accuracy) / (items - 1)), of.chance)
+    return ObservedCurve(of.tokens, accuracy, np.sqrt(accuracy * (1 - accuracy) / (items - 1)), of.chance)
 
 
-def fitted_factors(tokens: np.ndarray, baseline: Fit, variant: Fit) -> Factors:
+def fitted_factors(tokens: np.ndarray, baseline: PowerLaw, variant: PowerLaw) -> Factors:
     """As efficiency_fitted.sql, for every draw."""
     first, end = tokens[0], tokens[-1]
     goal = baseline.floor + SHARE * (baseline(tokens)[..., -1] - baseline.floor)
@@ -92,7 +100,7 @@ def percentiles(factors: Factors) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def tokens_to(goal: np.ndarray, fit: Fit) -> np.ndarray:
+def tokens_to(goal: np.ndarray, fit: PowerLaw) -> np.ndarray:
     """As curve_tokens.sql."""
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = fit.scale * ((goal - fit.floor) / (fit.ceiling - goal)) ** (1 / np.asarray(fit.exponent))

@@ -18,8 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from sql.results import connect, ingest
-from sql.statistics.bootstrap import factor_intervals
-from sql.statistics.curves import fit_curves
+from sql.statistics.compute import compute_statistics
 
 TASKS, CHECKPOINTS, ITEMS = "abcde", 24, 1319
 SPEEDS = {"LA": 1.0, "DR": 1.5, "DR+DA": 2.0}
@@ -59,8 +58,7 @@ def main() -> None:
         connect(path).close()
         measure(f"ingest of {tables['items'].num_rows:,} items", lambda: ingest(path, tables))
         with closing(connect(path)) as connection:
-            measure("factor_intervals, 1,000 replicates", lambda: factor_intervals(connection, "s"))
-            measure("fit_curves, 1,000 draws", lambda: fit_curves(connection, "s"))
+            measure("compute_statistics, 1,000 replicates", lambda: compute_statistics(connection, "s"))
             measure("data_efficiency_fitted", lambda: connection.execute("from data_efficiency_fitted").fetchall())
 
 

@@ -84,7 +84,7 @@ def depth_name(depth: int, short: bool = False) -> str:
 def interval(row: Mapping[str, Any]) -> str:
     """`1.8 to 3.1`; `at most 3.1` or `at least 1.8` where nothing limits the other end; empty without an interval.
 
-    An end of 0 or infinity says that the study does not limit the factor on that side (`sql/bootstrap.py`).
+    An end of 0 or infinity says that the study does not limit the factor on that side (docs/statistics.md).
     """
     low, high = row.get("low"), row.get("high")
     if missing(low) or missing(high):

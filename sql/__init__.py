@@ -1,1 +1,4 @@
-"""The results database: its schema, one SQL file per view, and the few functions that open, fill and query it."""
+"""The results file of a study: the SQL that defines it, statistics, and functions to open, fill and query it.
+
+May import `pipeline.errors` only; the SQL folders hold no Python.
+"""

@@ -21,11 +21,6 @@ QUERY = re.compile(r"```sql\n(?P<sql>.*?)```\n(?:\n```text\n.*?```\n)?", re.DOTA
 MOST_ROWS = 20
 
 
-def queries(page: str) -> list[str]:
-    """Every query of a page, in its order."""
-    return [found["sql"] for found in QUERY.finditer(page)]
-
-
 def answered(page: str, database: Path) -> str:
     """The page with every query's output on this results file. Raises InputError for a query that DuckDB refuses."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from pipeline.errors import InputError
-from sql.results import connect, said
+from sql.connection import connect, one_line
 
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 OWN = "schema_version"  # says nothing about a study
@@ -58,7 +58,7 @@ def _write(connection: duckdb.DuckDBPyConnection, database: Path, name: str, fil
     try:
         connection.execute(f"copy (from \"{quoted}\") to '{place}' {options}")
     except duckdb.Error as error:  # a full disk; a view of the user's own over what is gone
-        raise InputError(f"{database}: {name} cannot be exported: {said(error)}") from error
+        raise InputError(f"{database}: {name} cannot be exported: {one_line(error)}") from error
 
 
 def _put(made: Path, folder: Path) -> None:

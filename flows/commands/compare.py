@@ -16,7 +16,7 @@ FACTORS = ["depth", "variant", "task", "rule"]
 def print_comparison(
     first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None
 ) -> None:
-    """Compare two studies by their results files (or the folders that hold them); see sql/comparison.py.
+    """Compare two studies by their results files (or the folders that hold them); see sql/statistics/comparison.py.
 
     Raises InputError where there is nothing to compare, or a file has several studies and none is named.
     """

@@ -21,8 +21,7 @@ from flows.study.configuration import Study
 from model.training.provenance import package_version
 from pipeline.storage.store import Output, canonical
 from sql.results import connect, ingest
-from sql.statistics.bootstrap import factor_intervals
-from sql.statistics.curves import fit_curves
+from sql.statistics.compute import compute_statistics
 
 # What an evaluation leaves: the first three always, the others as far as the study asks for them.
 FOUND = (
@@ -118,8 +117,7 @@ def enter_rows(
     ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
     if evaluations and study.evaluation.bootstrap_replicates:
         with closing(connect(study.database)) as connection:
-            for compute in (factor_intervals, fit_curves):
-                compute(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
+            compute_statistics(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
 
 
 def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:

@@ -1,1 +1,4 @@
-"""Statistics that SQL cannot do."""
+"""Statistics that SQL cannot compute: bootstrap intervals, power-law fits, paired tests of two studies.
+
+May import numpy, scipy, pandas, `sql.connection` and `sql.ingest`.
+"""

@@ -1,18 +1,9 @@
-"""Did anything change beyond noise between two studies? Paired tests of accuracies, intervals of factors.
+"""Test what changed between two studies beyond noise: paired tests of accuracies, intervals of factors.
 
-Both studies evaluate the same benchmark items, so accuracies are compared item by item: what both get right or wrong
-says nothing, and the rest is far less noisy than two separate accuracies. What only one of them asked is left out, and
-tasks that are not the same altogether (comparable.py says which, and why). The test is McNemar's, exact; where an
-item's score is a mean over seeds, its generalisation, random signs of the items' differences. Intervals of the
-difference are a paired bootstrap over items. Many tests are made at once, so a change counts as one only after Holm's
-correction over all of them, which keeps the chance of any false alarm at 5 %.
-
-The 'best' checkpoint is chosen by the same items, in both studies alike; 'final' is free of choice. Both show noise of
-items only: two trainings of one model with other seeds differ by more than that.
-
-Factors are compared by their 95 % intervals: apart is beyond noise, and that is strict (two intervals can overlap
-though the difference would be significant). Their intervals have noise of training in them where it is seen between
-checkpoints (bootstrap.py). Each study's factor is from all of its own items.
+Both studies evaluate the same items, so accuracies are compared item by item: McNemar's exact test, or random signs of
+the differences where scores are means over seeds, with Holm's correction over all tests. Factors differ beyond noise
+where their 95 % intervals do not overlap. Tasks with other items are left out (comparability.py). The tests know the
+noise of the items only: two trainings of one model with other seeds differ by more (docs/statistics.md).
 """
 
 from __future__ import annotations
@@ -26,20 +17,20 @@ import pandas as pd
 from scipy.stats import binomtest
 
 from pipeline.errors import InputError
-from sql.results import connect
-from sql.statistics.comparable import AVERAGE, Asked, average_notes, read_asked, task_notes
-from sql.statistics.draws import resample
+from sql.connection import connect
+from sql.statistics.bootstrap import AVERAGE, resample
+from sql.statistics.comparability import SIDES, Asked, average_notes, read_asked, task_notes
 
 MODEL = ["depth", "variant"]
 PLACE = [*MODEL, "task", "checkpoint"]
 SIGNIFICANCE = 0.05
-DRAWS = 2000
+REPLICATES = 2000
 SIGNS = 10_000
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found: the verdict in one line, both tables, and what is compared in part or not, a line each."""
+    """The verdict of `compare` in one line, both tables, and a line for each task or model compared in part or not."""
 
     verdict: str
     accuracies: pd.DataFrame
@@ -50,8 +41,7 @@ class Comparison:
 def compare(
     first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None, seed: int = 0
 ) -> Comparison:
-    """Compare a study of one results file with a study of another, or of the same; the names may be left out of a file
-    with one study.
+    """Compare two studies, of two results files or of one; a file with one study needs no study name.
 
     Raises InputError for a missing study, for a study compared with itself, and where the two have no model, task and
     item in common.
@@ -66,11 +56,11 @@ def compare(
     notes += missing
     if accuracies.empty:
         raise InputError("nothing to compare: " + "; ".join(notes or ["no model has scores of the same items in both"]))
-    comparable, said = average_notes(*asked, left_out, factors)
+    with_average, average = average_notes(asked, left_out, factors)
     pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule"], suffixes=("_first", "_second"))
-    pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not comparable else set()))].reset_index(drop=True)
+    pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not with_average else set()))].reset_index(drop=True)
     pairs["apart"] = (pairs["low_first"] > pairs["high_second"]) | (pairs["low_second"] > pairs["high_first"])
-    return Comparison(_verdict(accuracies, pairs), accuracies, pairs, notes + said)
+    return Comparison(_verdict(accuracies, pairs), accuracies, pairs, notes + average)
 
 
 def _study(path: Path, name: str | None) -> str:
@@ -79,13 +69,13 @@ def _study(path: Path, name: str | None) -> str:
     if name is None and len(known) == 1:
         return known[0]
     if name not in known:
-        asked = "no study has runs here" if not known else f"it has the studies {', '.join(known)}"
-        raise InputError(f"{path}: {f'no study {name!r}' if name else 'which study?'}; {asked}")
+        has = f"it has the studies {', '.join(known)}" if known else "no study has runs here"
+        raise InputError(f"{path}: {f'no study {name!r}' if name else 'which study?'}; {has}")
     return name
 
 
 def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, Asked]:
-    """Scores, factors, and what was asked of a study."""
+    """Read the scores and factors of a study, and what the study asked."""
     with closing(connect(path, read_only=True)) as connection:
         wanted = ("from compared_scores(?)", "from compared_factors(?)")
         scores, factors = (connection.execute(one, [study]).df().astype({"depth": "Int64"}) for one in wanted)
@@ -93,27 +83,29 @@ def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, Asked]:
 
 
 def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tuple[pd.DataFrame, list[str]]:
-    """A row for each model, task and checkpoint that both have, and what is left out."""
-    notes, scores = [], (first, second)
-    models = [dict.fromkeys(frame[MODEL].itertuples(index=False, name=None)) for frame in scores]
-    for name, here, there in (("second", *models), ("first", *reversed(models))):
-        notes += [f"left out: {_model(model)}: not in the {name} study" for model in here if model not in there]
-    common = [model for model in models[0] if model in models[1]]
-    groups = [dict(list(frame.groupby(PLACE, dropna=False))) for frame in scores]
+    """Test each model, task and checkpoint that both studies have; return the table, and what is left out."""
+    models = [dict.fromkeys(frame[MODEL].itertuples(index=False, name=None)) for frame in (first, second)]
+    notes = [
+        f"left out: {_model(model)}: not in the {name} study"
+        for name, here, there in (("second", *models), ("first", *reversed(models)))
+        for model in here
+        if model not in there
+    ]
+    sides = [dict(list(frame.groupby(PLACE, dropna=False))) for frame in (first, second)]
     rows = []
-    for place in groups[0] | groups[1]:
-        if place[:2] not in common:
+    for place in sides[0] | sides[1]:
+        if not all(place[:2] in known for known in models):
             continue
-        missing = [name for name, known in zip(("first", "second"), groups, strict=True) if place not in known]
-        if missing:
-            notes += [f"left out: {_model(place)} on {place[2]}: not in the {missing[0]} study"] * (place[3] == "final")
-            continue
-        one, other = (known[place] for known in groups)
-        pairs = one.merge(other, on=["item_id", "metric", "filter"], suffixes=("_first", "_second"))
+        missing = [f"not in the {name} study" for name, side in zip(SIDES, sides, strict=True) if place not in side]
+        pairs = pd.DataFrame()
+        if not missing:
+            one, other = (side[place] for side in sides)
+            pairs = one.merge(other, on=["item_id", "metric", "filter"], suffixes=("_first", "_second"))
         if pairs.empty:
-            notes += [f"left out: {_model(place)} on {place[2]}: no item in common"] * (place[3] == "final")
+            reason = missing[0] if missing else "no item in common"
+            notes += [f"left out: {_model(place)} on {place[2]}: {reason}"] * (place[3] == "final")
             continue
-        tokens = {f"tokens_{name}": int(side["tokens"].iloc[0]) for name, side in (("first", one), ("second", other))}
+        tokens = {f"tokens_{name}": int(side[place]["tokens"].iloc[0]) for name, side in zip(SIDES, sides, strict=True)}
         rows.append(dict(zip(PLACE, place, strict=True)) | tokens | _tested(pairs, np.random.default_rng(seed)))
     table = pd.DataFrame(rows)
     if rows:
@@ -123,16 +115,15 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tupl
 
 
 def _tested(pairs: pd.DataFrame, random: np.random.Generator) -> dict[str, float]:
-    """Accuracies on the common items, their difference with its interval, and the p-value of none."""
+    """Return accuracies on the common items, their difference with its bootstrap interval, and its p-value."""
     scores = pairs[["value_first", "value_second"]].to_numpy(float)
     difference = scores[:, 1] - scores[:, 0]
-    drawn = resample(difference[:, None], DRAWS, random)[:, 0]
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    accuracy = scores.mean(axis=0)
+    low, high = np.quantile(resample(difference[:, None], REPLICATES, random)[:, 0], [0.025, 0.975])
+    first, second = scores.mean(axis=0)
     return {
         "items": len(pairs),
-        "first": accuracy[0],
-        "second": accuracy[1],
+        "first": first,
+        "second": second,
         "difference": difference.mean(),
         "low": low,
         "high": high,
@@ -141,7 +132,11 @@ def _tested(pairs: pd.DataFrame, random: np.random.Generator) -> dict[str, float
 
 
 def paired_p(difference: np.ndarray, random: np.random.Generator) -> float:
-    """Two-sided p-value of paired differences [I] having no direction: exact McNemar where all are -1, 0 or 1."""
+    """Test whether paired differences [I] have a direction; return the two-sided p-value.
+
+    The test is McNemar's, exact, where all differences are -1, 0 or 1, else by random signs. Example: 6 items better
+    and none worse give 2 / 2^6 = 0.03.
+    """
     if np.isin(difference, (-1, 0, 1)).all():
         better, worse = int((difference > 0).sum()), int((difference < 0).sum())
         return binomtest(better, better + worse).pvalue if better + worse else 1.0
@@ -152,7 +147,7 @@ def paired_p(difference: np.ndarray, random: np.random.Generator) -> float:
 
 
 def holm(p: np.ndarray) -> np.ndarray:
-    """Holm's adjusted p-values: below the level they are significant with all tests taken together."""
+    """Adjust p-values by Holm's method: those below a level are significant with all tests taken together."""
     order = np.argsort(p)
     adjusted = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
     return adjusted[np.argsort(order)]
@@ -160,17 +155,16 @@ def holm(p: np.ndarray) -> np.ndarray:
 
 def _verdict(accuracies: pd.DataFrame, factors: pd.DataFrame) -> str:
     changed, tests = accuracies[accuracies["changed"]], len(accuracies)
-    said = f"no accuracy of {tests} changed beyond noise"
+    verdict = f"no accuracy of {tests} changed beyond noise"
     if len(changed):
         largest = changed.loc[changed["difference"].abs().idxmax()]
         place = f"{_model(largest[PLACE])} on {largest['task']} ({largest['checkpoint']})"
-        said = (
+        verdict = (
             f"{len(changed)} of {tests} accuracies changed beyond noise, "
             f"most {place}: {largest['first']:.3f} to {largest['second']:.3f}"
         )
     known = int((factors[["low_first", "low_second"]].notna().all(axis=1)).sum())
-    apart = int(factors["apart"].sum())
-    return f"{said}; {apart or 'no'} factor of {known} moved beyond its interval"
+    return f"{verdict}; {int(factors['apart'].sum()) or 'no'} factor of {known} moved beyond its interval"
 
 
 def _model(place: tuple | pd.Series) -> str:

@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from sql.results import connect, ingest
-from sql.statistics.bootstrap import factor_intervals
-from sql.statistics.curves import fit_curves
+from sql.statistics.compute import compute_statistics
 
 STUDY = "small-00000000"
 ITEMS = 40
@@ -39,8 +38,7 @@ def entered(path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]], repli
     ingest(path, {name: pa.Table.from_pylist([dict(row) for row in rows]) for name, rows in tables.items() if rows})
     if replicates:
         connection = connect(path)
-        factor_intervals(connection, STUDY, replicates=replicates)
-        fit_curves(connection, STUDY, replicates=replicates)
+        compute_statistics(connection, STUDY, replicates=replicates)
         connection.close()
     return path
 

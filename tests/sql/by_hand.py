@@ -66,3 +66,24 @@ def enter_scores(path, curves, *, study="s", seed=0, chance=None, item_ids=None)
     items = tables.pop("items")
     entered = {name: pa.Table.from_pylist(rows) for name, rows in tables.items()}
     results.ingest(path, entered | {"items": pa.concat_tables(items)})
+
+
+ITEM = {"run_id": "r", "tokens": 10, "task": "t", "metric": "acc", "filter": "none"}
+
+
+def rows(*given):
+    return pa.Table.from_pylist(list(given))
+
+
+def items(count, value=1.0, **changed):
+    return rows(*({**ITEM, "item_id": f"leaf/{n}", "value": value, **changed} for n in range(count)))
+
+
+def count(path, table):
+    return int(results.query(path, f"select count(*) as n from {table}")["n"][0])
+
+
+def one_line(error):
+    text = str(error.value)
+    assert "\n" not in text
+    return text

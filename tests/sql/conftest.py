@@ -34,3 +34,9 @@ def sql(database):
         if table not in declared:
             database.execute(f"delete from {table}")
     return database
+
+
+@pytest.fixture
+def path(tmp_path):
+    """The path of a results file that does not exist yet."""
+    return tmp_path / "study" / "results.duckdb"

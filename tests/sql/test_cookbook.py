@@ -11,9 +11,8 @@ import pytest
 
 from pipeline.errors import InputError
 from sql import results
-from sql.cookbook import answered, queries
-from sql.statistics.bootstrap import factor_intervals
-from sql.statistics.curves import fit_curves
+from sql.cookbook import QUERY, answered
+from sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import enter_scores
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
@@ -47,14 +46,13 @@ def database(tmp_path_factory, empty_file):
     tables = {"studies": [{"study_id": "s"}], "expert_usage": usage, "curation": [kept]}
     results.ingest(path, {table: pa.Table.from_pylist(rows) for table, rows in tables.items()})
     with results.connect(path) as connection:
-        factor_intervals(connection, "s", replicates=50)
-        fit_curves(connection, "s", replicates=50)
+        compute_statistics(connection, "s", replicates=50)
     return path
 
 
 def test_every_question_has_an_answer(database):
     page = answered(PAGE.read_text(), database)
-    assert len(queries(page)) == 10
+    assert len(QUERY.findall(page)) == 10
     answers = re.findall(r"```text\n(.*?)```", page, re.DOTALL)
     assert len(answers) == 10
     # The ninth looks for what is wrong.

@@ -1,0 +1,26 @@
+-- One row: a table, view or table macro of a results file. Run by `tables` of results.py.
+with relations as (
+    select table_name as name, 'table' as kind, comment as description, table_oid
+    from duckdb_tables()
+    where not internal and not temporary
+
+    union all
+
+    select view_name, 'view', comment, view_oid
+    from duckdb_views()
+    where not internal and not temporary
+)
+
+select name, kind, description, string_agg(column_name, ', ' order by column_index) as columns
+from relations
+join duckdb_columns() using (table_oid)
+where duckdb_columns.database_name = current_database()
+group by name, kind, description
+
+union all
+
+select function_name, 'macro', comment, array_to_string(parameters, ', ')
+from duckdb_functions()
+where not internal and function_type = 'table_macro'
+
+order by kind, name

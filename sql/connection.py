@@ -1,0 +1,108 @@
+"""Open a results file with the tables, macros and views of this program.
+
+A results file stores the version of its tables and a digest of their definitions. A newer program migrates the tables
+and creates the views again when it opens the file, so that views are always those of the program that reads them.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from pathlib import Path
+
+import duckdb
+
+from pipeline.errors import InputError
+from sql.definitions import definitions, digest, migrations
+
+# Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
+# such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
+STORAGE_VERSION = "v1.2.0"
+
+
+def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> duckdb.DuckDBPyConnection:
+    """Open a results file with its tables and views up to date; a writer creates a missing file.
+
+    DuckDB lets one process write or several read: for up to `wait` seconds, the call waits for another process to close
+    the file. Raises InputError when that process, named with its PID, does not; when a reader's file is missing; when
+    the file is not a results file; when a newer version made the file.
+    """
+    path = Path(path)
+    if not path.exists():
+        if read_only:
+            raise InputError(f"{path}: no such results file; run the study first")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The storage version is chosen when a file is created and stays.
+        _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION}).close()
+    connection = _open(path, wait, read_only=read_only)
+    try:
+        if _is_current(connection, path):
+            return connection
+        if not read_only:
+            _bring_up_to_date(connection, path)
+            return connection
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    connect(path, wait=wait).close()  # brings the file up to date
+    return _open(path, wait, read_only=True)
+
+
+def one_line(error: Exception) -> str:
+    """Return DuckDB's message on one line, without the excerpt of the query."""
+    return " ".join(str(error).split("\nLINE ")[0].split())
+
+
+def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | None = None) -> duckdb.DuckDBPyConnection:
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            return duckdb.connect(str(path), read_only=read_only, config=config or {})
+        except duckdb.ConnectionException as error:
+            # This process has the file open in another mode, and DuckDB wants one mode for a process.
+            if not read_only:
+                raise InputError(f"{path}: already open in this process, not for writing; close it first") from error
+            read_only = False
+        except duckdb.Error as error:
+            if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
+                raise InputError(f"{path}: cannot be opened as a results file: {one_line(error)}") from error
+            if time.monotonic() >= deadline:
+                holder = re.search(r"lock is held in (.*?)\(PID (\d+)\)", str(error))
+                program = f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"
+                raise InputError(
+                    f"{path}: in use by another process ({program}); close it there, or wait, and try again"
+                ) from error
+            time.sleep(random.uniform(0.02, 0.2))
+
+
+def _stamp(connection: duckdb.DuckDBPyConnection) -> tuple[int, str] | None:
+    """Return the stored version and digest; None for a new file, or another program's."""
+    try:
+        return connection.execute("select version, digest from schema_version").fetchall()[0]
+    except duckdb.CatalogException:
+        return None
+
+
+def _is_current(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
+    stamp, version = _stamp(connection), 1 + len(migrations())
+    if stamp and stamp[0] > version:
+        raise InputError(f"{path}: made by a newer version (tables {stamp[0]}, here {version}); update this program")
+    if not stamp and connection.execute("from duckdb_tables() limit 1").fetchall():
+        raise InputError(f"{path}: a database of other tables, not a results file; nothing in it was changed")
+    return stamp == (version, digest(definitions()))
+
+
+def _bring_up_to_date(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Migrate the tables and create all macros and views again, in one transaction."""
+    stamp, texts, steps = _stamp(connection), definitions(), migrations()
+    try:
+        connection.execute("begin")
+        for text in [*(steps[stamp[0] - 1 :] if stamp else ()), *texts.values()]:
+            connection.execute(text)
+        connection.execute("delete from schema_version")
+        connection.execute("insert into schema_version values (?, ?)", [1 + len(steps), digest(texts)])
+        connection.execute("commit")
+    except (duckdb.CatalogException, duckdb.BinderException) as error:
+        raise InputError(f"{path}: its tables are not those of a results file: {one_line(error)}") from error

@@ -1,0 +1,129 @@
+"""Insert rows into a results file: rows of stages (`ingest`) and tables computed from rows (`replace_computed`)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pyarrow as pa
+
+from pipeline.errors import InputError
+from sql.connection import connect, one_line
+
+# The large tables have no primary key. The first columns name a group of rows, an evaluation or a checkpoint, which is
+# replaced as a whole; the second columns tell the rows of a group apart.
+GROUPS = {
+    "items": (("run_id", "tokens", "task", "metric", "filter"), ("item_id",)),
+    "depth_attention": (("run_id", "tokens"), ("query_depth", "key_depth")),
+    "expert_usage": (("run_id", "tokens"), ("depth", "expert")),
+}
+
+
+def ingest(path: Path | str, tables: Mapping[str, pa.Table | Sequence[Path]], *, wait: float = 30.0) -> dict[str, int]:
+    """Insert rows, all or none: an Arrow table or Parquet files for each table. Return the number of rows read.
+
+    A row with a known key replaces the columns given and keeps the others; of rows with one key the latest counts.
+    Items, expert usage and depth attention replace all rows of their evaluation or checkpoint. Repeating a call changes
+    nothing, so that a results file can be rebuilt at any time.
+
+    Raises InputError for unknown tables or columns, missing key columns, values that do not fit, unreadable files, and
+    a run whose tokens go back from one step to a later one.
+    """
+    connection = connect(path, wait=wait)
+    try:
+        keys = _keys(connection)
+        for table in sorted(tables):
+            if table not in keys:
+                raise InputError(f"no table {table!r} in the results{_nearest(table, keys)}")
+        connection.execute("begin")
+        counts = {table: _insert(connection, table, keys[table], rows) for table, rows in tables.items()}
+        connection.execute("commit")
+    finally:
+        connection.close()  # rolls back what is not committed
+    return counts
+
+
+def replace_computed(connection: duckdb.DuckDBPyConnection, study_id: str, frames: Mapping[str, pd.DataFrame]) -> None:
+    """Replace a study's rows of computed tables, all or none; a read-only connection stores nothing."""
+    writable = "select not readonly from duckdb_databases() where database_name = current_database()"
+    if not connection.execute(writable).fetchall()[0][0]:
+        return
+    connection.execute("begin")
+    for table, frame in frames.items():
+        connection.register("computed", frame)
+        connection.execute(f"delete from {table} where study_id = ?", [study_id])
+        connection.execute(f"insert into {table} by name select * from computed")
+        connection.unregister("computed")
+    connection.execute("commit")
+
+
+def _keys(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[str, ...]]:
+    """Return the columns that identify a row, by table."""
+    asked = "select table_name, constraint_column_names from duckdb_constraints() where constraint_type = 'PRIMARY KEY'"
+    primary = {table: tuple(columns) for table, columns in connection.execute(asked).fetchall()}
+    return primary | {table: group + within for table, (group, within) in GROUPS.items()}
+
+
+def _insert(
+    connection: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str], rows: pa.Table | Sequence[Path]
+) -> int:
+    """Insert one table's rows within the open transaction; return how many were read."""
+    if not (rows.num_rows if isinstance(rows, pa.Table) else rows):
+        return 0
+    try:
+        _read_incoming(connection, table, rows)
+        _check_incoming(connection, table, keys)
+        names, key = ", ".join(connection.table("incoming").columns[1:]), ", ".join(keys)
+        latest = f"from incoming qualify row_number() over (partition by {key} order by arrival desc) = 1"
+        insert = "insert or replace"
+        if table in GROUPS:
+            insert = "insert"
+            group = ", ".join(GROUPS[table][0])
+            connection.execute(f"delete from {table} where ({group}) in (select distinct {group} from incoming)")
+            repeated = f"select 1 from incoming group by {key} having count(*) > 1 limit 1"
+            if not connection.execute(repeated).fetchall():  # the usual case; sorting repetitions out scatters the rows
+                latest = "from incoming"
+        connection.execute(f"{insert} into {table} ({names}) select {names} {latest}")
+        if table == "steps":  # rows of two different runs under one name go back
+            back = "from steps_going_back where run_id in (select run_id from incoming) limit 1"
+            for step in connection.execute(back).fetchall():
+                raise InputError("steps: run {} goes back from {} tokens to {} at step {}".format(*step))
+        return connection.execute("select count(*) from incoming").fetchall()[0][0]
+    except duckdb.Error as error:
+        raise InputError(f"{table}: rows refused: {one_line(error)}") from error
+
+
+def _read_incoming(connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | Sequence[Path]) -> None:
+    """Read rows into the temporary table `incoming`, whose first column `arrival` numbers them in the order given."""
+    create = "create or replace temp table incoming as select row_number() over () as arrival, * from "
+    if isinstance(rows, pa.Table):
+        connection.register("arrived", rows)
+        connection.execute(create + "arrived")
+        connection.unregister("arrived")
+        return
+    for file in rows:
+        if not Path(file).is_file():
+            raise InputError(f"{table}: no such file: {file}")
+    connection.execute(create + "read_parquet(?, union_by_name = true)", [[str(file) for file in rows]])
+
+
+def _check_incoming(connection: duckdb.DuckDBPyConnection, table: str, keys: Sequence[str]) -> None:
+    """Raise InputError for an unknown column, a missing key column, and a benchmark with the name of the average."""
+    given, known = connection.table("incoming").columns[1:], connection.table(table).columns
+    for column in given:
+        if column not in known:
+            raise InputError(f"{table}: no column {column!r}{_nearest(column, known)}; it has {', '.join(known)}")
+    for key in keys:
+        if key not in given:
+            raise InputError(f"{table}: the key column {key!r} is missing; given were {', '.join(given)}")
+    evaluated = table in ("evaluations", "depth_evaluations")
+    if evaluated and connection.execute("from incoming where task = 'average' limit 1").fetchall():
+        raise InputError(f"{table}: the task name 'average' is taken by the average curve; rename the benchmark")
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    close = get_close_matches(name, known, n=1)
+    return f" (nearest: {close[0]!r})" if close else ""

@@ -1,0 +1,148 @@
+"""Compute 95 % intervals of the data-efficiency factors from bootstrap replicates of the accuracy curves.
+
+In each replicate goal and crossing are found again, on curves with other items and other noise of training. The place
+of the baseline's best cannot be drawn so: on a plateau drawing would repeat its luck. Instead every checkpoint that may
+be the best is held as the goal in turn, with an interval that is narrower the less plausible the checkpoint is, and the
+result spans all of them. A low end of 0 or a high end of infinity says that the study does not limit the factor there.
+docs/statistics.md has the reasons, the coverage and an example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sql.statistics.bootstrap import Model, ReplicatedCurve
+from sql.statistics.power_law import PARAMETERS, ObservedCurve, PowerLaw, training_variance
+
+RULES = ("first", "interpolated")  # as in data_efficiency and in data_efficiency_interpolated
+BASELINE = "LA"
+ERROR = 0.05
+# A goal of plausibility p misses with probability ERROR * min(sum of p, MOST_DOUBT) / p ^ SHARPNESS. MOST_DOUBT is the
+# largest multiple of 1/4 with which no design of eight checkpoints or more in benchmarks/coverage.py --set calibration
+# misses more than twice as often as it should.
+MOST_DOUBT = 2.25
+SHARPNESS = 2
+FEWEST_FOR_NOISE = 2 * PARAMETERS  # checkpoints: the scatter of fewer around a curve says too little about its size
+TIE = 4e-15  # as in reaches.sql
+
+
+@dataclass(frozen=True)
+class Goals:
+    """The checkpoints that may be a baseline's best: ascending tokens [G], accuracy [1 + R, G], and the probability
+    with which the interval of each may miss [G]."""
+
+    tokens: np.ndarray
+    accuracy: np.ndarray
+    error: np.ndarray
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The factor in each replicate: its value or limit, and whether it is a limit from above or from below."""
+
+    value: np.ndarray
+    at_most: np.ndarray
+    at_least: np.ndarray
+
+
+def interval_rows(models: Iterable[Model], curves: Mapping[Model, ReplicatedCurve]) -> list[dict[str, Any]]:
+    """Compute rows of table factor_intervals: for each model two, one for each rule, null without replicates."""
+    goals = {model: possible_goals(curve) for model, curve in curves.items() if model[1] == BASELINE}
+    rows = []
+    for depth, variant, task in models:
+        baseline, own = goals.get((depth, BASELINE, task)), curves.get((depth, variant, task))
+        for rule in RULES:
+            low, high, reached = None, None, None
+            if own and variant == BASELINE:
+                low, high, reached = 1.0, 1.0, 1.0  # against itself, in every replicate
+            elif own and baseline:
+                low, high, reached = factor_interval(baseline, own, interpolated=rule == "interpolated")
+            row = {"depth": depth, "variant": variant, "task": task, "rule": rule}
+            row |= {"low": low, "high": high, "share_reached": reached}
+            if baseline:
+                row |= {"goal_first": int(baseline.tokens[0]), "goal_last": int(baseline.tokens[-1])}
+            rows.append(row)
+    return rows
+
+
+def with_training_noise(
+    curve: ReplicatedCurve, observed: ObservedCurve, fit: PowerLaw, random: np.random.Generator
+) -> ReplicatedCurve:
+    """Add independent normal noise, as large as that of training, to every checkpoint of every replicate."""
+    if len(curve.tokens) < FEWEST_FOR_NOISE:
+        return curve
+    spread = training_variance(observed, fit, curve.accuracy) ** 0.5
+    accuracy = curve.accuracy.copy()
+    accuracy[1:] += random.normal(0, spread, accuracy[1:].shape)
+    return ReplicatedCurve(curve.tokens, accuracy)
+
+
+def possible_goals(baseline: ReplicatedCurve) -> Goals:
+    """Find the checkpoints that may be the baseline's best, the observed best among them.
+
+    A checkpoint that truly is the best is observed below the best by no more than the largest error of all checkpoints
+    minus its own error. The share of replicates whose errors allow that is its plausibility: 1 for the observed best.
+    """
+    # A checkpoint that equals an earlier one in every replicate is no other goal: as in the views, the first counts.
+    _, distinct = np.unique(baseline.accuracy, axis=1, return_index=True)
+    tokens, accuracy = (values[..., np.sort(distinct)] for values in (baseline.tokens, baseline.accuracy))
+    observed, errors = accuracy[0], accuracy[1:] - accuracy[0]
+    behind = errors.max(axis=1, keepdims=True) - errors
+    plausible = reaches(observed + behind, observed.max()).mean(axis=0)
+    possible = plausible > 0
+    error = ERROR * min(plausible.sum(), MOST_DOUBT) / plausible[possible] ** SHARPNESS
+    kept = np.flatnonzero(possible)[error < 1]
+    return Goals(tokens[kept], accuracy[:, kept], error[error < 1])
+
+
+def factor_interval(goals: Goals, variant: ReplicatedCurve, *, interpolated: bool) -> tuple[float, float, float]:
+    """Return the low and high end over all possible goals, and the share of replicates in which the variant reaches the
+    best of the possible goals."""
+    drawn = ReplicatedCurve(variant.tokens, variant.accuracy[1:])
+    ends = [
+        interval(crossing_factors(tokens, accuracy[1:], drawn, interpolated=interpolated), error)
+        for tokens, accuracy, error in zip(goals.tokens, goals.accuracy.T, goals.error, strict=True)
+    ]
+    lows, highs = zip(*ends, strict=True)
+    best = goals.accuracy[1:].max(axis=1)
+    return min(lows), max(highs), float(reaches(drawn.accuracy.max(axis=1), best).mean())
+
+
+def crossing_factors(goal_tokens: float, goal: np.ndarray, variant: ReplicatedCurve, *, interpolated: bool) -> Factors:
+    """Divide the goal's tokens by the variant's tokens to the goal's accuracy, in each replicate [R].
+
+    Example: a goal of 0.5 at 40 tokens, and a curve of 0.2, 0.6 at 10, 20 tokens: 40 / 20 = 2.
+    """
+    reached_at = reaches(variant.accuracy, goal[:, None])
+    reached, at = reached_at.any(axis=1), reached_at.argmax(axis=1)
+    spent = variant.tokens[at].astype(float)
+    if interpolated:
+        inner = np.flatnonzero(reached & (at > 0))
+        after, before = at[inner], at[inner] - 1
+        value_after, value_before = variant.accuracy[inner, after], variant.accuracy[inner, before]
+        back = np.maximum(0, (value_after - goal[inner]) / (value_after - value_before))
+        spent[inner] *= (variant.tokens[before] / variant.tokens[after]) ** back
+    spent[~reached] = variant.tokens[-1]
+    return Factors(goal_tokens / spent, at_most=~reached, at_least=reached & (at == 0))
+
+
+def reaches(value: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Compare with a goal up to rounding, as reaches.sql: sums in another order are still ties."""
+    return value >= goal - TIE * np.abs(goal)
+
+
+def interval(factors: Factors, error: float) -> tuple[float, float]:
+    """Return the ends of the interval that misses with this probability; 0 and infinity where the interval is open."""
+    low = _quantile(np.where(factors.at_most, 0.0, factors.value), error / 2)
+    high = -_quantile(-np.where(factors.at_least, np.inf, factors.value), error / 2)
+    return low, high
+
+
+def _quantile(values: np.ndarray, probability: float) -> float:
+    """Return the lowest value with at least this probability (up to 1/2) below it and half of its own (mid-p)."""
+    distinct, counts = np.unique(values, return_counts=True)
+    return float(distinct[np.argmax(counts.cumsum() - counts / 2 >= probability * len(values))])

@@ -1,0 +1,58 @@
+-- One row: a task of a study and a kind (accuracy or perplexity), with the metric and filter that are its number.
+-- needs: model_runs
+-- The choice holds for the whole study: models are compared on one metric or not at all.
+create or replace view chosen_metric as
+with present as (
+    select distinct model_runs.study_id, evaluations.task, evaluations.metric, evaluations.filter
+    from evaluations
+    join model_runs using (run_id)
+    where isfinite(evaluations.value)
+        and evaluations.task <> 'average' -- the name of the average curve
+),
+
+-- The kind of a listed metric is the listed one, so that a declared perplexity never becomes an accuracy.
+kinds as (
+    select
+        present.*,
+        coalesce(metrics.kind, case when benchmarks.task is not null then 'accuracy' end) as kind,
+        benchmarks.task is not null as declared,
+        metrics.preference
+    from present
+    left join metrics using (metric)
+    left join benchmarks using (task, metric, filter)
+),
+
+-- The declared pair comes first. A study without evaluations of that pair, and an undeclared task, take the first
+-- metric by preference, then the first filter: the unfiltered answer, the most lenient extraction, the first name.
+chosen as (
+    select *
+    from kinds
+    where kind is not null
+    qualify row_number() over (
+        partition by study_id, task, kind
+        order by
+            declared desc,
+            preference,
+            case filter when 'none' then 1 when 'flexible-extract' then 2 else 3 end,
+            filter,
+            metric
+    ) = 1
+)
+
+select
+    chosen.study_id,
+    chosen.task,
+    chosen.kind,
+    chosen.metric,
+    chosen.filter,
+    chosen.declared,
+    -- Whether the task is part of the average: not when the study has another task with the same items.
+    chosen.kind = 'accuracy' and not exists (
+        from chosen as other
+        where other.study_id = chosen.study_id and other.kind = 'accuracy' and other.task = benchmarks.same_items_as
+    ) as averaged,
+    benchmarks.chance
+from chosen
+left join benchmarks using (task);
+
+comment on view chosen_metric is 'Which metric and filter is the accuracy, and the perplexity, of each task of a study';

@@ -1,0 +1,28 @@
+-- One row: the accuracy of a trained run at one depth on a task, at the latest checkpoint evaluated at several depths.
+-- needs: chosen_metric, model_runs, variant_order
+create or replace view depth_accuracy as
+with latest as (
+    select *
+    from depth_evaluations
+    where isfinite(value)
+    qualify tokens = max(tokens) over (partition by run_id)
+)
+
+select
+    model_runs.study_id, model_runs.model_id, model_runs.variant,
+    model_runs.depth as trained_depth,
+    latest.depth,
+    model_runs.run_id,
+    latest.tokens,
+    latest.task,
+    latest.value as accuracy,
+    latest.stderr,
+    latest.items,
+    coalesce(latest.chance, chosen_metric.chance) as chance
+from latest
+join model_runs using (run_id)
+join chosen_metric using (study_id, task, metric, filter)
+where chosen_metric.kind = 'accuracy'
+order by study_id, trained_depth, variant_order(variant), variant, run_id, task, latest.depth;
+
+comment on view depth_accuracy is 'Accuracy of trained models run at other depths, at their latest checkpoint';

@@ -1,0 +1,45 @@
+-- One row: the score of an item at a checkpoint of a model that is compared with another study; the mean over seeds.
+-- needs: best_accuracy, chosen_metric, curve_points
+-- The checkpoints are 'final', the last of the curve, and 'best', the first with the best accuracy.
+create or replace macro compared_scores(study) as table
+with ends as (
+    select study_id, depth, variant, task, 'final' as checkpoint, tokens_trained as tokens from best_accuracy
+    union all
+    select study_id, depth, variant, task, 'best' as checkpoint, tokens from best_accuracy
+),
+
+places as (
+    select ends.*, points.run_id, points.run_tokens, chosen_metric.metric, chosen_metric.filter
+    from ends
+    join curve_points as points
+        on points.study_id = ends.study_id
+        and (points.depth, points.variant, points.task) is not distinct from (ends.depth, ends.variant, ends.task)
+        and points.measure = 'accuracy'
+        and points.tokens = ends.tokens
+    join chosen_metric
+        on chosen_metric.study_id = ends.study_id
+        and chosen_metric.task = ends.task
+        and chosen_metric.kind = 'accuracy'
+    where ends.study_id = study and ends.task <> 'average'
+)
+
+select
+    places.depth, places.variant, places.task, places.checkpoint,
+    places.tokens,
+    places.metric,
+    places.filter,
+    items.item_id,
+    avg(items.value order by places.run_id) as value
+from places
+join items
+    on items.run_id = places.run_id
+    and items.tokens = places.run_tokens
+    and items.task = places.task
+    and items.metric = places.metric
+    and items.filter = places.filter
+where isfinite(items.value)
+group by all
+order by places.depth, places.variant, places.task, places.checkpoint, items.item_id;
+
+comment on macro table compared_scores is
+    'compared_scores(study): the score of every item at the final and the best checkpoint of every model';

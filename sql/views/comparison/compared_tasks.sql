@@ -1,0 +1,32 @@
+-- One row: a task of a study, and what the study asked: number and digests of the items, who asked, version.
+-- needs: chosen_metric, model_runs
+-- Who asked is named without a version: items asked by another version of a harness are the same items.
+create or replace macro compared_tasks(study) as table
+with asked as (
+    select
+        evaluations.task,
+        chosen_metric.averaged,
+        evaluations.items,
+        evaluations.task_version,
+        versions.data_version,
+        regexp_replace(versions.harness_version, ' [0-9].*$', '') as harness
+    from evaluations
+    join model_runs using (run_id)
+    join chosen_metric using (study_id, task, metric, filter)
+    left join evaluation_versions as versions using (run_id, tokens, task)
+    where study_id = study and chosen_metric.kind = 'accuracy'
+)
+
+select
+    task,
+    any_value(averaged) as averaged,
+    min(items) as fewest,
+    max(items) as items,
+    coalesce(list_sort(list(distinct data_version) filter (where data_version is not null)), []) as data_versions,
+    coalesce(list_sort(list(distinct harness) filter (where harness is not null)), []) as asked_by,
+    coalesce(list_sort(list(distinct task_version) filter (where task_version is not null)), []) as task_versions
+from asked
+group by task
+order by task;
+
+comment on macro table compared_tasks is 'compared_tasks(study): what was asked on every task, to compare with another study';

@@ -1,0 +1,49 @@
+-- One row: a stage of a study (of one source, or over all sources), with its documents taken in, kept and dropped.
+create or replace macro stage_counts(by_source) as table
+with reasons as (
+    select
+        study_id,
+        case when by_source then source end as source,
+        stage,
+        reason,
+        sum(documents)::bigint as documents,
+        sum(characters)::bigint as characters,
+        sum(tokens)::bigint as tokens
+    from curation
+    group by all
+),
+
+counts as (
+    select
+        study_id,
+        source,
+        stages.position,
+        stage,
+        sum(documents)::bigint as documents,
+        coalesce(sum(documents) filter (reason = 'kept'), 0)::bigint as kept,
+        coalesce(sum(documents) filter (reason <> 'kept'), 0)::bigint as dropped,
+        sum(characters) filter (reason = 'kept')::bigint as characters_kept,
+        sum(tokens) filter (reason = 'kept')::bigint as tokens_kept,
+        string_agg(reason || ' ' || reasons.documents, ', ' order by reasons.documents desc, reason)
+            filter (reason <> 'kept' and reasons.documents > 0) as reasons
+    from reasons
+    left join stages using (stage)
+    group by all
+)
+
+select
+    study_id, source, stage,
+    documents,
+    kept,
+    dropped,
+    kept / nullif(documents, 0) as share_kept,
+    kept / nullif(first_value(documents) over pipeline, 0) as share_of_all, -- of the documents in the first stage
+    characters_kept,
+    tokens_kept,
+    reasons
+from counts
+-- No stage adds documents, so unknown stages go by size.
+window pipeline as (partition by study_id, source order by position nulls last, documents desc, stage)
+order by study_id, source, position nulls last, documents desc, stage;
+
+comment on macro table stage_counts is 'stage_counts(by_source): funnel_by_source if by_source, else funnel';

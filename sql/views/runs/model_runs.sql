@@ -1,0 +1,19 @@
+-- One row: a run of a study, with the variant and depth of its model.
+-- Results from elsewhere may lack the model's row or its variant: then the model's name, or the run's, is the variant,
+-- so that no run is lost.
+create or replace view model_runs as
+select
+    runs.study_id,
+    models.depth,
+    coalesce(models.variant, runs.model_id, runs.run_id) as variant,
+    runs.model_id,
+    runs.run_id,
+    runs.seed,
+    runs.status,
+    runs.tokens_per_second,
+    runs.mfu,
+    models.config
+from runs
+left join models using (study_id, model_id);
+
+comment on view model_runs is 'Runs with the variant and depth of their model';

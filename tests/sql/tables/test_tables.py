@@ -1,0 +1,57 @@
+"""Tables as users fill them by plain SQL."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+
+from tests.sql.by_hand import put
+
+AGREED = {
+    "studies": "study_id, name, config, code_version, created_at",
+    "curation": "study_id, source, stage, reason, documents, characters, tokens",
+    "models": "study_id, model_id, variant, depth, parameters, flops_per_token, memory_bytes, config",
+    "runs": "run_id, study_id, model_id, seed, status, tokens, seconds, device, tokens_per_second, mfu, stream_hash",
+    "steps": "run_id, step, tokens, loss, learning_rate, gradient_norm, seconds",
+    "evaluations": "run_id, tokens, task, metric, filter, value, stderr, items, chance, task_version",
+    "items": "run_id, tokens, task, metric, filter, item_id, value",
+    "depth_attention": "run_id, tokens, query_depth, key_depth, score",
+    "expert_usage": "run_id, tokens, depth, expert, selections",
+}
+
+
+@pytest.mark.parametrize("table", AGREED)
+def test_tables_have_the_agreed_columns_in_the_agreed_order(sql, table):
+    assert sql.table(table).columns == AGREED[table].split(", ")
+
+
+def test_a_study_entered_by_position_has_its_factors(sql):
+    sql.execute("insert into studies values ('s', 'by hand', null, null, null)")
+    for variant, curve in (("LA", {10: 0.1, 20: 0.5}), ("DR", {10: 0.5, 20: 0.6})):
+        sql.execute("insert into models values ('s', $1, $1, 16, null, null, null, null)", [variant])
+        nothing = ", ".join(["null"] * 8)
+        sql.execute(f"insert into runs values ($1, 's', $1, {nothing})", [variant])
+        for tokens, value in curve.items():
+            row = [variant, tokens, value]
+            sql.execute("insert into evaluations values (?, ?, 't', 'acc', 'none', ?, null, null, null, null)", row)
+    found = sql.execute("select factor, bound from data_efficiency where variant = 'DR' and task = 't'").fetchall()
+    assert found == [(2.0, "at least")]
+    fitted = sql.execute("select factor from data_efficiency_fitted").fetchall()
+    assert fitted == [(None,)] * 4  # nothing was fitted: rows without a factor, never no rows
+
+
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [
+        ("evaluations", {"run_id": "r", "tokens": 10, "task": "t", "metric": "acc"}),
+        ("checkpoints", {"run_id": "r", "tokens": 10}),
+        ("evaluation_versions", {"run_id": "r", "tokens": 10, "task": "t"}),
+        ("depth_evaluations", {"run_id": "r", "tokens": 10, "depth": 4, "task": "t", "metric": "acc"}),
+        ("runs", {"study_id": "s", "run_id": "r"}),
+        ("steps", {"run_id": "r", "step": 1}),
+    ],
+)
+def test_no_row_can_be_entered_twice_by_hand(sql, table, row):
+    put(sql, table, [row])
+    with pytest.raises(duckdb.ConstraintException):
+        put(sql, table, [row])

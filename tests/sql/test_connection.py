@@ -1,0 +1,146 @@
+"""Opening a results file, with the processes and versions that a file has to live with."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+
+import duckdb
+import pytest
+
+from pipeline.errors import InputError
+from sql import results
+from sql.definitions import FOLDER
+from tests.sql.by_hand import count, one_line, rows
+
+# Opening --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_writer_creates_the_file_for_older_shells_too(path):
+    with results.connect(path) as connection:
+        version = connection.execute("select tags from duckdb_databases() where path is not null").fetchall()[0][0]
+    assert version["storage_version"].startswith("v1.2")
+
+
+def test_views_are_stored_in_a_form_that_older_shells_read(path):
+    with results.connect(path) as connection:
+        stored = connection.execute("select sql from duckdb_views() where not internal").fetchall()
+        stored += connection.execute("select macro_definition from duckdb_functions() where not internal").fetchall()
+    assert (
+        len(stored) >= sum(len(list((FOLDER / folder).rglob("*.sql"))) for folder in ("macros", "views", "checks")) > 40
+    )
+    assert not [
+        text for (text,) in stored if re.search(r'\bif"?\(', text)
+    ]  # 1.5 does not know DuckDB 2's spelling of it
+
+
+def test_a_reader_of_a_missing_file_is_told(path):
+    with pytest.raises(InputError, match="no such results file") as error:
+        results.connect(path, read_only=True)
+    assert str(path) in one_line(error)
+    assert not path.exists()
+
+
+def test_a_file_of_another_kind_is_refused(path):
+    path.parent.mkdir()
+    path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
+    for read_only in (True, False):
+        with pytest.raises(InputError, match="cannot be opened as a results file") as error:
+            results.connect(path, read_only=read_only)
+        assert str(path) in one_line(error)
+
+
+def test_tables_that_are_not_ours_are_refused(path):
+    path.parent.mkdir()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("create table runs (name varchar)")
+    before = path.read_bytes()
+    for read_only in (True, False):
+        with pytest.raises(InputError, match="a database of other tables, not a results file") as error:
+            results.connect(path, read_only=read_only)
+        one_line(error)
+    assert path.read_bytes() == before
+
+
+def test_a_second_opening_keeps_rows_and_declarations(path):
+    with results.connect(path) as connection:
+        connection.execute("insert into studies (study_id) values ('s')")
+        connection.execute("update benchmarks set filter = 'strict-match' where task = 'gsm8k'")
+        connection.execute("update schema_version set digest = 'older views'")
+        connection.execute("create or replace view data_efficiency as select 1 as old")
+    with results.connect(path) as connection:
+        assert "factor" in connection.table("data_efficiency").columns
+        assert connection.execute("select filter from benchmarks where task = 'gsm8k'").fetchall() == [
+            ("strict-match",)
+        ]
+        assert connection.execute("select study_id from studies").fetchall() == [("s",)]
+
+
+def test_a_reader_gets_the_views_of_its_own_program(path):
+    with results.connect(path) as connection:
+        connection.execute("update schema_version set digest = 'older views'")
+        connection.execute("create or replace view funnel as select 1 as old")
+    assert "stage" in results.query(path, "from funnel").columns
+
+
+# Other processes ------------------------------------------------------------------------------------------------------
+
+
+HOLD = """
+    import duckdb, sys, time
+    connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "reader")
+    print("open", flush=True)
+    time.sleep(float(sys.argv[3]))
+"""
+
+
+def hold(path, kind, seconds):
+    """Another process that has the file open, like a user's shell."""
+    command = [sys.executable, "-c", textwrap.dedent(HOLD), str(path), kind, str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+@pytest.mark.parametrize(("kind", "read_only"), [("reader", False), ("writer", True)])
+def test_a_held_file_names_the_holder(path, kind, read_only):
+    results.connect(path).close()
+    process = hold(path, kind, 60)
+    try:
+        with pytest.raises(InputError, match=f"PID {process.pid}") as error:
+            results.connect(path, read_only=read_only, wait=0.2)
+        assert "in use by another process" in one_line(error)
+        if kind == "reader":  # readers do not disturb each other
+            assert count(path, "studies") == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_file_held_for_a_moment_is_waited_for(path):
+    results.connect(path).close()
+    process = hold(path, "writer", 1)
+    assert results.ingest(path, {"studies": rows({"study_id": "s"})}, wait=30) == {"studies": 1}
+    process.wait()
+
+
+def test_the_same_process_may_hold_the_file_for_writing_and_ask(path):
+    with results.connect(path) as connection:
+        connection.execute("insert into studies (study_id) values ('s')")
+        assert count(path, "studies") == 1
+        with pytest.raises(InputError, match="read-only"):
+            results.query(path, "delete from studies")
+    reader = results.connect(path, read_only=True)
+    with pytest.raises(InputError, match="already open in this process"):
+        results.connect(path)
+    reader.close()
+
+
+def test_a_user_may_open_the_file_beside_us_in_one_process(path):
+    results.connect(path).close()
+    with duckdb.connect(str(path)) as theirs:
+        theirs.execute("insert into studies (study_id) values ('s')")
+        assert count(path, "studies") == 1
+        assert results.ingest(path, {"studies": rows({"study_id": "t"})}) == {"studies": 1}

@@ -1,0 +1,71 @@
+"""The order in which the SQL files are run, and whether their `-- needs:` lines are true."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+import pytest
+
+from sql.definitions import FOLDER, creation_order, definitions, digest, migrations, needs
+
+TEXTS = definitions()
+BUILT = [file.stem for folder in ("macros", "views", "checks") for file in sorted((FOLDER / folder).rglob("*.sql"))]
+
+
+@pytest.mark.parametrize(
+    ("texts", "order"),
+    [
+        ({"b": "-- One row.\n-- needs: a\nselect", "a": "select"}, ["a", "b"]),
+        ({"c": "-- needs: a, b", "b": "-- needs: a", "a": ""}, ["a", "b", "c"]),
+    ],
+)
+def test_a_file_comes_after_what_it_needs(texts, order):
+    assert creation_order(texts) == order
+
+
+def test_an_unknown_name_and_a_cycle_are_errors_that_say_so():
+    with pytest.raises(ValueError, match=r"b\.sql needs 'c', which no SQL file defines"):
+        creation_order({"b": "-- needs: c", "a": ""})
+    with pytest.raises(ValueError, match=r"need each other: .*a.*b"):
+        creation_order({"b": "-- needs: a", "a": "-- needs: b"})
+
+
+def test_every_file_is_run_once_tables_first():
+    files = [file.stem for file in FOLDER.rglob("*.sql") if file.parent.name != "migrations"]
+    assert sorted(TEXTS) == sorted({*files} - {"catalog"})
+    assert len(files) == len(set(files))
+    assert set(list(TEXTS)[-len(BUILT) :]) == set(BUILT)
+    assert len(migrations()) == len(list((FOLDER / "tables" / "migrations").glob("*.sql")))
+
+
+def test_another_text_gives_another_digest():
+    assert digest(TEXTS) == digest(definitions())
+    assert digest(TEXTS) != digest(TEXTS | {"funnel": TEXTS["funnel"] + "\n"})
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_file_needs_what_its_sql_names_and_nothing_else(name):
+    code = re.sub(r"'(?:[^']|'')*'", "''", re.sub(r"--.*", "", TEXTS[name]))
+    assert needs(TEXTS[name]) == sorted(other for other in BUILT if other != name and re.search(rf"\b{other}\b", code))
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_a_file_runs_with_only_what_it_needs(name):
+    wanted, left = {name}, [name]
+    while left:
+        new = set(needs(TEXTS[left.pop()])) - wanted
+        wanted |= new
+        left += new
+    with duckdb.connect() as connection:
+        for present, text in TEXTS.items():
+            if present not in BUILT or present in wanted:
+                connection.execute(text)
+        made = connection.execute(
+            "select function_type, len(parameters) from duckdb_functions() where function_name = ? and not internal",
+            [name],
+        ).fetchall()
+        kind, parameters = made[0] if made else ("view", 0)
+        call = f"{name}({', '.join(['null'] * parameters)})" if made else name
+        connection.execute(f"select {call}" if kind == "macro" else f"from {call}")
+    assert TEXTS[name].startswith("-- " if kind == "macro" else "-- One row: ")

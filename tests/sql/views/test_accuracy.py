@@ -1,0 +1,128 @@
+"""Which metric is the accuracy of a task, perplexities, the average, and accuracy at other depths."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.by_hand import efficiency, enter, put
+
+# Which number is the accuracy ---------------------------------------------------------------------------------------
+
+
+def add(sql, task, metric, filter_name, value, tokens=10):
+    sql.execute(
+        "insert into evaluations (run_id, tokens, task, metric, filter, value) values ('s-4-LA-None', ?, ?, ?, ?, ?)",
+        [tokens, task, metric, filter_name, value],
+    )
+
+
+def accuracies(sql):
+    return dict(sql.execute("select task, accuracy from token_accuracy").fetchall())
+
+
+def test_the_declared_metric_is_taken_and_others_are_kept_beside_it(sql):
+    enter(sql, {"LA": {}})
+    add(sql, "gsm8k", "exact_match", "strict-match", 0.1)
+    add(sql, "gsm8k", "exact_match", "flexible-extract", 0.2)
+    add(sql, "mathqa", "acc_norm", "none", 0.3)
+    add(sql, "mathqa", "acc", "none", 0.4)
+    assert accuracies(sql) == {"gsm8k": 0.2, "mathqa": 0.4, "average": pytest.approx(0.3)}
+
+
+def test_an_undeclared_task_takes_the_first_listed_metric_and_the_plainest_filter(sql):
+    enter(sql, {"LA": {}})
+    add(sql, "mine", "exact_match", "none", 0.1)
+    add(sql, "mine", "acc", "none", 0.2)
+    add(sql, "mine", "acc", "strict-match", 0.3)
+    add(sql, "gsm8k", "exact_match", "strict-match", 0.4)  # the declared filter is not there
+    add(sql, "only a loss", "cross_entropy", "none", 0.5)
+    assert accuracies(sql) == {"mine": 0.2, "gsm8k": 0.4, "average": pytest.approx(0.3)}
+
+
+def test_users_declare_their_own_benchmarks(sql):
+    enter(sql, {"LA": {}})
+    add(sql, "proofs", "grade", "judge", 0.7)
+    sql.execute("insert into benchmarks (task, metric, filter, chance) values ('proofs', 'grade', 'judge', 0.5)")
+    rows = sql.execute("select accuracy, chance from token_accuracy where task = 'proofs'").fetchall()
+    sql.execute("delete from benchmarks where task = 'proofs'")
+    assert rows == [(0.7, 0.5)]
+
+
+def test_perplexities_never_enter_accuracy_or_the_average(sql):
+    enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6}}})
+    for tokens, value in ((10, 7.0), (20, 6.5)):
+        add(sql, "college", "word_perplexity", "none", value * 10, tokens)
+        add(sql, "college", "perplexity", "none", value, tokens)
+        add(sql, "college", "bits_per_byte", "none", 0.7, tokens)
+    assert sql.execute("select task, max(accuracy) from token_accuracy group by task order by task").fetchall() == [
+        ("average", 0.6),
+        ("t", 0.6),
+    ]
+    assert sql.execute("select tokens, perplexity, metric from token_perplexity order by tokens").fetchall() == [
+        (10, 7.0, "perplexity"), (20, 6.5, "perplexity"),
+    ]  # fmt: skip
+    assert sql.execute("select task, perplexity, accuracy from table_2").fetchall() == [
+        ("college", 6.5, None), ("t", None, 0.6), ("average", None, 0.6),
+    ]  # fmt: skip
+
+
+def test_the_best_perplexity_is_at_the_first_checkpoint_with_it(sql):
+    enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6, 30: 0.6}}})
+    for tokens, value in ((10, 7.0), (20, 6.5), (30, 6.5)):
+        add(sql, "college", "perplexity", "none", value, tokens)
+    assert sql.execute("select best_tokens from table_2 where task = 'college'").fetchall() == [(20,)]
+
+
+# The average --------------------------------------------------------------------------------------------------------
+
+
+def test_the_average_is_that_of_the_average_curve(sql):
+    enter(
+        sql,
+        {
+            "LA": {"a": {10: 0.8, 20: 0.2}, "b": {10: 0.1, 20: 0.5}},
+            "DR": {"a": {10: 0.4, 20: 0.9}, "b": {10: 0.5, 20: 0.5}},
+        },
+    )
+    best = dict(sql.execute("select task, accuracy from best_accuracy where variant = 'LA'").fetchall())
+    assert best == {"a": 0.8, "b": 0.5, "average": pytest.approx(0.45)}  # not 0.65, the mean of the bests
+    assert efficiency(sql, task="average") == (pytest.approx(0.45), 10, 10, 1.0, "at least")
+
+
+def test_the_average_needs_all_tasks_of_the_study_at_a_checkpoint(sql):
+    enter(sql, {"LA": {"a": {10: 0.1, 20: 0.3}, "b": {20: 0.5}}, "DR": {"a": {10: 0.9}}})
+    rows = sql.execute("select variant, tokens, accuracy from token_accuracy where task = 'average'").fetchall()
+    assert rows == [("LA", 20, pytest.approx(0.4))]
+    assert efficiency(sql, task="average") == (pytest.approx(0.4), 20, None, None, None)
+
+
+def test_the_average_counts_the_same_items_once(sql):
+    enter(sql, {"LA": {"math": {10: 0.2}, "gsm8k": {10: 0.4}}})
+    add(sql, "math_verify", "math_verify", "none", 0.9)
+    assert accuracies(sql)["average"] == pytest.approx(0.3)
+    sql.execute("delete from evaluations where task = 'math'")
+    assert accuracies(sql)["average"] == pytest.approx(0.65)
+
+
+def test_the_average_has_the_error_of_independent_tasks_and_the_mean_chance(sql):
+    enter(sql, {"LA": {"a": {10: 0.2}, "b": {10: 0.4}}}, chance=0.25)
+    sql.execute(
+        "update evaluations set stderr = if(task = 'a', 0.03, 0.04), chance = if(task = 'a', 0.2, 0.3), items = 100"
+    )
+    row = sql.execute("select stderr, chance, items from token_accuracy where task = 'average'").fetchall()
+    assert row == [(pytest.approx(0.025), pytest.approx(0.25), 200)]
+
+
+def test_accuracy_at_other_depths_is_that_of_the_chosen_metric_at_the_latest_checkpoint(sql):
+    sql.execute("insert into models (study_id, model_id, variant, depth) values ('s', 'm', 'DR', 4)")
+    sql.execute("insert into runs (study_id, run_id, model_id) values ('s', 'r', 'm')")
+    place = {"run_id": "r", "task": "mathqa", "filter": "none"}
+    put(sql, "evaluations", [{**place, "tokens": 20, "metric": "acc", "value": 0.4}])
+    rows = [
+        {**place, "tokens": tokens, "depth": depth, "metric": "acc", "value": value}
+        for tokens, depth, value in ((10, 4, 0.1), (20, 2, 0.3), (20, 4, 0.4), (20, 8, 0.35))
+    ]
+    rows.append({**place, "tokens": 20, "depth": 4, "metric": "acc_norm", "value": 0.9})
+    put(sql, "depth_evaluations", rows)
+    found = sql.execute("select variant, trained_depth, depth, tokens, accuracy, chance from depth_accuracy").fetchall()
+    assert found == [("DR", 4, 2, 20, 0.3, 0.2), ("DR", 4, 4, 20, 0.4, 0.2), ("DR", 4, 8, 20, 0.35, 0.2)]

@@ -1,0 +1,48 @@
+"""What stages keep and drop, over all sources and for each."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.sql.by_hand import put
+
+
+def curate(sql, rows):
+    names = ("source", "stage", "reason", "documents", "tokens")
+    put(sql, "curation", [{"study_id": "s"} | dict(zip(names, row, strict=True)) for row in rows])
+
+
+def test_funnel_follows_the_pipeline(sql):
+    curate(
+        sql,
+        [
+            ("a", "deduplicate", "kept", 6, None),
+            ("a", "deduplicate", "near duplicate", 3, None),
+            ("b", "deduplicate", "kept", 5, None),
+            ("a", "documents", "kept", 10, None),
+            ("b", "documents", "kept", 10, None),
+            ("a", "clean", "kept", 9, None),
+            ("a", "clean", "too short", 1, None),
+            ("b", "clean", "kept", 5, None),
+            ("b", "clean", "too short", 1, None),
+            ("b", "clean", "not text", 4, None),
+            ("a", "tokens", "kept", 6, 20),
+            ("b", "tokens", "kept", 5, 15),
+        ],
+    )
+    assert sql.execute("select * exclude (study_id, characters_kept) from funnel").fetchall() == [
+        ("documents", 20, 20, 0, 1.0, 1.0, None, None),
+        ("clean", 20, 14, 6, 0.7, 0.7, None, "not text 4, too short 2"),
+        ("deduplicate", 14, 11, 3, pytest.approx(11 / 14), 0.55, None, "near duplicate 3"),
+        ("tokens", 11, 11, 0, 1.0, 0.55, 35, None),
+    ]
+    by_source = sql.execute("select source, stage, documents, kept, reasons from funnel_by_source").fetchall()
+    assert by_source[1] == ("a", "clean", 10, 9, "too short 1")
+    assert by_source[5] == ("b", "clean", 10, 5, "not text 4, too short 1")
+
+
+def test_funnel_puts_unknown_stages_last_by_size(sql):
+    stages = {"judge": 5, "filter": 7, "documents": 9, "empty": None}
+    curate(sql, [("a", stage, "kept", documents, None) for stage, documents in stages.items()])
+    found = [row[0] for row in sql.execute("select stage from funnel").fetchall()]
+    assert found == ["documents", "filter", "judge", "empty"]

@@ -1,0 +1,102 @@
+"""How evenly experts are used, and how many of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.sql.by_hand import put
+
+
+def use(sql, variant, usage, config=None):
+    """Expert usage {depth: {expert: selections}} of one run."""
+    sql.execute("insert into models values ('s', 'm', ?, 2, null, null, null, ?)", [variant, config])
+    sql.execute("insert into runs (study_id, run_id, model_id) values ('s', 'r', 'm')")
+    sql.executemany(
+        "insert into expert_usage values ('r', 10, ?, ?, ?)",
+        [(d, e, n) for d, row in usage.items() for e, n in row.items()],
+    )
+    return {
+        depth: (pytest.approx(gini), experts, used)
+        for depth, gini, experts, used in sql.execute(
+            "select depth, gini, experts, experts_used from expert_gini"
+        ).fetchall()
+    }
+
+
+def test_gini_of_a_recurrent_model_adds_selections_up_over_depths(sql):
+    # Each depth uses its own half of the experts, the model uses all of them evenly.
+    assert use(sql, "DR", {1: {0: 5, 1: 5}, 2: {2: 5, 3: 5}}) == {1: (0.5, 4, 2), 2: (0.5, 4, 2), None: (0.0, 4, 4)}
+
+
+def test_gini_of_a_layered_model_keeps_layers_apart(sql):
+    assert use(sql, "LA", {1: {0: 9, 1: 1}, 2: {0: 1, 1: 9}}) == {1: (0.4, 2, 2), 2: (0.4, 2, 2), None: (0.4, 4, 4)}
+
+
+def test_experts_of_a_run_that_no_study_names_are_not_lost(sql):
+    sql.execute("insert into expert_usage values ('r', 10, 1, 0, 5), ('r', 10, 1, 1, 5), ('r', 10, 2, 0, 4)")
+    found = sql.execute("select depth, gini, experts from expert_gini").fetchall()
+    assert found == [(None, pytest.approx(9 / 14 - 0.5), 2), (1, 0.0, 2), (2, 0.5, 2)]
+
+
+def test_the_configuration_tells_recurrence_and_the_experts_never_selected(sql):
+    found = use(sql, "mine", {1: {0: 6}, 2: {0: 6}}, '{"recurrent": false, "experts": 3}')
+    assert found == {1: (2 / 3, 3, 1), 2: (2 / 3, 3, 1), None: (2 / 3, 6, 2)}
+    assert sql.execute("select rank, expert_share, selection_share from expert_lorenz where depth = 1").fetchall() == [
+        (0, 0.0, 0.0),
+        (1, pytest.approx(1 / 3), 0.0),
+        (2, pytest.approx(2 / 3), 0.0),
+        (3, 1.0, 1.0),
+    ]
+
+
+def test_lorenz_curves_rise_to_one_below_the_diagonal(sql):
+    use(sql, "DR", {1: {0: 1, 1: 2, 2: 7}, 2: {0: 0, 1: 0, 2: 0}}, "not json")
+    curve = sql.execute("select expert_share, selection_share from expert_lorenz where depth = 1").fetchall()
+    assert curve == [(0.0, 0.0), (pytest.approx(1 / 3), 0.1), (pytest.approx(2 / 3), 0.3), (1.0, 1.0)]
+    depths = {row[0] for row in sql.execute("select depth from expert_lorenz").fetchall()}
+    assert depths == {None, 1}  # depth 2 selected nothing
+
+
+@pytest.mark.parametrize(
+    ("variant", "config"), [("DR", None), ("LA", None), ("DR", '{"experts": 7}'), ("LA", '{"experts": 7}')]
+)
+def test_the_area_under_a_lorenz_curve_gives_the_gini_coefficient(sql, variant, config):
+    """Experts that were never selected count in both, whether they have a row or not."""
+    found = use(sql, variant, {1: {0: 1, 1: 3}, 2: {2: 4}, 3: {0: 2, 1: 0, 2: 5}}, config)
+    rows = sql.execute("select depth, expert_share, selection_share from expert_lorenz").fetchall()
+    for depth, (gini, experts, _) in found.items():
+        curve = [point for of, *point in rows if of == depth]
+        area = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in itertools.pairwise(curve))
+        assert 1 - 2 * area == gini
+        assert [share for share, _ in curve] == [pytest.approx(rank / experts) for rank in range(experts + 1)]
+    if variant == "DR" and config is None:
+        at_first = [point for depth, *point in rows if depth == 1]
+        assert at_first == [[0, 0], [pytest.approx(1 / 3), 0], [pytest.approx(2 / 3), 0.25], [1, 1]]
+
+
+def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):
+    for variant in ("LA", "DR"):
+        sql.execute("insert into models (study_id, model_id, variant, depth) values ('s', $1, $1, 2)", [variant])
+        sql.execute("insert into runs (study_id, run_id, model_id) values ('s', $1, $1)", [variant])
+    usage = {
+        ("LA", 10): {1: [50, 50, 0, 0]},
+        ("LA", 20): {1: [90, 9, 1], 2: [50, 40, 10]},
+        ("DR", 20): {1: [25, 25, 25, 25, 0], 2: [60, 29, 1, 10]},
+    }
+    for (run, tokens), depths in usage.items():
+        place = {"run_id": run, "tokens": tokens}
+        rows = [
+            {**place, "depth": depth, "expert": expert, "selections": count}
+            for depth, counts in depths.items()
+            for expert, count in enumerate(counts)
+        ]
+        put(sql, "expert_usage", rows)
+    columns = "variant, depth, experts_for_90, baseline_experts_for_90, ratio"
+    assert sql.execute(f"select {columns} from expert_diversity").fetchall() == [
+        ("LA", 1, 1, 1, 1),
+        ("LA", 2, 2, 2, 1),
+        ("DR", 1, 4, 1, 4),
+        ("DR", 2, 3, 2, 1.5),
+    ]
