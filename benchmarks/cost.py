@@ -30,8 +30,9 @@ from model.profiling.random_stream import write_random_stream
 from model.training.config import read_run
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
-from reports.drawing import COUNT_LABEL, Figure, colour, composed, panel, records, shape
-from reports.theme import styles
+from reports.figures.chart import COUNT_LABEL, colour, records, shape
+from reports.figures.rendering import Figure, composed, panel
+from reports.style.theme import styles
 
 PRESETS = Path(__file__).parents[1] / "flows" / "study" / "presets"
 STEPS = 2  # of each point in a round

@@ -20,7 +20,7 @@ from flows.stages.results import enter_evaluations, enter_runs, enter_study
 from flows.stages.train import Run, plan_models, train_models
 from flows.study.configuration import Study, load_study
 from pipeline.storage.store import Store
-from reports.report import write_report
+from reports.page.report import write_report
 from sql.results import query
 
 # The store is the cache; Prefect's own would only remember what a task returned, not whether its files still exist.

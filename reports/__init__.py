@@ -1,1 +1,4 @@
-"""The HTML report and its figures: reads the views of the results database, computes nothing."""
+"""The HTML report of a study and its figures: data, style, text, figures, tables, page, in the order of imports.
+
+Reads the views of the results database and computes no result; may import `sql` and `pipeline.errors`.
+"""

@@ -166,7 +166,7 @@ def _adopt(chosen: argparse.Namespace) -> None:
     from flows.commands.carry import adopt
     from flows.commands.show import print_outcome
     from flows.study.configuration import load_study
-    from reports.report import write_report
+    from reports.page.report import write_report
 
     study = load_study(chosen.study, mirror=chosen.mirror, root=chosen.root)
     adopt(study, chosen.folder)
@@ -189,7 +189,7 @@ def _status(chosen: argparse.Namespace) -> None:
 
 
 def _report(chosen: argparse.Namespace) -> None:
-    from reports.report import write_report
+    from reports.page.report import write_report
     from sql.results import query
 
     database, wanted = _results(chosen.study, chosen.root)

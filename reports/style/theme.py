@@ -1,15 +1,19 @@
-"""Colours, marker shapes and the Vega configuration shared by every figure.
+"""Define colours, marker shapes and the Vega configuration of every figure.
 
-Figures are drawn in the light colours, which is what papers want. In the page the same colours are CSS variables
-(`themed`), so that one drawing serves light, dark and print without being drawn again. Colours are from a palette that
-stays apart under the common colour vision deficiencies; every variant has a marker shape and a dash as well.
+Figures are drawn in the light colours, as papers want them. In the page the colours are CSS variables (`themed`), so
+that one drawing serves light, dark and print. The palette stays apart under the common colour vision deficiencies, and
+every variant has a marker shape and a dash as well.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+import pandas as pd
+
+from reports.data import BASELINE
 
 # name: (light, dark). The light values must differ from each other, since `themed` finds a colour by its value.
 COLOURS = {
@@ -30,11 +34,9 @@ COLOURS = {
     "v6": ("#5a4fb0", "#a79cf0"),
 }
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
-DARK = {name: dark for name, (_, dark) in COLOURS.items()}
-BASELINE = "LA"
 KNOWN = {BASELINE: 0, "DR": 1, "DR+DA": 2}  # the paper's variants look the same in every report
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
-# The same shapes as paths in a square of 14, for legends in HTML.
+# The shapes as paths in a square of 14, for legends in HTML.
 MARKERS = {
     "circle": "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0",
     "square": "M-4,-4h8v8h-8Z",
@@ -44,7 +46,7 @@ MARKERS = {
     "cross": "M-1.7,-5h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3v-3.4h3.3Z",
     "triangle-right": "M5,0L-4,5V-5Z",
 }
-DASHES = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
+DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2))
 FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _VARIABLES = {light: f"var(--{name})" for name, light in LIGHT.items()}
@@ -65,35 +67,46 @@ class Style:
 
 
 def styles(variants: Iterable[str]) -> dict[str, Style]:
-    """A style for each variant: the paper's three keep theirs, others take what is left in the order of their names.
+    """Give each variant a style: the paper's three keep theirs, others get the next ones in the order of their names.
 
-    With more variants than colours the colours come round again with another dash.
+    With more variants than colours the colours come again with another dash; the grey stays the baseline's own.
     """
     names = sorted(set(variants), key=lambda name: (KNOWN.get(name, len(KNOWN)), name))
-    numbers = {name: KNOWN[name] for name in names if name in KNOWN}
-    others = [name for name in names if name not in KNOWN]
-    numbers |= {name: len(KNOWN) + i for i, name in enumerate(others)}
+    numbers = KNOWN | {name: len(KNOWN) + i for i, name in enumerate(name for name in names if name not in KNOWN)}
     drawn = {}
     for name in names:
-        # Colour 0, the neutral grey, stands for the baseline only and is not given out again.
         cycle, colour = divmod(numbers[name] - 1, len(SHAPES) - 1) if numbers[name] else (0, -1)
         colour += 1
-        drawn[name] = Style(name, f"v{colour}", SHAPES[colour], tuple(DASHES[cycle % len(DASHES)]))
+        drawn[name] = Style(name, f"v{colour}", SHAPES[colour], DASHES[cycle % len(DASHES)])
     return drawn
 
 
+def present(styles: Mapping[str, Style], *frames: pd.DataFrame) -> dict[str, Style]:
+    """Return the styles of the variants in these rows, in the order of the report."""
+    found = {name for frame in frames for name in frame["variant"]}
+    return {name: style for name, style in styles.items() if name in found}
+
+
+def ordered(frame: pd.DataFrame, styles: Mapping[str, Style], *keys: str) -> pd.DataFrame:
+    """Sort rows by depth of the model, by variant in the order of the report, then by further columns."""
+    rank = {name: i for i, name in enumerate(styles)}
+    depth = "model_depth" if "model_depth" in frame.columns else "depth"
+    place = frame["variant"].map(rank).fillna(len(rank))
+    return frame.assign(place=place).sort_values([depth, "place", *keys]).drop(columns="place")
+
+
 def themed(text: str) -> str:
-    """A drawing or a specification with its light colours replaced by the page's CSS variables."""
+    """Replace the light colours of a drawing or a specification by the page's CSS variables."""
     return _COLOUR.sub(lambda match: _VARIABLES.get(match[0].lower(), match[0]), text)
 
 
 def css_variables(dark: bool = False) -> str:
-    """The declarations of the colours for a style sheet."""
-    return " ".join(f"--{name}: {value};" for name, value in (DARK if dark else LIGHT).items())
+    """Return the declarations of the colours for a style sheet."""
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in COLOURS.items())
 
 
 def vega_config() -> dict:
-    """Calm axes: horizontal grid only, no frame, muted labels, nothing in a colour outside `COLOURS`."""
+    """Return calm axes: horizontal grid only, no frame, muted labels, nothing in a colour outside `COLOURS`."""
     axis = {
         "labelColor": LIGHT["muted"],
         "titleColor": LIGHT["muted"],

@@ -1,9 +1,9 @@
-"""The rows a report is made of: what the views and tables of a results file hold about one study, read once."""
+"""Read what the views and tables of a results file hold about one study."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,24 +12,24 @@ import duckdb
 import pandas as pd
 
 from pipeline.errors import InputError
-from reports.theme import BASELINE
-from reports.words import missing
 from sql.results import connect
 
+BASELINE = "LA"  # the variant that the others are compared with
+AVERAGE = "average"  # the task that stands for the average over the benchmarks
 UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row
 MODEL = ["depth", "variant", "task"]
-LAST_CHECKPOINT = "qualify tokens = max(tokens) over (partition by run_id)"
-# What is read, by the name of the field of `Rows`; the study's id is the only parameter.
-SOURCES = {
+NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
+# Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
+QUERIES = {
     "efficiency": "from data_efficiency where study_id = ?",
     "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "intervals": "from factor_intervals where study_id = ?",
     "compute": "from compute_efficiency where study_id = ?",
     "averaged": "select task from chosen_metric where study_id = ? and averaged",
     "best": "from best_accuracy where study_id = ?",
-    "curve": "from accuracy_curve where study_id = ?",
-    "accuracy": "from token_accuracy where study_id = ?",
-    "perplexity": "from token_perplexity where study_id = ?",
+    "curve": "from accuracy_curve where study_id = ? order by all",
+    "accuracy": "from token_accuracy where study_id = ? order by all",
+    "perplexity": "from token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",
@@ -38,11 +38,11 @@ SOURCES = {
     "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ?",
     "steps": "select variant, depth, status, s.* from steps s join model_runs using (run_id) where study_id = ?",
     "gini": "from expert_gini where study_id = ?",
-    "lorenz": f"from expert_lorenz where study_id = ? {LAST_CHECKPOINT}",
-    "selections": f"from expert_selections where study_id = ? and depth is not null {LAST_CHECKPOINT}",
+    "lorenz": f"from expert_lorenz where study_id = ? {NEWEST}",
+    "selections": f"from expert_selections where study_id = ? and depth is not null {NEWEST}",
     "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
-    f"where study_id = ? {LAST_CHECKPOINT}",
+    f"where study_id = ? {NEWEST}",
     "fitted": "from data_efficiency_fitted where study_id = ?",
     "fits": "from fitted_curves where study_id = ?",
     "fitted_lines": "from fitted_lines where study_id = ?",
@@ -59,12 +59,16 @@ SOURCES = {
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Data frames by name, as in `SOURCES`; the factors have what belongs to them joined on (`_joined`)."""
+class StudyData:
+    """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
+
+    `efficiency` and `interpolated` have more columns than their views (`_with_intervals`). `absent` names the frames
+    whose tables or views the file does not have.
+    """
 
     study: dict[str, Any]
     frames: dict[str, pd.DataFrame]
-    absent: tuple[str, ...] = field(default=())
+    absent: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         try:
@@ -73,20 +77,28 @@ class Rows:
             raise AttributeError(name) from None
 
     @property
+    def compared(self) -> pd.DataFrame:
+        """The factors of all variants but the baseline."""
+        return self.efficiency[self.efficiency["variant"] != BASELINE]
+
+    @property
     def variants(self) -> list[str]:
-        """Every variant that any row is about."""
-        frames = (self.resources, self.runs, self.efficiency)
-        return sorted({name for frame in frames for name in frame["variant"].dropna()})
+        """All variants that any row is about."""
+        return sorted({name for frame in self._of_models for name in frame["variant"].dropna()})
 
     @property
     def depths(self) -> list[int]:
-        """Every depth that any row is about, unknown last."""
-        found = {int(depth) for frame in (self.resources, self.runs, self.efficiency) for depth in frame["depth"]}
+        """All depths that any row is about; `UNKNOWN_DEPTH` comes at the end."""
+        found = {int(depth) for frame in self._of_models for depth in frame["depth"]}
         return sorted(found, key=lambda depth: (depth == UNKNOWN_DEPTH, depth))
 
     @property
+    def _of_models(self) -> tuple[pd.DataFrame, ...]:
+        return self.resources, self.runs, self.efficiency
+
+    @property
     def config(self) -> dict[str, Any]:
-        """The study's configuration and package versions, empty when there is none or it is not a JSON object."""
+        """The study's configuration and package versions; empty where there is none or where the JSON is no object."""
         try:
             config = json.loads(self.study.get("config") or "{}")
         except ValueError:
@@ -94,34 +106,31 @@ class Rows:
         return config if isinstance(config, dict) else {}
 
 
-def read_rows(database: Path, study_id: str) -> Rows:
+def read_study(database: Path, study_id: str) -> StudyData:
     """Read everything about a study. Raises InputError when the file is missing or locked, or has no such study."""
     connection = connect(database, read_only=True)
     try:
         frames, absent = {}, []
-        for name, query in SOURCES.items():
+        for name, query in QUERIES.items():
             try:
-                frames[name] = _tidy(connection.execute(query, [study_id]).df())
-            except duckdb.CatalogException:  # a file from elsewhere, without this table: said in the report
+                frames[name] = _plain(connection.execute(query, [study_id]).df())
+            except duckdb.CatalogException:  # a file from elsewhere, without this table: the report names the gap
                 absent.append(name)
-                frames[name] = _tidy(_no_rows(query))
+                frames[name] = _plain(_no_rows(query))
         study = connection.execute("from studies where study_id = ?", [study_id]).df().to_dict("records")
         if not study and frames["resources"].empty and frames["runs"].empty:
             known = [row[0] for row in connection.execute("select study_id from studies order by study_id").fetchall()]
-            has = f"it has {', '.join(known)}" if known else "it has none"
-            raise InputError(f"{database}: no study {study_id!r}; {has}")
+            raise InputError(f"{database}: no study {study_id!r}; it has {', '.join(known) or 'none'}")
     finally:
         connection.close()
-    row = (
-        {key: None if missing(value) else value for key, value in study[0].items()} if study else {"study_id": study_id}
-    )
+    row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
     for name, rule in (("efficiency", "first"), ("interpolated", "interpolated")):
-        frames[name] = _joined(frames[name], frames["intervals"], frames["best"], rule)
-    return Rows(row, frames, tuple(absent))
+        frames[name] = _with_intervals(frames[name], frames["intervals"], frames["best"], rule)
+    return StudyData(row, frames, tuple(absent))
 
 
 def _no_rows(query: str) -> pd.DataFrame:
-    """What a query gives in a results file without rows: its columns."""
+    """The columns that a query gives in a complete results file."""
     with TemporaryDirectory() as folder:
         connection = connect(Path(folder) / "empty.duckdb")
         try:
@@ -130,8 +139,8 @@ def _no_rows(query: str) -> pd.DataFrame:
             connection.close()
 
 
-def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
-    """The depths of models as whole numbers, null as `UNKNOWN_DEPTH`; other nullable numbers as floats, null as NaN."""
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Make depths of models whole numbers (null: `UNKNOWN_DEPTH`) and other nullable numbers floats (null: NaN)."""
     model_depth = "model_depth" if "model_depth" in frame.columns else "depth"
     for column in frame.columns:
         if column == model_depth:
@@ -141,10 +150,31 @@ def _tidy(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _joined(factors: pd.DataFrame, intervals: pd.DataFrame, best: pd.DataFrame, rule: str) -> pd.DataFrame:
-    """The factors with the interval of their rule, the variant's own best and tokens, and the bound of the baseline."""
+def _with_intervals(factors: pd.DataFrame, intervals: pd.DataFrame, best: pd.DataFrame, rule: str) -> pd.DataFrame:
+    """Join the intervals of a rule, the variants' own best and tokens, and the baseline's bound on the factors.
+
+    Adds `low`, `high`, `own_best`, `tokens_trained` and `baseline_bound`.
+    """
     chosen = intervals[intervals["rule"] == rule].drop_duplicates(MODEL)[[*MODEL, "low", "high"]]
     own = best[[*MODEL, "accuracy", "tokens_trained"]].rename(columns={"accuracy": "own_best"})
     baseline = factors[factors["variant"] == BASELINE][["depth", "task", "bound"]]
     joined = factors.merge(chosen, on=MODEL, how="left").merge(own, on=MODEL, how="left")
     return joined.merge(baseline.rename(columns={"bound": "baseline_bound"}), on=["depth", "task"], how="left")
+
+
+def run_elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `depth_accuracy` of runs evaluated at another depth than they were trained at."""
+    other = rows[rows["depth"] != rows["model_depth"]]["run_id"]
+    return rows[rows["run_id"].isin(other) & rows["accuracy"].notna()]
+
+
+def dropped_by_reason(funnel: pd.DataFrame, curation: pd.DataFrame) -> pd.DataFrame:
+    """Sum what was dropped over all sources: stages in the order of `funnel`, then the reasons, most documents first.
+
+    Returns the columns stage, reason, documents, characters, tokens. `curation` has the rows of the table `curation`.
+    """
+    part = curation[(curation["reason"] != "kept") & (curation["documents"] > 0)]
+    sums = part.groupby(["stage", "reason"], as_index=False)[["documents", "characters", "tokens"]].sum(min_count=1)
+    place = {stage: i for i, stage in enumerate(funnel["stage"])}
+    sums = sums.assign(place=sums["stage"].map(place), reason=sums["reason"].str.replace("_", " "))
+    return sums.sort_values(["place", "documents"], ascending=[True, False])

@@ -12,7 +12,7 @@ import altair as alt
 import pytest
 
 from pipeline.errors import InputError
-from reports.report import write_report
+from reports.page.report import write_report
 from sql.results import connect
 from tests.reports.small_results import (
     POINTS,

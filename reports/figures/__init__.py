@@ -1,0 +1,4 @@
+"""Vega-Lite figures, one module for each subject, over `chart` (marks, axes) and `rendering` (SVG, PDF, PNG).
+
+May import `reports.data`, `reports.style` and `reports.text`.
+"""

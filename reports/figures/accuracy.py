@@ -1,0 +1,138 @@
+"""Draw accuracy: against training tokens (the paper's Figure 3), and of recurrent models run at other depths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from reports.data import BASELINE, run_elsewhere
+from reports.figures import chart
+from reports.figures.rendering import Figure, figure, panel
+from reports.style.theme import LIGHT, Style, present
+from reports.text.names import depth_name, task_name, task_order
+from reports.text.numbers import listed, percent, tokens
+
+ACCURACY_TOOLTIP = (("accuracy:Q", ".2%"), ("stderr:Q", ".2%", "standard error"), ("items:Q", ","))
+
+
+def accuracy(
+    curve: pd.DataFrame,
+    runs: pd.DataFrame,
+    efficiency: pd.DataFrame,
+    fitted: pd.DataFrame,
+    styles: Mapping[str, Style],
+    depth: int,
+    seen_twice_from: float | None = None,
+) -> Figure | None:
+    """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
+
+    A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
+    `efficiency` of `data_efficiency`, `fitted` of `fitted_lines`; from `seen_twice_from` tokens on the stream was in
+    its second epoch. None without accuracies.
+    """
+    frames = [frame[frame["depth"] == depth] for frame in (curve[curve["accuracy"].notna()], runs, efficiency, fitted)]
+    curve, shown, panels = frames[0], present(styles, frames[0]), []
+    for task in task_order(curve["task"], average_first=True):
+        parts = [frame[frame["task"] == task] for frame in frames]
+        words = [
+            f"{row.variant} at best {percent(row.accuracy)}, at {tokens(row.tokens)} tokens" for row in _best(parts[0])
+        ]
+        description = f"Accuracy on {task_name(task)} against training tokens: {'; '.join(words)}."
+        panels.append(panel(task_name(task), description, _token_chart(*parts, shown)))
+    notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
+    notes += " Smooth lines are the fitted curves." if len(frames[3]) else ""
+    if seen_twice_from and seen_twice_from <= curve["tokens"].max():
+        notes += f" From {tokens(seen_twice_from)} tokens on the models had seen documents before."
+    return figure(
+        f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
+        depth_name(depth),
+        "Each marker is a checkpoint; bands are 95% intervals from the standard error over benchmark items."
+        f"{notes} Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a "
+        f"variant has {BASELINE}’s best.",
+        panels,
+        shown,
+    )
+
+
+def _best(rows: pd.DataFrame) -> Iterable[Any]:
+    """Return the row of each variant's best accuracy."""
+    return rows.loc[rows.groupby("variant")["accuracy"].idxmax()].itertuples()
+
+
+def _token_chart(
+    rows: pd.DataFrame, runs: pd.DataFrame, goals: pd.DataFrame, fits: pd.DataFrame, styles: Mapping[str, Style]
+) -> alt.LayerChart:
+    """Layer, from back to front: levels, bands, seeds, fitted curves, lines and markers, rings, words of the levels."""
+    x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("accuracy", format=".0%"), chart.colour(styles)
+    base = alt.Chart().encode(x=x, color=ink)
+    levels, goal = chart.chance_level(rows), goals["baseline_accuracy"].dropna()
+    if len(goal):
+        levels.append(chart.level(float(goal.iloc[0]), f"{BASELINE}’s best", LIGHT["v0"], "left"))
+    layers: list[alt.Chart | alt.LayerChart] = [line for line, _ in levels]
+    layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2="high:Q"))
+    if rows["seeds"].max() > 1:
+        each = alt.Chart(chart.records(runs[runs["status"] != "screened"], ["variant", "run_id", "tokens", "accuracy"]))
+        layers.append(each.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=ink, detail="run_id:N"))
+    if len(fits):  # every other point of a fitted curve, and its end
+        places = fits.groupby("variant").cumcount()
+        drawn = fits[(places % 2 == 0) | (places == fits.groupby("variant")["tokens"].transform("size") - 1)]
+        smooth = alt.Chart(chart.records(drawn, ["variant", "tokens", "accuracy"])).mark_line(strokeWidth=1.2)
+        layers.append(smooth.encode(x=x, y=y, color=ink))
+    through = {"strokeWidth": 1.3, "opacity": 0.6} if len(fits) else {}  # the eye follows one of two
+    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
+    layers += chart.line_and_markers(base.encode(y=y), styles, told, **through)
+    # The first checkpoints at which a variant has the baseline's best: where the factor is read off.
+    reached = goals[goals["variant_tokens"].notna() & (goals["variant"] != BASELINE)]
+    reached = rows.merge(reached[["variant", "variant_tokens"]].rename(columns={"variant_tokens": "tokens"}))
+    layers += chart.rings(reached, x, y, styles)
+    layers += [words for _, words in levels]  # over the curves, to stay readable where they cross
+    fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
+    data = chart.records(chart.with_error_bars(rows), fields)
+    return alt.layer(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
+
+
+def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw accuracy (y) against the depth that a model is run at (x), a line for each run, coloured by variant.
+
+    A panel for each trained depth and task. `rows` are those of `depth_accuracy`. None where no run was evaluated at
+    another depth than its own.
+    """
+    rows = run_elsewhere(rows)
+    shown, panels = present(styles, rows), []
+    for trained, models in rows.groupby("model_depth"):
+        for task in task_order(models["task"]):
+            part = models[models["task"] == task]
+            words = [f"{r.variant} at best {percent(r.accuracy)}, at depth {r.depth:.0f}" for r in _best(part)]
+            title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
+            description = f"Accuracy on {title}, against the depth run at: {listed(words)}."
+            panels.append(panel(title, description, _depth_chart(part, shown, trained)))
+    return figure(
+        "other-depths",
+        "Accuracy at other depths",
+        "The last checkpoint of each run, at the depth it was trained at (ring) and at others. Bars are 95% intervals "
+        "from the standard error over benchmark items. The dotted line is chance.",
+        panels,
+        shown,
+    )
+
+
+def _depth_chart(rows: pd.DataFrame, styles: Mapping[str, Style], trained: int) -> alt.LayerChart:
+    depths = sorted(rows["depth"].unique())
+    scale = alt.Scale(domain=[depths[0], max(depths[-1], depths[0] + 1)], padding=8)
+    axis = alt.Axis(values=depths, format="d", labelOverlap=True)
+    x, y = alt.X("depth:Q", title="depth at test time", scale=scale, axis=axis), chart.y_axis("accuracy", format=".0%")
+    ink, levels = chart.colour(styles), chart.chance_level(rows)
+    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink, detail="run_id:N")
+    told = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
+    layers = [
+        *[line for line, _ in levels],
+        base.mark_rule(opacity=0.4).encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
+        *chart.line_and_markers(base.encode(y=y), styles, told),
+        *chart.rings(rows[rows["depth"] == trained], x, y, styles),
+        *[words for _, words in levels],
+    ]
+    fields = ["variant", "run_id", "depth", "accuracy", "stderr", "items", "low", "high"]
+    return alt.layer(*layers, data=chart.records(chart.with_error_bars(rows), fields))

@@ -1,0 +1,181 @@
+"""Build the parts that the Altair charts of all figures have: inline data, axes, encodings by variant, layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from reports.style.theme import LIGHT, Style, ordered
+from reports.text.names import depth_name
+
+WIDTH, HEIGHT = 300, 190  # of a panel in pixels
+WIDE = 640
+PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
+NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
+LOG_FROM = 8  # a range of tokens this many times as long as its start is drawn on a logarithmic axis
+COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
+
+
+def records(frame: pd.DataFrame, columns: Mapping[str, str] | Sequence[str]) -> alt.InlineData:
+    """Turn columns of a frame into data for a chart; with a mapping, the columns get its values as names.
+
+    Charts have only fixed names of this package as fields, so no name from the data is ever read as an expression.
+    The rows are one text in CSV: a quarter of the size of JSON objects, and Altair copies its parts again and again.
+    """
+    names = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
+    chosen = frame[list(names)].rename(columns=names).replace([np.inf, -np.inf], np.nan)
+    kinds = {column: _kind(chosen[column]) for column in chosen}
+    for column in (column for column, kind in kinds.items() if kind == "boolean"):
+        chosen[column] = chosen[column].map({True: "true", False: "false"})
+    text = chosen.to_csv(index=False, float_format="%.6g", lineterminator="\r\n")  # quotes texts with either character
+    return alt.InlineData(values=text.removesuffix("\r\n"), format={"type": "csv", "parse": kinds})
+
+
+def _kind(values: pd.Series) -> str:
+    known = values.dropna()
+    if len(known) and known.map(type).isin([bool, np.bool_]).all():
+        return "boolean"
+    return "number" if pd.api.types.is_numeric_dtype(values) else "string"
+
+
+def one_run_each(
+    rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
+) -> list[tuple[str, pd.DataFrame, Style]]:
+    """Return title, rows and style of one run of each model, by depth and variant.
+
+    A complete run is taken before a screened one, then the lowest seed: experts of several runs have no common order,
+    and maps of several runs blur. `runs` has the rows of the table `runs`.
+    """
+    known = runs[runs["run_id"].isin(rows["run_id"]) & runs["variant"].isin(styles)]
+    known = ordered(known.assign(screened=known["status"] == "screened"), styles, "screened", "seed", "run_id")
+    return [
+        (
+            f"{row.variant}, {depth_name(row.depth).lower()}",
+            rows[rows["run_id"] == row.run_id],
+            styles[row.variant],
+        )
+        for row in known.drop_duplicates(["depth", "variant"]).itertuples()
+    ]
+
+
+def token_axis(values: pd.Series) -> alt.X:
+    """Return the token axis over these counts: logarithmic if they span more than `LOG_FROM`, else linear from zero."""
+    low, high = float(values.min()), float(values.max())
+    axis = alt.Axis(labelExpr=COUNT_LABEL, tickCount=5, labelOverlap=True)
+    if low <= 0 < high:  # an evaluation before training: a logarithm that is linear up to the first positive count
+        first = float(values[values > 0].min())
+        scale = alt.Scale(type="symlog", constant=first, domain=[0, high])
+        axis.values = [0, *_round_counts(first, high)]
+    elif high == low and high > 0:
+        scale = alt.Scale(type="log", domain=[low / 2, high * 2])
+        axis.values = [low]
+    elif high >= LOG_FROM * low > 0:
+        scale = alt.Scale(type="log", domain=[low, high])
+        axis.values = _round_counts(low, high)
+    else:
+        scale = alt.Scale(domain=[0, max(high, 1)])
+    return alt.X("tokens:Q", title="training tokens", scale=scale, axis=axis)
+
+
+def _round_counts(low: float, high: float) -> list[float]:
+    """Return ticks of a logarithmic axis: 1, 2, 5 per decade over up to two decades, else 1; at most seven."""
+    steps = (1, 2, 5) if high / low <= 100 else (1,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in steps if low <= step * 10.0**decade <= high]
+    return ticks[:: math.ceil(len(ticks) / 7)] or [low]
+
+
+def depth_ticks(depths: int) -> list[int]:
+    """Return about eight of the depths from 1 on."""
+    every = max(1, depths // 8)
+    return [depth for depth in range(1, depths + 1) if depth % every == 0 or depth == 1]
+
+
+def y_axis(field: str, zero: bool = False, **axis: Any) -> alt.Y:
+    """Return a quantitative y axis without a title (the panel has one); `axis` has further properties of Vega-Lite."""
+    return alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=zero, nice=True), axis=alt.Axis(tickCount=5, **axis))
+
+
+def percent_axis(channel: Callable[..., Any], field: str, title: str) -> Any:
+    """Return an axis of shares from 0 to 100 %; `channel` is `alt.X` or `alt.Y`."""
+    axis = alt.Axis(format=".0%", values=[0, 0.25, 0.5, 0.75, 1])
+    return channel(f"{field}:Q", title=title, axis=axis, scale=alt.Scale(domain=[0, 1]))
+
+
+def tooltip(*rows: tuple[str, ...]) -> list[alt.Tooltip]:
+    """Return the rows of a tooltip, each from (field with type, format, title); format and title may be left out."""
+    keys = ("shorthand", "format", "title")
+    return [alt.Tooltip(**{key: text for key, text in zip(keys, row, strict=False) if text}) for row in rows]
+
+
+def colour(styles: Mapping[str, Style]) -> alt.Color:
+    """Encode the field `variant` by colour."""
+    return _by_variant(alt.Color, styles, [style.light for style in styles.values()])
+
+
+def shape(styles: Mapping[str, Style]) -> alt.Shape:
+    """Encode the field `variant` by marker shape."""
+    return _by_variant(alt.Shape, styles, [style.shape for style in styles.values()])
+
+
+def dash(styles: Mapping[str, Style]) -> alt.StrokeDash:
+    """Encode the field `variant` by line dash: whole for up to seven variants, broken for the further ones."""
+    return _by_variant(alt.StrokeDash, styles, [list(style.dash) for style in styles.values()])
+
+
+def _by_variant(channel: Callable[..., Any], styles: Mapping[str, Style], looks: list[Any]) -> Any:
+    return channel("variant:N", scale=alt.Scale(domain=list(styles), range=looks), legend=None)
+
+
+def line_and_markers(
+    base: alt.Chart, styles: Mapping[str, Style], rows: list[alt.Tooltip], size: int = 34, **line: float
+) -> list[alt.Chart]:
+    """Draw a line and a marker of `size` at each point, with a tooltip; `base` encodes x, y and colour."""
+    return [
+        base.mark_line(**{"strokeWidth": 1.8, **line}).encode(strokeDash=dash(styles)),
+        base.mark_point(filled=True, size=size, opacity=1).encode(shape=shape(styles), tooltip=rows),
+    ]
+
+
+def run_curves(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, zero: bool = False) -> alt.LayerChart:
+    """Draw a column (y, from zero on or where the values are) against training tokens (x), a line for each run."""
+    data = records(rows, ["variant", "run_id", "tokens", field])
+    base = alt.Chart(data, width=WIDTH, height=HEIGHT).encode(
+        x=token_axis(rows["tokens"]), y=y_axis(field, zero), color=colour(styles), detail="run_id:N"
+    )
+    told = tooltip(("variant:N",), ("tokens:Q", ","), (f"{field}:Q", ".3f"))
+    return alt.layer(*line_and_markers(base, styles, told, size=30))
+
+
+def rings(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]) -> list[alt.Chart]:
+    """Draw a ring around every point of `rows`, which have the fields of x and y; no layer without points."""
+    fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
+    base = alt.Chart(records(rows, ["variant", *fields])).encode(x=x, y=y, color=colour(styles))
+    return [base.mark_point(size=150, strokeWidth=1.4, filled=False, shape="circle")] if len(rows) else []
+
+
+def level(value: float, words: str, ink: str, align: str) -> tuple[alt.Chart, alt.LayerChart]:
+    """Draw a horizontal line across a panel, and a few words on the line with a halo."""
+    base = alt.Chart(alt.InlineData(values=[{"y": value, "words": words}])).encode(y="y:Q")
+    x = alt.value(2) if align == "left" else alt.value("width")
+    text = {"align": align, "dy": -6, "fontSize": 10}
+    halo = base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=3, strokeOpacity=0.8).encode(x=x, text="words:N")
+    over = base.mark_text(**text, color=ink).encode(x=x, text="words:N")
+    return base.mark_rule(color=ink, strokeDash=[2, 3], strokeWidth=1.2), alt.layer(halo, over)
+
+
+def chance_level(rows: pd.DataFrame) -> list[tuple[alt.Chart, alt.LayerChart]]:
+    """Draw the level of chance; nothing where the task has none."""
+    chance = rows["chance"].dropna()
+    return [level(float(chance.iloc[0]), "chance", LIGHT["muted"], "right")] if len(chance) else []
+
+
+def with_error_bars(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add `low` and `high`: the 95 % interval of `accuracy` from its standard error, within 0 to 1."""
+    error = NORMAL_95 * rows["stderr"]
+    return rows.assign(low=(rows["accuracy"] - error).clip(lower=0), high=(rows["accuracy"] + error).clip(upper=1))

@@ -1,0 +1,78 @@
+"""Draw the way of the documents from raw rows to packed tokens."""
+
+from __future__ import annotations
+
+import altair as alt
+import pandas as pd
+
+from reports.data import dropped_by_reason
+from reports.figures import chart
+from reports.figures.rendering import Figure, Panel, figure, panel
+from reports.style.theme import LIGHT
+from reports.text.names import stage_name
+from reports.text.numbers import listed, number, tokens
+
+KEPT, DROPPED = LIGHT["kept"], LIGHT["dropped"]
+
+
+def kept_and_dropped(funnel: pd.DataFrame, curation: pd.DataFrame) -> Figure | None:
+    """Draw documents, and their text, kept and dropped (x, stacked) by every stage (y) over all sources.
+
+    `funnel` has the rows of the view `funnel`, `curation` of the table `curation`. None without rows.
+    """
+    if funnel.empty:
+        return None
+    panels = [_stages_panel(funnel, curation, "documents", "kept")]
+    # Tokens are often counted by the final stage only, which is no funnel.
+    text = next((amount for amount in ("tokens", "characters") if funnel[f"{amount}_kept"].notna().sum() > 1), "")
+    if text:
+        panels.append(_stages_panel(funnel, curation, text, f"{text}_kept"))
+    caption = f"Documents{f' and {text}' * bool(text)} that each stage kept (light) and dropped (dark)."
+    return figure("data-funnel", "What each stage keeps", caption, panels)
+
+
+def _stages_panel(funnel: pd.DataFrame, curation: pd.DataFrame, amount: str, kept: str) -> Panel:
+    order = [stage_name(stage) for stage in funnel["stage"]]
+    sums = dropped_by_reason(funnel, curation).groupby("stage")[amount].sum()
+    stages = pd.DataFrame({"name": order, "kept": funnel[kept], "dropped": funnel["stage"].map(sums).fillna(0)})
+    shown = number if amount == "documents" else tokens
+    words = [
+        f"{row['name']} kept {shown(row['kept'])} and dropped {shown(row['dropped'])}"
+        for row in stages[stages["kept"].notna()].to_dict("records")
+    ]
+    stages = stages.melt("name", ["kept", "dropped"], "fate", "count")
+    base = alt.Chart(chart.records(stages, ["name", "fate", "count"]), width=chart.WIDTH, height={"step": 26})
+    axis = alt.Axis(labelExpr=chart.COUNT_LABEL, tickCount=4, grid=True)
+    bars = base.mark_bar().encode(
+        y=_names(order, padding=0.3, labelLimit=150),
+        x=alt.X("count:Q", title=amount, axis=axis, stack="zero"),
+        color=alt.Color("fate:N", scale=alt.Scale(domain=["kept", "dropped"], range=[KEPT, DROPPED]), legend=None),
+        order=alt.Order("fate:N", sort="descending"),
+        tooltip=chart.tooltip(("name:N", "", "stage"), ("fate:N",), ("count:Q", ",")),
+    )
+    return panel(f"{amount.capitalize()} by stage", f"{amount.capitalize()} by stage: {listed(words)}.", bars)
+
+
+def reasons(funnel: pd.DataFrame, curation: pd.DataFrame) -> Figure | None:
+    """Draw the documents dropped over all sources (x) for each stage and reason (y). None where none was dropped."""
+    dropped = dropped_by_reason(funnel, curation)
+    if dropped.empty:
+        return None
+    names = [f"{stage_name(row.stage)}: {row.reason}" for row in dropped.itertuples()]
+    dropped = dropped.assign(name=names, label=dropped["documents"].map(number))
+    scale = alt.Scale(domain=[0, 1.1 * float(dropped["documents"].max())])
+    data = chart.records(dropped, ["name", "documents", "label"])
+    base = alt.Chart(data, width=chart.WIDE, height={"step": 20}).encode(
+        y=_names(names, padding=0.25, labelLimit=300), x=alt.X("documents:Q", title=None, axis=None, scale=scale)
+    )
+    labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text="label:N")
+    words = [f"{name}, {label}" for name, label in zip(names, dropped["label"], strict=True)]
+    bars = alt.layer(base.mark_bar(color=DROPPED), labels)
+    caption = "Documents that the stages dropped, by reason."
+    panels = [panel("", f"Documents dropped: {'; '.join(words)}.", bars)]
+    return figure("data-dropped", "Documents dropped, by reason", caption, panels, wide=True)
+
+
+def _names(order: list[str], padding: float, **axis: float) -> alt.Y:
+    scale = alt.Scale(padding=padding)
+    return alt.Y("name:N", title=None, sort=order, axis=alt.Axis(domain=False, **axis), scale=scale)

@@ -1,0 +1,63 @@
+"""Draw where depth attention looks: the paper's Figure 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import altair as alt
+import pandas as pd
+
+from reports.figures import chart
+from reports.figures.rendering import Figure, figure, panel
+from reports.style.theme import LIGHT, Style
+from reports.text.numbers import listed, percent
+
+DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their numbers
+
+
+def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw mean depth-attention scores as a map from query depth (y) to key depth (x); a panel for each model.
+
+    `scores` has the rows of the table `depth_attention` at the newest checkpoints. None without scores.
+    """
+    panels = []
+    for title, rows, style in chart.one_run_each(scores[scores["score"].notna()], runs, styles):
+        strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
+        words = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
+        description = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."
+        panels.append(panel(title, description, _chart(rows, style)))
+    unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
+    return figure(
+        "depth-attention",
+        "Depth attention",
+        "Where each depth (rows) looks among itself and the depths before it (columns): mean scores over a sample of "
+        f"text{unit}, at the last checkpoint. As in the paper’s Figure 4 every row has the same colour at its "
+        "strongest: a row of one even colour would be a plain average of all depths so far.",
+        panels,
+    )
+
+
+def _chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
+    depths = int(rows["query_depth"].max())
+    rows = rows.assign(strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max"))
+    axis = alt.Axis(values=chart.depth_ticks(depths), labelAngle=0, domain=False, ticks=False)
+    base = alt.Chart(width=chart.WIDTH, height=chart.WIDTH - 40).encode(
+        x=alt.X("key_depth:O", title="to depth", axis=axis, scale=alt.Scale(padding=0.06)),
+        y=alt.Y("query_depth:O", title="from depth", axis=axis, scale=alt.Scale(padding=0.06)),
+    )
+    numbered = depths <= DEPTHS_WITH_NUMBERS
+    darkest = 0.6 if numbered else 1  # so that numbers stay legible, in light and dark
+    scale = alt.Scale(domain=[0, 1], range=[0.04, darkest], clamp=True)
+    told = chart.tooltip(
+        ("query_depth:O", "", "from depth"),
+        ("key_depth:O", "", "to depth"),
+        ("score:Q", ".3f", "mean score"),
+        ("even:Q", ".2f", "times an even share"),
+    )
+    opacity = alt.Opacity("strength:Q", scale=scale, legend=None)
+    layers = [base.mark_rect(color=style.light).encode(opacity=opacity, tooltip=told)]
+    if numbered:
+        layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text="label:N"))
+    layered = alt.layer(*layers, data=chart.records(rows, ["query_depth", "key_depth", "score", "strength"]))
+    # An even share at depth d is 1 / d.
+    return layered.transform_calculate(even="datum.score * datum.query_depth", label="format(100 * datum.score, '.0f')")

@@ -1,0 +1,139 @@
+"""Render figures: panels for the page as SVG and as Vega-Lite JSON, whole figures for papers as SVG, PDF and PNG.
+
+The page lays the panels out itself, with one legend in HTML, so that they flow on a phone. For papers the same panels
+are put into one chart with the legend inside.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+from reports.figures.chart import PAGE_WIDTH, colour, records, shape
+from reports.style.theme import Style, themed, vega_config
+
+_TAG, _LONG_NUMBER = re.compile(r"<[^>]+>"), re.compile(r"(\d\.\d\d)\d+")
+# What drawings have in every tag and the page has once: its own font, one description for all of a panel.
+_REPEATED = re.compile(r' (?:font-family|class|role|aria-[a-z]+|pointer-events)="[^"]*"| opacity="1"')
+_NOTHING = '<path d="" display="none"/>'
+# Panels have their scales for themselves in a composed figure, as in the page.
+_APART = {"scale": dict.fromkeys(("color", "fill", "shape", "strokeDash", "opacity"), "independent")}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One chart: the title above it, the description for screen readers, and its Vega-Lite specification.
+
+    The specification has no title, legend or configuration.
+    """
+
+    title: str
+    description: str
+    specification: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Panels under one caption. `name` becomes file names and anchor; `marks` are the variants of the legend."""
+
+    name: str
+    title: str
+    caption: str
+    panels: tuple[Panel, ...]
+    marks: tuple[Style, ...] = ()
+    wide: bool = False
+
+
+def figure(
+    name: str,
+    title: str,
+    caption: str,
+    panels: Iterable[Panel],
+    marks: Mapping[str, Style] | None = None,
+    wide: bool = False,
+) -> Figure | None:
+    """Make a figure; None when it has no panels."""
+    panels = tuple(panels)
+    return Figure(name, title, caption, panels, tuple((marks or {}).values()), wide) if panels else None
+
+
+def panel(title: str, description: str, chart: alt.TopLevelMixin) -> Panel:
+    """Make a panel of an Altair chart."""
+    specification = chart.to_dict(validate=False)
+    return Panel(title, description, {k: v for k, v in specification.items() if k not in ("$schema", "config")})
+
+
+def complete(specification: Mapping[str, Any], description: str) -> dict[str, Any]:
+    """Add the configuration of all figures and a description to a specification."""
+    return {"$schema": alt.SCHEMA_URL, "config": vega_config(), "description": description, **specification}
+
+
+def page_specification(panel: Panel) -> str:
+    """Return a panel for the page as JSON: as wide as its place, colours as CSS variables, safe in a script element."""
+    specification = {**complete(panel.specification, panel.description), "width": "container"}
+    return script_json(themed(json.dumps(specification, separators=(",", ":"), allow_nan=False)))
+
+
+def script_json(text: str) -> str:
+    """Escape JSON so that no string in it can end an HTML script element."""
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def page_drawing(panel: Panel, number: int, wide: bool = False) -> str:
+    """Draw a panel as SVG: what the page shows before, and without, any script. `number` makes its ids unique."""
+    specification = complete(panel.specification, panel.description)
+    drawing = vl_convert.vegalite_to_svg({**specification, "width": PAGE_WIDTH} if wide else specification)
+    for name in set(re.findall(r'\bid="([^"]+)"', drawing)):
+        unique = f"figure-{number}-{name}"
+        drawing = drawing.replace(f'id="{name}"', f'id="{unique}"').replace(f"#{name})", f"#{unique})")
+    shorter = _TAG.sub(lambda tag: _LONG_NUMBER.sub(r"\1", _REPEATED.sub("", tag[0])), drawing)
+    return themed(shorter.replace(_NOTHING, ""))
+
+
+def export(figure: Figure, folder: Path) -> None:
+    """Write a figure for papers into a folder as SVG, PDF and PNG (two pixels a point)."""
+    drawing = vl_convert.vegalite_to_svg(composed(figure))
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{figure.name}.svg").write_text(drawing, encoding="utf-8")
+    (folder / f"{figure.name}.pdf").write_bytes(vl_convert.svg_to_pdf(drawing))
+    (folder / f"{figure.name}.png").write_bytes(vl_convert.svg_to_png(drawing, scale=2))
+
+
+def composed(figure: Figure) -> dict[str, Any]:
+    """Put all panels of a figure into one Vega-Lite specification, with their titles and the legend above them."""
+    datasets: dict[str, Any] = {}
+
+    def part(panel: Panel) -> dict[str, Any]:
+        inner = dict(panel.specification)
+        datasets.update(inner.pop("datasets", {}))
+        return {**inner, "title": panel.title} if panel.title else inner
+
+    columns = 1 if figure.wide else min(3, len(figure.panels))
+    grid: dict[str, Any] = {"concat": [part(one) for one in figure.panels], "columns": columns, "spacing": 28}
+    grid["resolve"] = _APART
+    if figure.marks:
+        grid = {"vconcat": [part(panel("", "", _legend(figure.marks))), grid], "spacing": 18, "resolve": _APART}
+    return complete({**grid, "datasets": datasets, "padding": 12}, figure.caption)
+
+
+def _legend(marks: Sequence[Style]) -> alt.LayerChart:
+    """Draw the legend as a chart of its own: one row of markers and names."""
+    step = 26 + 7.5 * max(len(style.variant) for style in marks)
+    frame = pd.DataFrame({"variant": [style.variant for style in marks], "x": [i * step for i in range(len(marks))]})
+    styles = {style.variant: style for style in marks}
+    base = alt.Chart(width=len(marks) * step, height=16).encode(
+        x=alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, len(marks) * step], nice=False, zero=False))
+    )
+    points = base.mark_point(filled=True, size=70, opacity=1).encode(color=colour(styles), shape=shape(styles))
+    names = base.mark_text(align="left", dx=9, fontSize=12).encode(text="variant:N")
+    return alt.layer(points, names, data=records(frame, ["variant", "x"]))

@@ -1,0 +1,115 @@
+"""Write the HTML report of a study: one file with everything in it, and its figures for papers beside it.
+
+The page can be read without script; with it, the drawings are replaced by live ones that fit their place and show
+numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import count
+from pathlib import Path
+
+import jinja2
+import pandas as pd
+import vl_convert
+from markupsafe import Markup
+
+from reports import style
+from reports.data import StudyData, read_study
+from reports.figures.rendering import Figure, export, page_drawing, page_specification
+from reports.page.sections import Section, sections, study_file
+from reports.style.theme import MARKERS, css_variables, styles
+from reports.text.names import depth_name
+from reports.text.numbers import listed, tokens
+
+TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
+FIGURE_FILE = re.compile(r'<a href="figures/([a-z0-9-]+)\.(svg|pdf|png)">')  # as the template writes them
+QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
+
+
+def write_report(database: Path, study_id: str, folder: Path) -> Path:
+    """Write `index.html`, `figures/` and `study.yaml` into `folder`; returns the page's path.
+
+    Raises InputError when the results file is missing or locked by another process, or holds no such study.
+    """
+    data = read_study(database, study_id)
+    content = sections(data, styles(data.variants))
+    figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
+    folder.mkdir(parents=True, exist_ok=True)
+    page, configuration = folder / "index.html", study_file(data)
+    # Vega works outside Python's lock, so the files for papers are drawn while the page is put together.
+    with ThreadPoolExecutor(1) as pool:
+        exports = pool.map(partial(export, folder=folder / "figures"), figures)
+        written = page.with_name(".index.html.partial")  # a reader never sees half a page
+        written.write_text(_page(data, content, figures), encoding="utf-8")
+        deque(exports, maxlen=0)  # raises what an export raised
+    if configuration:
+        (folder / "study.yaml").write_text(configuration, encoding="utf-8")
+    _remove_old_figures(page, {figure.name for figure in figures})
+    written.replace(page)
+    return page
+
+
+def _remove_old_figures(page: Path, names: set[str]) -> None:
+    """Delete the figures that an earlier page at this place links to and the new page does not have.
+
+    Files that a user put beside them stay.
+    """
+    earlier = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
+    for name, ending in set(FIGURE_FILE.findall(earlier)):
+        if name not in names:
+            (page.parent / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
+
+
+def _page(data: StudyData, content: list[Section], figures: list[Figure]) -> str:
+    number = count()
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    # What these return is markup made from data that Vega and `script_json` have escaped.
+    environment.globals["drawn"] = lambda panel, wide: Markup(page_drawing(panel, next(number), wide))
+    environment.globals["specified"] = lambda panel: Markup(page_specification(panel))
+    environment.globals["markers"] = MARKERS
+    name = str(data.study.get("name") or data.study["study_id"])
+    return environment.get_template("report.html.j2").render(
+        title=f"{name}: training tokens to the same accuracy",
+        question=QUESTION,
+        facts=_facts(data),
+        sections=content,
+        style=Markup(_style()),
+        library=Markup(_library()) if figures else None,
+        script=Markup((STYLE / "report.js").read_text()),
+    )
+
+
+def _facts(data: StudyData) -> list[tuple[str, str]]:
+    """List the few things one wants to know of a study at first sight."""
+    created, trained = data.study.get("created_at"), data.runs["tokens"].max()
+    seeds = sorted(data.best["seeds"].dropna().astype(int).unique())
+    known = [
+        ("Study", data.study["study_id"]),
+        ("Date", created and f"{created:%d %B %Y}"),
+        ("Models", data.variants and listed(list(styles(data.variants)))),
+        ("Depth", data.depths and listed([depth_name(depth, short=True) for depth in data.depths])),
+        ("Training tokens", "" if pd.isna(trained) else tokens(trained)),
+        ("Seeds per model", seeds and listed([str(number) for number in seeds])),
+        ("Code", data.study.get("code_version")),
+    ]
+    return [(name, str(value)) for name, value in known if value]
+
+
+def _style() -> str:
+    light, dark = css_variables(), css_variables(dark=True)
+    colours = f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    return colours + (STYLE / "report.css").read_text()
+
+
+@cache
+def _library() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script that can stand in a page."""
+    bundle = vl_convert.javascript_bundle()
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")

@@ -1,0 +1,250 @@
+"""Put the sections of the report together in reading order, each a list of blocks that the template can set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import yaml
+
+from reports.data import AVERAGE, BASELINE, StudyData
+from reports.figures import accuracy, curation, depth_attention, efficiency, experts, training
+from reports.figures.rendering import Figure
+from reports.style.theme import Style, ordered
+from reports.tables import curation as curation_tables
+from reports.tables import efficiency as factor_tables
+from reports.tables import results as result_tables
+from reports.tables import runs as run_tables
+from reports.tables.cells import Table
+from reports.text import token_stream
+from reports.text.findings import finding, lead
+from reports.text.limitations import limitations
+from reports.text.names import depth_name, task_name, task_order
+from reports.text.numbers import counted, listed, number, tokens
+
+COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
+STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One part of a section: `kind` says how the template sets `content`; `label` heads code and details."""
+
+    kind: str
+    content: Any
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading with blocks below it; `name` is its anchor."""
+
+    name: str
+    title: str
+    blocks: list[Block]
+
+
+def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
+    """Return all sections that have content."""
+    made = [
+        Section("answer", "The answer", _answer(data, styles)),
+        Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
+        Section("results", "Results", _results(data, styles)),
+        Section("depths", "Other depths at test time", _other_depths(data, styles)),
+        Section("resources", "Resources", _resources(data, styles)),
+        Section("training", "Training", _training(data, styles)),
+        Section("data", "Data", _curation(data)),
+        Section("inside", "Inside the models", _inside(data, styles)),
+        Section("caveats", "How far to trust this", _limitations(data)),
+        Section("reproduce", "Run it again", _reproduce(data)),
+    ]
+    return [section for section in made if section.blocks]
+
+
+def _figure(content: Figure | None) -> list[Block]:
+    return [Block("figure", content)] if content else []
+
+
+def _table(content: Table) -> list[Block]:
+    return [Block("table", content)] if content.rows else []
+
+
+def _details(label: str, content: Table) -> list[Block]:
+    """Fold a table away until asked for."""
+    return [Block("details", _table(content), label)] if content.rows else []
+
+
+def _answer(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """The factors on the average in words, then all of them as a figure and as tables."""
+    compared = data.compared
+    if compared["factor"].isna().all():
+        return [Block("prose", _why_no_answer(data))]
+    tasks = task_order(set(compared["task"]) - {AVERAGE})
+    task = tasks[0] if len(tasks) == 1 else AVERAGE
+    averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
+    what = task_name(task) if len(tasks) == 1 else f"the average of {listed(averaged)}"
+    found = [finding(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
+    blocks = [Block("lead", lead(list(group), task)) for _, group in groupby(found, lambda one: one.depth)]
+    blocks += [Block("doubt", text) for text in (token_stream.mismatch(data),) if text]
+    text = (
+        f"Each variant is compared with {BASELINE} of the same depth. The goal is the best accuracy of {BASELINE} "
+        f"over its checkpoints, on {what}. The factor is the number of training tokens after which {BASELINE} had "
+        "it, over the number after which the variant had it."
+    )
+    blocks += [Block("findings", [(one, styles[one.variant]) for one in found]), Block("prose", text)]
+    blocks += _figure(efficiency.factors(data.efficiency, styles))
+    for depth in data.depths:
+        blocks += _table(factor_tables.factors(data.efficiency, styles, depth))
+    by_rule = {"First crossing": data.efficiency, "Interpolated": data.interpolated, "Fitted": data.fitted}
+    blocks.append(Block("heading", "The same by other rules"))
+    blocks += _table(factor_tables.rules(by_rule, data.fits, styles, task))
+    if len(tasks) > 1:
+        blocks += _details("By every rule on every benchmark", factor_tables.rules(by_rule, data.fits, styles))
+    return blocks
+
+
+def _why_no_answer(data: StudyData) -> str:
+    if data.accuracy.empty:
+        return "There is no answer yet: the results hold no accuracy of any checkpoint."
+    if BASELINE not in set(data.accuracy["variant"]):
+        return f"There is no answer: no accuracy of the baseline {BASELINE}, with which the others would be compared."
+    if data.compared.empty:
+        return f"There is no answer: the study has no variant besides the baseline {BASELINE}."
+    return f"There is no answer: no variant has accuracies at a depth and on a benchmark where {BASELINE} has them."
+
+
+def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Accuracy curves, a figure for each depth, and their numbers."""
+    blocks, twice = [], token_stream.seen_twice_from(data.checkpoints)
+    frames = (data.curve, data.accuracy, data.efficiency, data.fitted_lines)
+    for depth in data.depths:
+        drawn = _figure(accuracy.accuracy(*frames, styles, depth, twice))
+        numbers = result_tables.curve_numbers(data.curve, styles, depth)
+        blocks += [*drawn, *_details("The numbers of this figure", numbers)] if drawn else []
+    return blocks
+
+
+def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Table 2, perplexity, and what was measured how."""
+    blocks = _table(result_tables.results(data.results, styles))
+    blocks += _figure(training.perplexity(data.perplexity, styles))
+    measured = _table(result_tables.benchmarks(data.accuracy, data.perplexity, data.versions))
+    return [*blocks, Block("heading", "Benchmarks"), *measured] if measured else blocks
+
+
+def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Accuracy of recurrent models run at other depths than they were trained at."""
+    drawn = _figure(accuracy.accuracy_at_other_depths(data.other_depths, styles))
+    if not drawn:
+        return []
+    text = (
+        "A recurrent model can be run at another depth than it was trained at, with no further training. Whether it "
+        "gains by that is one of the paper’s open questions."
+    )
+    numbers = result_tables.other_depths(data.other_depths, styles)
+    return [Block("prose", text), *drawn, *_details("The numbers of this figure", numbers)]
+
+
+def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Table 1, and the factors in compute and time."""
+    return _table(result_tables.resources(data.resources, styles)) + _table(factor_tables.compute(data.compute, styles))
+
+
+def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Loss curves, how often the stream went over the data, and the runs."""
+    texts = [text for text in (token_stream.epochs(data), token_stream.streams(data)) if text]
+    return [
+        *_figure(training.loss(data.steps, styles)),
+        *(Block("prose", text) for text in texts),
+        *_table(run_tables.runs(data.runs, styles)),
+    ]
+
+
+def _curation(data: StudyData) -> list[Block]:
+    """The funnel from raw rows to packed tokens."""
+    if data.funnel.empty:
+        return []
+    read, kept = data.funnel["documents"].iloc[0], data.funnel["kept"].iloc[-1]
+    sources = sorted(data.curation["source"].dropna().unique())
+    packed = token_stream.corpus_tokens(data)
+    text = (
+        f"Of {number(read)} documents from {counted(len(sources), 'source')} ({listed(sources)}), "
+        f"{number(kept)} went into training{f' as {tokens(packed)} tokens' if packed else ''}."
+    )
+    return [
+        Block("prose", text),
+        *_figure(curation.kept_and_dropped(data.funnel, data.curation)),
+        *_figure(curation.reasons(data.funnel, data.curation)),
+        *_table(curation_tables.funnel(data.funnel, data.curation)),
+        *_details("Source by source", curation_tables.funnel_by_source(data.funnel_by_source)),
+    ]
+
+
+def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Depth attention and the use of experts, where they have been observed (section 4.2 of the paper)."""
+    blocks = _figure(depth_attention.depth_attention(data.attention, data.runs, styles))
+    if len(data.gini):
+        blocks += [
+            Block("heading", "Balance of the experts"),
+            Block("prose", _diversity(data, styles)),
+            *_table(run_tables.experts(data.gini, styles)),
+            *_figure(experts.lorenz(data.lorenz, data.gini, data.runs, styles)),
+            *_figure(experts.balance(data.gini, data.diversity, styles)),
+        ]
+    return blocks + _figure(experts.selections(data.selections, data.runs, styles))
+
+
+def _diversity(data: StudyData, styles: Mapping[str, Style]) -> str:
+    """What the paper says about balance, and how many experts a depth draws on, in words."""
+    text = (
+        "Recurrent models are balanced over all depths together, so that a depth may prefer some experts. The paper "
+        "reports a Gini coefficient of 0.075 for its DR+DA of depth 32."
+    )
+    compared = data.diversity[(data.diversity["variant"] != BASELINE) & data.diversity["ratio"].notna()]
+    for depth, models in ordered(compared, styles).groupby("model_depth", sort=False):
+        ratios = models.groupby("variant", sort=False)["ratio"].agg(["min", "max"])
+        times = [
+            f"{' to '.join(dict.fromkeys((number(low, 1), number(high, 1))))} times as many in {variant}"
+            for variant, low, high in ratios.itertuples()
+        ]
+        text += (
+            f" At {depth_name(depth).lower()}, the experts that carry 90% of a depth’s selections are "
+            f"{', '.join(times)} as in {BASELINE}."
+        )
+    return text + " In the paper it is 2 to 11 times." * bool(len(compared))
+
+
+def _limitations(data: StudyData) -> list[Block]:
+    found = limitations(data)
+    return [Block("list", found)] if found else []
+
+
+def study_file(data: StudyData) -> str:
+    """Return the study's configuration as the YAML file that runs it again; empty when the results hold none."""
+    study = data.config.get("study")
+    if not isinstance(study, dict):
+        return ""
+    in_order = {key: study[key] for key in (*STUDY_ORDER, *study) if key in study}
+    return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100)
+
+
+def _reproduce(data: StudyData) -> list[Block]:
+    """Versions, commands and the study file."""
+    version, study = data.study.get("code_version"), study_file(data)
+    commit = COMMIT.search(version or "")
+    packages = data.config.get("packages")
+    packages = packages if isinstance(packages, dict) else {}
+    blocks = _table(run_tables.versions(version, packages, data.evaluated_with))
+    if study:
+        commands = [f"git checkout {commit[1]}"] if commit else []
+        commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM data_efficiency'"]
+        blocks.append(Block("code", "\n".join(commands), "Commands"))
+        if commit and commit[2]:
+            blocks.append(Block("prose", "The code had changes that are not in that commit."))
+        blocks.append(Block("code", study, "study.yaml, with every default written out; it lies beside this page"))
+    elif data.study.get("config"):
+        blocks.append(Block("code", str(data.study["config"]), "The configuration as it was entered"))
+    return blocks or [Block("prose", "The results hold neither the configuration nor the code version of this study.")]

@@ -1,0 +1,86 @@
+"""Define tables as plain data for the template: cells with a text, a note below the text, and what they head."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reports.style.theme import Style
+from reports.text.names import depth_name
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`scope` makes a cell the header of its row or column; `kind` is a class of the style sheet.
+
+    `mark` is the marker before the text; `span` and `rows` are the columns and rows that the cell covers.
+    """
+
+    text: str
+    note: str = ""
+    kind: str = ""
+    scope: str = ""
+    span: int = 1
+    rows: int = 1
+    mark: Style | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """`first` begins a new group of rows, with a line above."""
+
+    cells: tuple[Cell, ...]
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """`name` is the anchor; `notes` stand below the table."""
+
+    name: str
+    caption: str
+    head: tuple[tuple[Cell, ...], ...]
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+
+
+def left(head: str) -> Cell:
+    """Make the head of a column that is set to the left."""
+    return Cell(head, kind="left", scope="col")
+
+
+def table(
+    name: str,
+    caption: str,
+    columns: Sequence[Cell | str],
+    rows: Iterable[tuple[Any, Sequence[Cell | str]]],
+    *notes: str,
+) -> Table:
+    """Make a table with one row of heads; the first cell of a row heads the row.
+
+    Each row has the group that it belongs to and its cells. Texts become cells, aligned as the head of their column.
+    Example: `table("t", "Seeds", [left("Run"), "Seed"], [(4, ["a", "0"]), (8, ["b", "0"])])` has a line between its two
+    rows, because their groups differ.
+    """
+    head = tuple(column if isinstance(column, Cell) else Cell(column, scope="col") for column in columns)
+    body: list[Row] = []
+    before = object()
+    for group, cells in rows:
+        made = tuple(
+            cell if isinstance(cell, Cell) else Cell(cell, kind=above.kind, scope="" if place else "row")
+            for place, (cell, above) in enumerate(zip(cells, head, strict=True))
+        )
+        body.append(Row(made, first=bool(body) and group != before))
+        before = group
+    return Table(name, caption, (head,), tuple(body), notes)
+
+
+def model_cell(variant: str, styles: Mapping[str, Style]) -> Cell:
+    """Make the head of a row about a variant."""
+    return Cell(variant, kind="left", scope="row", mark=styles.get(variant))
+
+
+def model_cells(variant: str, depth: int, styles: Mapping[str, Style]) -> list[Cell]:
+    """Make the first two cells of a row about a model: its variant as the row's head, and its depth."""
+    return [model_cell(variant, styles), Cell(depth_name(depth, short=True))]

@@ -1,0 +1,50 @@
+"""Tabulate the way of the documents from raw rows to packed tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from reports.data import dropped_by_reason
+from reports.tables.cells import Cell, Table, left, table
+from reports.text.names import stage_name
+from reports.text.numbers import number, percent, tokens
+
+
+def funnel(rows: pd.DataFrame, curation: pd.DataFrame) -> Table:
+    """Tabulate what each stage kept over all sources (view `funnel`), and what it dropped for which reason."""
+    dropped, body = dropped_by_reason(rows, curation), []
+    for row in rows.to_dict("records"):
+        stage, came = row["stage"], row["documents"]
+        kept = {"documents": row["kept"], "characters": row["characters_kept"], "tokens": row["tokens_kept"]}
+        body.append((stage, [stage_name(stage), *_amounts(kept, row["share_kept"])]))
+        for lost in dropped[dropped["stage"] == stage].to_dict("records"):
+            head = Cell(f"− {lost['reason']}", kind="inset", scope="row")
+            amounts = _amounts(lost, lost["documents"] / came if came else None)
+            body.append((stage, [head, *(Cell(amount, kind="quiet") for amount in amounts)]))
+    return table(
+        "table-funnel",
+        "What each stage kept, over all sources; indented, what it dropped for which reason. Shares are of the "
+        "documents that came into the stage.",
+        [left("Stage"), "Documents", "Share", "Characters", "Tokens"],
+        body,
+    )
+
+
+def _amounts(amounts: Mapping[str, float], share: float | None) -> list[str]:
+    return [number(amounts["documents"]), percent(share), tokens(amounts["characters"]), tokens(amounts["tokens"])]
+
+
+def funnel_by_source(rows: pd.DataFrame) -> Table:
+    """Tabulate what each stage kept of each source, with the reasons in words (view `funnel_by_source`)."""
+    body = []
+    for row in rows.to_dict("records"):
+        reasons = "" if pd.isna(row["reasons"]) else str(row["reasons"]).replace("_", " ")
+        counts = [number(row[name]) for name in ("documents", "kept", "dropped")]
+        texts = [tokens(row["characters_kept"]), tokens(row["tokens_kept"])]
+        cells = [str(row["source"]), stage_name(row["stage"]), *counts, *texts, Cell(reasons, kind="long")]
+        body.append((row["source"], cells))
+    amounts = ("Documents", "Kept", "Dropped", "Characters kept", "Tokens kept")
+    columns = [left("Source"), left("Stage"), *amounts, left("Reasons")]
+    return table("table-funnel-sources", "Documents through the stages, source by source.", columns, body)

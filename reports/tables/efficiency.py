@@ -1,0 +1,127 @@
+"""Tabulate data-efficiency factors: by task, by rule, and in tokens, FLOPs and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from reports.data import AVERAGE, BASELINE
+from reports.style.theme import Style, ordered
+from reports.tables.cells import Cell, Table, left, model_cell, model_cells, table
+from reports.text.names import depth_name, task_name, task_order
+from reports.text.numbers import NOTHING, factor, interval, percent, tokens
+
+# Why a curve could not be fitted, by its status.
+UNFITTED = {"too few points": "has too few checkpoints", "near chance": "is near chance", "flat": "shows no clear rise"}
+
+
+def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
+    """Tabulate the factors of one depth with their intervals: variants by tasks, the average in the final column."""
+    rows = rows[rows["depth"] == depth]
+    tasks = task_order(rows["task"])
+    by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
+    body, flagged = [], False
+    for variant in ordered(rows, styles)["variant"].unique():
+        cells = [model_cell(variant, styles)]
+        for task in tasks:
+            row = by_cell.get((variant, task), {})
+            flagged |= bool(row.get("near_chance"))
+            cell = _baseline_cell(row) if variant == BASELINE else _factor_cell(row)
+            cells.append(replace(cell, kind="strong" if task == AVERAGE else ""))
+        body.append((depth, cells))
+    notes = ["† the baseline’s best accuracy is within two standard errors of chance: the factor says little."]
+    return table(
+        f"table-factors-first-{depth}",
+        f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs to reach "
+        f"{BASELINE}’s best accuracy. Below each factor its 95% interval; in the row of {BASELINE} its best accuracy "
+        "and where it had it.",
+        [left("Model"), *map(task_name, tasks)],
+        body,
+        *notes * flagged,
+    )
+
+
+def _baseline_cell(row: Mapping[str, Any]) -> Cell:
+    if pd.isna(row.get("factor")):
+        return Cell(NOTHING, note="not evaluated")
+    where = f"{percent(row['baseline_accuracy'])} at {tokens(row['baseline_tokens'])}"
+    return Cell(factor(row["factor"]) + ("†" if row["near_chance"] else ""), note=where)
+
+
+def _factor_cell(row: Mapping[str, Any]) -> Cell:
+    if pd.isna(row.get("factor")):
+        return Cell(NOTHING, note="not evaluated" if pd.isna(row.get("own_best")) else "no baseline")
+    flag = "†" if row["near_chance"] else ""
+    return Cell(_bounded(row["factor"], row["bound"]) + flag, note=interval(row) or "no interval")
+
+
+def _bounded(value: Any, bound: str) -> str:
+    if pd.isna(value):
+        return NOTHING
+    return factor(value) if bound == "exact" else f"{bound} {factor(value)}"
+
+
+def rules(
+    by_rule: Mapping[str, pd.DataFrame], fits: pd.DataFrame, styles: Mapping[str, Style], task: str = ""
+) -> Table:
+    """Tabulate the factors on one task, or on all tasks, by every rule: a row for each variant and task.
+
+    `by_rule` has a frame of factors under the head of each column; `fits` the rows of `fitted_curves`.
+    """
+    by_cell = {
+        (rule, row["depth"], row["variant"], row["task"]): row
+        for rule, rows in by_rule.items()
+        for row in rows.to_dict("records")
+    }
+    states = {(row["depth"], row["variant"], row["task"]): row["status"] for row in fits.to_dict("records")}
+    first = next(iter(by_rule.values()))
+    chosen = first[(first["variant"] != BASELINE) & first["factor"].notna()]
+    chosen = chosen[chosen["task"] == task] if task else chosen
+    place = {name: i for i, name in enumerate(task_order(chosen["task"]))}
+    body = []
+    for row in ordered(chosen.assign(column=chosen["task"].map(place)), styles, "column").to_dict("records"):
+        key = (row["depth"], row["variant"], row["task"])
+        cells: list[Cell | str] = [*model_cells(row["variant"], row["depth"], styles)]
+        cells += [] if task else [task_name(row["task"])]
+        for rule in by_rule:
+            found = by_cell.get((rule, *key), {})
+            cells.append(_unfitted(key, states) if pd.isna(found.get("factor")) else _factor_cell(found))
+        body.append((key[0] if task else key[:2], cells))
+    on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
+    return table(
+        f"table-rules{'' if task else '-all'}",
+        f"The factor{on} by three rules, below each its 95% interval. First crossing: the first checkpoint that has "
+        f"{BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it. Fitted: smooth "
+        f"curves through all checkpoints, to 95% of {BASELINE}’s rise on its own curve.",
+        [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
+        body,
+    )
+
+
+def _unfitted(key: tuple[int, str, str], states: Mapping[tuple[int, str, str], str]) -> Cell:
+    """Say why the fitted curves give no factor: the state of the baseline's curve or of the variant's."""
+    depth, variant, task = key
+    for name in (BASELINE, variant):
+        state = states.get((depth, name, task), "fitted")
+        if state != "fitted":
+            return Cell(NOTHING, note=f"no curve: {name} {UNFITTED.get(state, state)}")
+    return Cell(NOTHING, note="not computed")
+
+
+def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
+    """Tabulate the factors on the average in tokens, in FLOPs and in seconds of training (`compute_efficiency`)."""
+    rows = rows[(rows["task"] == AVERAGE) & (rows["variant"] != BASELINE) & rows["factor_tokens"].notna()]
+    body = []
+    for row in ordered(rows, styles).to_dict("records"):
+        values = (_bounded(row[f"factor_{unit}"], row["bound"]) for unit in ("tokens", "flops", "seconds"))
+        body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values]))
+    return table(
+        "table-compute",
+        "The average’s factors counted in training tokens, in FLOPs, and in seconds of training at the speeds "
+        "measured in this study. A variant that trains more slowly gains less in time than in tokens.",
+        [left("Model"), "Depth", "Tokens", "FLOPs", "Time"],
+        body,
+    )

@@ -1,0 +1,166 @@
+"""Tabulate resources and results (the paper's Tables 1 and 2), what was measured, and the numbers behind figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from reports.data import AVERAGE, BASELINE, run_elsewhere
+from reports.style.theme import Style, ordered, present
+from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
+from reports.text.names import depth_name, task_name, task_order
+from reports.text.numbers import NOTHING, THIN, factor, number, percent
+
+BOUNDS = {"at least": f"≥{THIN}", "at most": f"≤{THIN}"}
+
+
+def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
+    """Tabulate the view `table_1` with the differences from the baseline of the same depth, and measured speeds."""
+    columns = ("parameters_billion", "flops_billion_per_token", "memory_gigabytes")
+    units = [_unit(rows[column], letters) for column, letters in zip(columns, ("BMK", "BMK", "GMK"), strict=True)]
+    measured = bool(rows["mfu"].notna().any())
+    baselines = {row["depth"]: row for row in rows[rows["variant"] == BASELINE].to_dict("records")}
+    body = []
+    for row in ordered(rows, styles).to_dict("records"):
+        base = {} if row["variant"] == BASELINE else baselines.get(row["depth"], {})
+        cells = model_cells(row["variant"], row["depth"], styles)
+        for column, (scale, _, decimals) in zip(columns, units, strict=True):
+            cells.append(Cell(number(row[column] * scale, decimals), note=_difference(row[column], base.get(column))))
+        body.append((row["depth"], [*cells, number(row["tokens_per_second"]), *[percent(row["mfu"])] * measured]))
+    names = [f"Parameters ({units[0][1]})", f"FLOPs ({units[1][1]} per token)", f"Memory ({units[2][1]}B)"]
+    return table(
+        "table-1",
+        "FLOPs per token and memory are those of generating a sequence. Below each number is its difference from "
+        f"{BASELINE} of the same depth. Speed is that of training"
+        f"{', as is the model FLOPs utilisation (MFU)' * measured}.",
+        [left("Model"), "Depth", *names, "Tokens per second", *["MFU"] * measured],
+        body,
+    )
+
+
+def _unit(values: pd.Series, letters: str) -> tuple[float, str, int]:
+    """Return scale, letter and decimals in which values in billions read well."""
+    largest = values.abs().max()
+    if pd.isna(largest) or largest >= 0.1:
+        return 1.0, letters[0], 4
+    return (1e3, letters[1], 3) if largest >= 1e-4 else (1e6, letters[2], 1)
+
+
+def _difference(value: Any, base: Any) -> str:
+    return "" if pd.isna(value) or pd.isna(base) or not base else f"{100 * (value / base - 1):+.2f}%".replace("-", "−")
+
+
+def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
+    """Tabulate the view `table_2`: perplexities, best accuracies, data efficiency; best and second best are marked."""
+    texts = task_order(rows[rows["perplexity"].notna()]["task"])
+    tasks = task_order(rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"])
+    by_cell = {(r["depth"], r["variant"], r["task"]): r for r in rows.to_dict("records")}
+    ranks = {
+        (depth, task): _two_best(part["perplexity" if task in texts else "accuracy"], lowest=task in texts)
+        for (depth, task), part in rows.groupby(["depth", "task"])
+    }
+    body, before = [], None
+    for depth, variant in ordered(rows, styles)[["depth", "variant"]].drop_duplicates().itertuples(index=False):
+        cells = model_cells(variant, depth, styles)
+        for text in texts:
+            value = by_cell.get((depth, variant, text), {}).get("perplexity")
+            cells.append(Cell(number(value, 2), kind=_mark(value, ranks.get((depth, text), ()))))
+        for task in tasks:
+            row = by_cell.get((depth, variant, task), {})
+            value = row.get("accuracy")
+            shown = percent(value).rstrip("%")
+            cells.append(Cell(shown, kind=_mark(value, ranks.get((depth, task), ()))))
+            flag = "†" if row.get("near_chance") is True else ""
+            shown = BOUNDS.get(row.get("bound"), "") + factor(row.get("data_efficiency")) + flag
+            cells.append(Cell(shown, kind="quiet"))
+        body.append(Row(tuple(cells), first=before not in (None, depth)))
+        before = depth
+    top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]
+    top += [Cell(task_name(text), scope="col") for text in texts]
+    top += [Cell(task_name(task), scope="colgroup", span=2) for task in tasks]
+    second = [Cell(name, scope="col") for name in ("PPL ↓",) * len(texts) + ("Acc ↑", "DE ↑") * len(tasks)]
+    return Table(
+        name="table-2",
+        caption=(
+            "Best results over all checkpoints: perplexity (PPL), accuracy in per cent (Acc), and data efficiency "
+            f"against {BASELINE} (DE). Bold: best of its depth; underlined: second best. The average is the best of "
+            "the average curve, not the average of the bests."
+        ),
+        head=(tuple(top), tuple(second)),
+        rows=tuple(body),
+        notes=(
+            f"≥{THIN}reached at the first checkpoint; ≤{THIN}not reached; † the baseline is within two standard "
+            "errors of chance.",
+        ),
+    )
+
+
+def _two_best(values: pd.Series, lowest: bool) -> list[float]:
+    """Return the best and second-best distinct values, if there are at least two to compare."""
+    distinct = sorted(set(values.dropna().round(6)), reverse=not lowest)
+    return distinct[:2] if len(values.dropna()) > 1 else []
+
+
+def _mark(value: Any, best: list[float]) -> str:
+    if pd.isna(value) or round(value, 6) not in best:
+        return ""
+    return ("best", "second")[best.index(round(value, 6))]
+
+
+def benchmarks(accuracy: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame) -> Table:
+    """Tabulate what each number is: metric, filter, items, chance level and task version."""
+    frames = [(accuracy[accuracy["task"] != AVERAGE], "accuracy"), (perplexity.assign(chance=None), "perplexity")]
+    body = []
+    for frame, measure in frames:
+        for task, part in frame.groupby("task"):
+            found = sorted({str(v) for v in versions[versions["task"] == task]["task_version"].dropna()})
+            items, first = part["items"].dropna(), part.iloc[0]
+            counts = dict.fromkeys((number(items.min()), number(items.max())))
+            chance = percent(first["chance"]) if measure == "accuracy" else ""
+            cells = [task_name(task), measure, str(first["metric"]), str(first["filter"]), " to ".join(counts), chance]
+            body.append((None, [*cells, ", ".join(found) or NOTHING]))
+    return table(
+        "table-benchmarks",
+        "The metric that stands for each benchmark, the items asked of each checkpoint, the level of chance.",
+        [left("Benchmark"), left("Measure"), left("Metric"), left("Filter"), "Items", "Chance", left("Task version")],
+        body,
+    )
+
+
+def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
+    """Tabulate one depth's accuracy figure: a row for each task and checkpoint, a column for each variant."""
+    curve = curve[curve["depth"] == depth]
+    variants = present(styles, curve)
+    body = []
+    for task in task_order(curve["task"]):
+        part = curve[curve["task"] == task]
+        shown = {(r.tokens, r.variant): percent(r.accuracy, error=r.stderr) for r in part.itertuples()}
+        for count in sorted(part["tokens"].unique()):
+            cells = [shown.get((count, variant), NOTHING) for variant in variants]
+            body.append((task, [task_name(task), number(count), *cells]))
+    return table(
+        f"table-curve-{depth}",
+        f"{depth_name(depth)}: accuracy at every checkpoint and its standard error; the mean of several seeds.",
+        [left("Benchmark"), "Tokens", *variants],
+        body,
+    )
+
+
+def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
+    """Tabulate the figure of other depths: a row for each run and task, a column for each depth."""
+    rows = run_elsewhere(rows)
+    depths = sorted(rows["depth"].unique())
+    body = []
+    for (run, task), part in ordered(rows, styles, "run_id", "task").groupby(["run_id", "task"], sort=False):
+        shown = {row.depth: percent(row.accuracy, error=row.stderr) for row in part.itertuples()}
+        first, trained = model_cell(part["variant"].iloc[0], styles), part["model_depth"].iloc[0]
+        cells = [Cell(shown.get(depth, NOTHING), kind="strong" if depth == trained else "") for depth in depths]
+        body.append((run, [first, task_name(task), *cells]))
+    return table(
+        "table-depths",
+        "Accuracy at each depth and its standard error; bold at the depth that the model was trained at.",
+        [left("Model"), left("Benchmark"), *[f"Depth {depth:.0f}" for depth in depths]],
+        body,
+    )

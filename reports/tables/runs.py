@@ -1,0 +1,94 @@
+"""Tabulate the training runs, the use of their experts, and the versions that made the numbers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pandas as pd
+
+from reports.style.theme import Style, ordered
+from reports.tables.cells import Cell, Table, left, model_cells, table
+from reports.text.names import task_name
+from reports.text.numbers import NOTHING, duration, listed, number, percent, tokens
+
+
+def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
+    """Tabulate every training run of the study."""
+    mfu = ["MFU"] if rows["mfu"].notna().any() else []
+    body = []
+    for row in ordered(rows, styles, "seed", "run_id").to_dict("records"):
+        text = {key: NOTHING if pd.isna(row[key]) else str(row[key]) for key in ("status", "device", "stream_hash")}
+        cells = [
+            *model_cells(row["variant"], row["depth"], styles),
+            number(row["seed"]),
+            text["status"],
+            tokens(row["tokens"]),
+            duration(row["seconds"]),
+            number(row["tokens_per_second"]),
+            *[percent(row["mfu"]) for _ in mfu],
+            text["device"],
+            text["stream_hash"][:12],
+            row["run_id"],
+        ]
+        body.append((row["depth"], cells))
+    measures = ["Tokens", "Time", "Tokens per second", *mfu]
+    screened = (
+        " A screened run was trained for the first part only: another seed of its model had the lower loss and went on."
+        if (rows["status"] == "screened").any()
+        else ""
+    )
+    caption = f"Every run. Equal stream hashes: the same tokens in the same order.{screened}"
+    columns = [left("Model"), "Depth", "Seed", left("Status"), *measures, left("Device"), left("Stream"), left("Run")]
+    return table("table-runs", caption, columns, body)
+
+
+def experts(gini: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
+    """Tabulate how evenly the experts of each run are used, over the whole model, at its newest checkpoint."""
+    newest = gini[(gini["tokens"] == gini.groupby("run_id")["tokens"].transform("max")) & gini["depth"].isna()]
+    body = []
+    for row in ordered(newest, styles, "run_id").to_dict("records"):
+        counts = [number(row["gini"], 3), number(row["experts"]), number(row["experts_used"]), tokens(row["tokens"])]
+        first = model_cells(row["variant"], row["model_depth"], styles)
+        body.append((row["model_depth"], [*first, *counts, row["run_id"]]))
+    return table(
+        "table-experts",
+        "Balance over all depths. A Gini coefficient of 0 is perfectly even use, 1 the use of a single expert.",
+        [left("Model"), "Depth", "Gini", "Experts", "Used", "At tokens", left("Run")],
+        body,
+    )
+
+
+def versions(code: str | None, packages: Mapping[str, str], evaluated: pd.DataFrame) -> Table:
+    """Tabulate code and packages of the study, and code, harness, data and packages of its evaluations.
+
+    `evaluated` has the distinct rows of `evaluation_versions` without their checkpoints.
+    """
+    found = [("study", "Study code", code)] if code else []
+    for column, name in (("code_version", "Evaluation code"), ("harness_version", "Harness")):
+        found += [("evaluations", name, value) for value in sorted(evaluated[column].dropna().unique())]
+    for task, part in evaluated.groupby("task"):
+        data = sorted(part["data_version"].dropna().unique())
+        found += [("data", f"Data: {task_name(task)}", listed(data))] if data else []
+    used = [("Study packages", packages)]
+    used += [("Evaluation packages", _packages(text)) for text in sorted(evaluated["packages"].dropna().unique())]
+    found += [
+        ("packages", name, ", ".join(f"{package} {version}" for package, version in sorted(names.items())))
+        for name, names in used
+        if names
+    ]
+    return table(
+        "table-versions",
+        "What made the numbers on this page; several lines of one kind where not all were made by the same.",
+        [left("What"), left("Version")],
+        [(group, [name, Cell(value, kind="long")]) for group, name, value in found],
+    )
+
+
+def _packages(text: str) -> dict[str, str]:
+    """Read the packages of an evaluation; empty when they are not a JSON object."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,206 @@
+"""Say what limits a study's numbers, from the rows of that study: nothing that is true of every study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from reports.data import AVERAGE, BASELINE, StudyData
+from reports.text.names import depth_name, task_name
+from reports.text.numbers import counted, listed, tokens
+from reports.text.token_stream import mismatch
+
+
+def limitations(data: StudyData) -> list[str]:
+    """Return one text for each limitation that applies, the weightiest first."""
+    found = (_integrity, _intervals, _seeds, _checkpoints, _bounds, _plateaus, _fits, _chance, _items, _gaps)
+    return [text for part in found for text in part(data) if text]
+
+
+def _integrity(data: StudyData) -> list[str]:
+    """What must never be: runs that read other data, rows that contradict each other."""
+    texts = [mismatch(data)]
+    for frame, what in (
+        (data.going_back, "steps at which their tokens go back"),
+        (data.entered_twice, "items, attention scores or expert counts that were entered twice"),
+    ):
+        if len(frame):
+            texts.append(
+                f"The results of {listed(sorted(set(frame['run_id'])))} hold {what}: they cannot be relied on."
+            )
+    return texts
+
+
+def _intervals(data: StudyData) -> list[str]:
+    compared = data.compared[data.compared["factor"].notna()]
+    without, texts = int(compared["low"].isna().sum()), []
+    replicates = data.intervals["replicates"].dropna()
+    drawn = f" from {int(replicates.max()):,} replicates" if len(replicates) else ""
+    if without < len(compared):
+        seeds = (
+            "So are the seeds where there are several; two or three of them show less than their true spread."
+            if (data.best["seeds"] > 1).any()
+            else "What another initialisation or order of the data would have given is not in them."
+        )
+        texts.append(
+            f"Intervals are 95% bootstrap intervals{drawn}: the items of each benchmark are drawn anew, the same for "
+            f"all models, and goal and crossing are found again; where a curve has eight checkpoints or more, noise as "
+            f"large as its scatter around the fitted curve is drawn with them. {seeds}"
+        )
+    if without:
+        texts.append(f"{without:,} of {len(compared):,} factors have no interval.")
+    return texts
+
+
+def _seeds(data: StudyData) -> list[str]:
+    trained = data.runs[data.runs["status"] != "screened"]
+    if trained.empty:
+        return []
+    seeds = trained.groupby(["depth", "variant"])["run_id"].nunique()
+    screened = int((data.runs["status"] == "screened").sum())
+    if seeds.max() == 1:
+        text = "Every model is a single run, so differences between seeds are not part of any number here."
+    elif seeds.min() == seeds.max():
+        text = f"Every model is the mean of {counted(int(seeds.max()), 'seed')}."
+    else:
+        few = [f"{variant} at {depth_name(depth).lower()} ({count})" for (depth, variant), count in seeds.items()]
+        text = f"Models have different numbers of seeds: {listed(few)}."
+    if screened:
+        text += (
+            f" Seeds were chosen by training loss: {counted(screened, 'run')} ended early because another seed of the "
+            "same model had the lower one."
+        )
+    return [text]
+
+
+def _checkpoints(data: StudyData) -> list[str]:
+    counts = data.best["checkpoints"].dropna()
+    if counts.empty:
+        return []
+    low, high = int(counts.min()), int(counts.max())
+    if high == 1:
+        return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]
+    many = f"{low}" if low == high else f"{low} to {high}"
+    return [
+        f"Factors are read off at {many} checkpoints: they can only take the values that these allow. The first "
+        "checkpoint that reaches a goal can do so by luck; the intervals contain that, the interpolated factors "
+        "assume a straight line in log tokens between checkpoints."
+    ]
+
+
+def _bounds(data: StudyData) -> list[str]:
+    if data.best["checkpoints"].max() == 1:
+        return []  # `_checkpoints` has named them
+    baseline, texts = data.efficiency[data.efficiency["variant"] == BASELINE], []
+    early = baseline[baseline["bound"] == "at least"]
+    if len(early):
+        texts.append(
+            f"{BASELINE} was best at its very first checkpoint on {_places(early)}. It may have been as good before, "
+            "so the factors there may be too high."
+        )
+    late = baseline[baseline["baseline_tokens"] >= baseline["tokens_trained"]]
+    if len(late):
+        where = sorted({_task(task) for task in late["task"]}, key=str.lower)
+        texts.append(
+            f"{BASELINE} was best at its last checkpoint on {listed(where)} and may not have finished learning: with "
+            "more tokens its best, and so the factor, would be another."
+        )
+    return texts
+
+
+def _plateaus(data: StudyData) -> list[str]:
+    """Where items drawn anew do not say which checkpoint is the baseline's best."""
+    wide = data.intervals[(data.intervals["rule"] == "first") & (data.intervals["task"] == AVERAGE)]
+    wide = wide[wide["goal_first"] < wide["goal_last"]].drop_duplicates("depth")
+    where = [
+        f"checkpoint from {tokens(row.goal_first)} to {tokens(row.goal_last)} tokens at {depth_name(row.depth).lower()}"
+        for row in wide.itertuples()
+    ]
+    if not where:
+        return []
+    return [
+        f"Which checkpoint is {BASELINE}’s best on the average is not certain: it may be any {listed(where)}. The "
+        "intervals span all of these; the factor itself is read off one."
+    ]
+
+
+def _fits(data: StudyData) -> list[str]:
+    fitted = data.fits[data.fits["status"] == "fitted"]
+    if fitted.empty:
+        return []
+    text = (
+        "The fitted factors have another goal (95% of the rise on the curve, not the best checkpoint) and hold as far "
+        "as the curves fit; nothing is extrapolated beyond the checkpoints."
+    )
+    misfit = fitted["misfit"].max()
+    if misfit > 2:
+        text += (
+            f" Squared distances of the checkpoints from their curves are up to {misfit:.0f} times what the benchmark "
+            "items explain: accuracy goes up and down in training. Intervals of curves with fewer than eight "
+            "checkpoints do not contain that, those of fitted factors do."
+        )
+    return [text]
+
+
+def _chance(data: StudyData) -> list[str]:
+    near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
+    if near.empty:
+        return []
+    return [f"{BASELINE}’s best is within two standard errors of chance on {_places(near)}: those factors say little."]
+
+
+def _items(data: StudyData) -> list[str]:
+    texts, limit = [], _setting(data, "evaluation", "limit")
+    if isinstance(limit, int):
+        texts.append(
+            f"Evaluation was limited to the first {limit:,} items of each task of the harness: accuracies are not "
+            "those of the whole benchmarks."
+        )
+    asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
+    few = [f"{_task(task)} ({int(count):,})" for task, count in asked.items() if count < 200]
+    return [*texts, f"Few items, so wide errors: {listed(few)}." if few else ""]
+
+
+def _gaps(data: StudyData) -> list[str]:
+    texts, rows = [], data.efficiency
+    ended = data.runs[~data.runs["status"].isin(["complete", "screened"]) & data.runs["status"].notna()]
+    if len(ended):
+        texts.append(f"Not complete: {listed([f'{row.run_id} ({row.status})' for row in ended.itertuples()])}.")
+    for (depth, variant), part in rows.groupby(["depth", "variant"]):
+        absent = part[part["own_best"].isna()]["task"]
+        if len(absent):
+            where = "anything" if len(absent) == len(part) else listed([_task(task) for task in absent])
+            texts.append(f"{variant} at {depth_name(depth).lower()} was not evaluated on {where}.")
+    evaluated = set(data.accuracy[data.accuracy["variant"] == BASELINE]["depth"])
+    texts += [
+        f"{depth_name(depth)} has no evaluated {BASELINE}, so there are no factors for it."
+        for depth in data.depths
+        if len(data.accuracy) and depth not in evaluated
+    ]
+    lengths = data.best[data.best["task"] == AVERAGE].groupby("depth")["tokens_trained"].agg(["min", "max"])
+    texts += [
+        f"{depth_name(depth)}: the models were evaluated up to different numbers of tokens, {tokens(low)} to "
+        f"{tokens(high)}."
+        for depth, low, high in lengths.itertuples()
+        if low < 0.95 * high
+    ]
+    if data.absent:
+        texts.append(f"The results file lacks what these parts of the report are made from: {listed(data.absent)}.")
+    return texts
+
+
+def _setting(data: StudyData, section: str, name: str) -> Any:
+    """Return a setting of the study's configuration, None where there is none or the configuration has another form."""
+    value: Any = data.config
+    for key in ("study", section, name):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
+
+
+def _places(rows: pd.DataFrame) -> str:
+    return listed([f"{_task(row.task)} at {depth_name(row.depth).lower()}" for row in rows.itertuples()])
+
+
+def _task(task: str) -> str:
+    return "the average" if task == AVERAGE else task_name(task)

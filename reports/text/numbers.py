@@ -1,0 +1,77 @@
+"""Format numbers for people: token counts, factors, shares, durations, intervals. Null is a dash."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+THIN = "\u202f"  # narrow no-break space, between a number and its unit
+NOTHING = "–"
+TIMES = {"days": 86_400, "h": 3_600, "min": 60}  # units of time in seconds
+
+
+def tokens(count: Any) -> str:
+    """Format a count in three digits and a unit: 1.43M, 25B; counts under a thousand have no unit."""
+    if pd.isna(count):
+        return NOTHING
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if count >= 0.9995 * size:
+            return f"{count / size:.3g}{unit}" if count < 999.5 * size else f"{count / size:,.0f}{unit}"
+    return f"{count:.3g}"
+
+
+def number(value: Any, decimals: int = 0) -> str:
+    """Format a number with thousands separators: 12,345.6."""
+    return NOTHING if pd.isna(value) else f"{value:,.{decimals}f}"
+
+
+def percent(share: Any, decimals: int = 1, error: Any = None) -> str:
+    """Format a share of one in per cent: 32.3%, or with its standard error 32.3% ± 1.2."""
+    if pd.isna(share):
+        return NOTHING
+    return f"{100 * share:.{decimals}f}%" + ("" if pd.isna(error) else f" ± {100 * error:.1f}")
+
+
+def factor(value: Any) -> str:
+    """Format a data-efficiency factor: one decimal from 1 on, as in the paper's Table 2; two below 1."""
+    if pd.isna(value):
+        return NOTHING
+    if math.isinf(value):
+        return "∞"
+    return f"{value:.1f}" if value >= 0.995 else f"{value:.2f}"
+
+
+def duration(seconds: Any) -> str:
+    """Format seconds in the largest unit that gives at least 2: 2.5 h, 259 s."""
+    if pd.isna(seconds):
+        return NOTHING
+    for unit, size in TIMES.items():
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f}{THIN}{unit}"
+    return f"{seconds:.0f}{THIN}s"
+
+
+def interval(row: Mapping[str, Any]) -> str:
+    """Format the interval of a factor, from `low` and `high` of its row; empty where there is none.
+
+    An end of 0 or infinity means that the study does not limit the factor on that side: 1.8 to 3.1; at most 3.1.
+    """
+    low, high = row.get("low"), row.get("high")
+    if pd.isna(low) or pd.isna(high):
+        return ""
+    if low <= 0:
+        return "without limits" if math.isinf(high) else f"at most {factor(high)}"
+    return f"at least {factor(low)}" if math.isinf(high) else f"{factor(low)} to {factor(high)}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Join words to a list: `a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
+def counted(count: int, noun: str) -> str:
+    """Put a count before its noun: `1 seed`, `3 seeds`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,93 @@
+"""Say what the runs were trained on: how often each document, and whether all runs read the same tokens."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from reports.data import StudyData
+from reports.text.numbers import counted, listed, tokens
+
+SHOWN = 3  # mismatches that are listed
+
+
+def corpus_tokens(data: StudyData) -> float:
+    """Return the tokens kept by the final stage that counts tokens; 0 when none does."""
+    kept = data.funnel["tokens_kept"].dropna()
+    return 0 if kept.empty else float(kept.iloc[-1])
+
+
+def seen_twice_from(checkpoints: pd.DataFrame) -> float | None:
+    """Return the tokens of the first checkpoint in the stream's second epoch; None when there was one epoch."""
+    beyond = checkpoints[checkpoints["epoch"] > 1]["tokens"]
+    return None if beyond.empty else float(beyond.min())
+
+
+def epochs(data: StudyData) -> str:
+    """Say how many epochs of the packed data the longest run read; empty when that is unknown."""
+    held, trained, times = corpus_tokens(data), data.runs["tokens"].max(), data.checkpoints["epoch"].max()
+    if pd.isna(times):
+        if pd.isna(trained) or not held:
+            return ""
+        times = trained / held
+    amounts = f" ({tokens(trained)} tokens of training, {tokens(held)} in the data)" if held and trained else ""
+    if times <= 1:
+        return f"No document was seen twice: the longest run read {100 * times:.0f}% of the packed data{amounts}."
+    first = seen_twice_from(data.checkpoints)
+    since = f" From the checkpoint at {tokens(first)} tokens on, models had seen documents before." if first else ""
+    return (
+        f"The stream went over the data more than once: the longest run ended after {times:.1f} epochs{amounts}, each "
+        f"in a fresh order.{since} Later tokens are worth less than new ones would be."
+    )
+
+
+def mismatch(data: StudyData) -> str:
+    """Say where runs of one seed had read different tokens (view `stream_mismatches`); empty when they never had."""
+    if data.mismatches.empty:
+        return ""
+    where = [
+        f"seed {row.seed:.0f} at {tokens(row.tokens)} tokens ({row.run_ids})"
+        for row in data.mismatches.head(SHOWN).itertuples()
+    ]
+    further = len(data.mismatches) - SHOWN
+    more = f" and at {counted(further, 'further checkpoint')}" if further > 0 else ""
+    return (
+        f"The models did not all read the same tokens: the hashes of what they had read differ for {'; '.join(where)}"
+        f"{more}. Part of any difference between them may come from the data."
+    )
+
+
+def streams(data: StudyData) -> str:
+    """Say whether runs of one seed read the same tokens in the same order, and how many checkpoints show that."""
+    if not data.mismatches.empty:
+        return mismatch(data)
+    known = data.checkpoints[data.checkpoints["stream_hash"].notna() & (data.checkpoints["tokens"] > 0)]
+    checked = int((known.groupby(["seed", "tokens"])["run_id"].nunique() > 1).sum())
+    if not checked:
+        return _final_hashes(data)
+    places = f"checked at {counted(checked, 'checkpoint')}"
+    finished = known[known["status"] != "screened"]
+    seeds = finished.groupby(["depth", "variant"])["seed"].agg(lambda chosen: tuple(sorted(set(chosen))))
+    if known["seed"].nunique() == 1:
+        return f"All models read the same tokens in the same order ({places})."
+    if seeds.nunique() <= 1:
+        return f"All models read the same tokens in the same order, another order for each seed ({places})."
+    by_seeds = [f"{variant} {listed([f'{seed:.0f}' for seed in chosen])}" for (_, variant), chosen in seeds.items()]
+    return (
+        f"Runs of one seed read the same tokens in the same order ({places}). The models that went on are of different "
+        f"seeds ({listed(by_seeds)}), so they read the same data in different orders."
+    )
+
+
+def _final_hashes(data: StudyData) -> str:
+    """Compare the final hashes of the runs: for results that hold no checkpoints."""
+    known = data.runs[data.runs["stream_hash"].notna() & data.runs["tokens"].notna()]
+    hashes = known.groupby(["seed", "tokens"], dropna=False)["stream_hash"].agg(["size", "nunique"])
+    together = hashes[hashes["size"] > 1]["nunique"]
+    if together.empty:
+        return ""
+    if together.max() == 1:
+        return "Runs of one seed read the same tokens in the same order: their stream hashes are equal."
+    return (
+        "Runs of one seed did not all read the same tokens in the same order: their stream hashes differ, so part of "
+        "any difference between variants may come from the data."
+    )

@@ -1,0 +1,55 @@
+"""Frames as the views give them, for the tests of figures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Any
+
+import pandas as pd
+
+from reports.style.theme import styles
+
+DRAWN = styles(["LA", "DR"])
+
+
+def curve(**columns: Any) -> pd.DataFrame:
+    """Rows of `accuracy_curve` on two tasks."""
+    rows = pd.DataFrame(
+        {"variant": ["LA", "LA", "DR", "DR"], "tokens": [1e6, 16e6] * 2, "accuracy": [0.2, 0.4, 0.3, 0.5]}
+    )
+    rows = rows.assign(depth=4, stderr=0.02, chance=0.1, items=100, seeds=1).assign(**columns)
+    return pd.concat([rows.assign(task=task) for task in ("gsm8k", "average")])
+
+
+NO_FITS = curve().iloc[:0]
+RUNS = curve().assign(run_id="r", status="complete")
+FACTORS = pd.DataFrame(
+    {
+        "depth": 4,
+        "variant": ["LA", "DR"] * 2,
+        "task": ["gsm8k"] * 2 + ["average"] * 2,
+        "baseline_accuracy": 0.4,
+        "variant_tokens": [16e6] * 4,
+        "factor": [1.0, 1.0, 1.0, 2.0],
+        "bound": ["exact", "at most", "exact", "at least"],
+        "near_chance": [False, True, False, False],
+        "low": [1.0, 0.0, 1.0, 1.5],
+        "high": [1.0, 1.2, 1.0, math.inf],
+    }
+)
+
+
+def data(specification: dict) -> list[list[dict[str, str]]]:
+    """The data of a specification as rows of text."""
+    texts = [value for value in specification["datasets"].values() if isinstance(value, str)]
+    return [list(csv.DictReader(io.StringIO(text))) for text in texts]
+
+
+MODEL_RUNS = pd.DataFrame(
+    {"run_id": ["r", "s", "t"], "variant": "DR", "depth": 2, "seed": [0, 1, 2]}
+    | {"status": ["screened", "complete", "complete"]}
+)
+SCORES = pd.DataFrame({"query_depth": [1, 2, 2], "key_depth": [1, 1, 2], "score": [1.0, 0.3, 0.7]})
+SCORES = SCORES.assign(variant="DR", depth=2, run_id="s", tokens=5)

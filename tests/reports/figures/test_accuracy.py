@@ -1,0 +1,72 @@
+"""Accuracy curves: what is drawn, and what the captions say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from reports.figures.accuracy import accuracy, accuracy_at_other_depths
+from reports.tables.results import other_depths
+from tests.reports.figures.frames import DRAWN, FACTORS, NO_FITS, RUNS, curve, data
+
+
+def test_the_average_is_the_first_panel() -> None:
+    drawn = accuracy(curve(), RUNS, FACTORS, NO_FITS, DRAWN, depth=4)
+    assert drawn is not None
+    assert [one.title for one in drawn.panels] == ["Average", "GSM8K"]
+    assert "DR at best 50.0%, at 16M tokens" in drawn.panels[0].description
+    assert accuracy(curve(), RUNS, FACTORS, NO_FITS, DRAWN, depth=8) is None
+
+
+def test_bands_are_two_standard_errors_within_what_is_possible() -> None:
+    drawn = accuracy(curve(stderr=[0.2, 0.05, 0.02, 0.4]), RUNS, FACTORS, NO_FITS, DRAWN, depth=4)
+    assert drawn is not None
+    rows = next(rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
+    assert [float(row["low"]) for row in rows] == pytest.approx([0, 0.302, 0.2608, 0])
+    assert [float(row["high"]) for row in rows] == pytest.approx([0.592, 0.498, 0.3392, 1])
+
+
+def test_seeds_are_drawn_only_when_there_are_several() -> None:
+    alone, several = (accuracy(curve(seeds=n), RUNS, FACTORS, NO_FITS, DRAWN, depth=4) for n in (1, 3))
+    assert alone is not None
+    assert several is not None
+    assert "seeds" not in alone.caption
+    assert "Faint lines are the seeds" in several.caption
+
+
+def test_a_fitted_curve_is_drawn_where_there_is_one() -> None:
+    fitted = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 16e6], "accuracy": 0.3})
+    drawn = accuracy(curve(), RUNS, FACTORS, fitted, DRAWN, depth=4)
+    assert drawn is not None
+    average, gsm8k = (data(one.specification) for one in drawn.panels)
+    line = [{"variant": "DR", "tokens": tokens, "accuracy": "0.3"} for tokens in ("1e+06", "1.6e+07")]
+    assert line in gsm8k
+    assert line not in average
+    assert "Smooth lines are the fitted curves." in drawn.caption
+
+
+def test_documents_seen_before_are_said_with_the_curves() -> None:
+    said = [
+        accuracy(curve(), RUNS, FACTORS, NO_FITS, DRAWN, 4, seen_twice_from=beyond).caption  # type: ignore[union-attr]
+        for beyond in (None, 2e6, 17e6)
+    ]
+    assert ["From 2M tokens on the models had seen documents before." in words for words in said] == [
+        False,
+        True,
+        False,
+    ]
+
+
+OTHER_DEPTHS = pd.DataFrame({"depth": [1, 2, 3], "accuracy": [0.1, 0.4, 0.3]})
+OTHER_DEPTHS = OTHER_DEPTHS.assign(variant="DR", model_depth=2, run_id="s", task="gsm8k", stderr=0.1, chance=0, items=9)
+
+
+def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
+    drawn = accuracy_at_other_depths(OTHER_DEPTHS, DRAWN)
+    assert drawn is not None
+    rings = next(rows for rows in data(drawn.panels[0].specification) if {*rows[0]} == {"variant", "depth", "accuracy"})
+    assert [row["depth"] for row in rings] == ["2"]
+    assert drawn.panels[0].description.endswith("DR at best 40.0%, at depth 2.")
+    cells = [cell.text for cell in other_depths(OTHER_DEPTHS, DRAWN).rows[0].cells]
+    assert cells == ["DR", "GSM8K", "10.0% ± 10.0", "40.0% ± 10.0", "30.0% ± 10.0"]
+    assert accuracy_at_other_depths(OTHER_DEPTHS[OTHER_DEPTHS["depth"] == 2], DRAWN) is None

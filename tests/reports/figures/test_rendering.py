@@ -1,0 +1,62 @@
+"""Panels on the page and figures for papers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pandas as pd
+import vl_convert
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.figures.accuracy import accuracy
+from reports.figures.depth_attention import depth_attention
+from reports.figures.rendering import composed, page_drawing, page_specification, script_json
+from reports.style.theme import styles
+from tests.reports.figures.frames import DRAWN, FACTORS, MODEL_RUNS, NO_FITS, RUNS, curve
+
+
+def test_drawings_are_shortened_in_their_tags_only() -> None:
+    frame = pd.DataFrame({"query_depth": [1], "key_depth": [1], "score": [1.0]})
+    frame = frame.assign(variant="0.12345", depth=1, run_id="s", tokens=5)
+    drawn = depth_attention(frame, MODEL_RUNS.assign(variant="0.12345", depth=1), styles(["0.12345"]))
+    assert drawn is not None
+    titled = replace(drawn.panels[0], specification={**drawn.panels[0].specification, "title": "0.12345"})
+    drawing = page_drawing(titled, 1)
+    assert ">0.12345<" in drawing
+    assert not re.search(r'="[^"]*\d\.\d{3}[^"]*"', drawing)
+    assert "font-family" not in drawing
+
+
+def test_the_same_panels_make_one_chart_for_papers() -> None:
+    drawn = accuracy(curve(), RUNS, FACTORS, NO_FITS, DRAWN, depth=4)
+    assert drawn is not None
+    drawing = vl_convert.vegalite_to_svg(composed(drawn))
+    for words in ("Average", "GSM8K", ">LA<", ">DR<", "LA’s best", "chance"):
+        assert words in drawing
+
+
+def test_drawings_of_one_page_do_not_share_ids() -> None:
+    chart = accuracy(curve(), RUNS, FACTORS, NO_FITS, DRAWN, depth=4)
+    assert chart is not None
+    first, second = (page_drawing(chart.panels[0], number) for number in (1, 2))
+    assert first.count('id="') == second.count('id="')
+    assert 'id="figure-2' not in first
+
+
+@given(st.text())
+def test_json_in_a_script_element_cannot_end_it(text: str) -> None:
+    safe = script_json(json.dumps({"name": text}))
+    assert not set("<>&\u2028\u2029") & set(safe)
+    assert json.loads(safe) == {"name": text}
+
+
+def test_names_are_never_read_as_expressions() -> None:
+    names = ["LA", "datum['x'] + 1", 'a.b[0]"']
+    frame = curve().assign(variant=[*names, names[2]] * 2)
+    drawn = accuracy(frame, RUNS, FACTORS, NO_FITS, styles(names), depth=4)
+    assert drawn is not None
+    assert "datum['x']" in page_specification(drawn.panels[0])
+    assert "<svg" in page_drawing(drawn.panels[0], 1)
