@@ -128,7 +128,7 @@ def test_projections_of_an_attention(data, tokens, hidden, recurrent, dtype):
         prepared = prepare()
         query, key, value, routing = module.project_in(x, prepared, code)
         output = module.project_out(query, prepared, routing)
-        return query, key, value, output, None if routing is None else routing.ids
+        return query, key, value, output, routing.ids
 
     assert_modules_agree(module, through, normal(tokens, hidden, dtype=dtype))
 
