@@ -21,6 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from model.ops.native import functions as native_kernels
 from model.ops.native import library as native
+from model.ops.native.shared_gradient import SharedWeights
 
 
 def turn(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
@@ -239,7 +240,7 @@ def _runs(ends: Tensor) -> list[slice]:
 def share(weights: Tensor) -> Tensor:
     """Weights [E, I, O] that several products of one forward multiply, the same; to native.c their gradient is one."""
     if weights.requires_grad and native.takes(weights):
-        return native_kernels.SharedWeights.apply(weights)
+        return SharedWeights.apply(weights)
     return weights
 
 

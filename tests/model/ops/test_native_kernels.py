@@ -23,8 +23,9 @@ from model.ops.context import (
 )
 from model.ops.kernels import attend_depth, dispatch, mixed_product, rms_norm, share
 from model.ops.native import library as native
-from model.ops.native.functions import NativeAttendSequence, SharedWeights
+from model.ops.native.functions import NativeAttendSequence
 from model.ops.native.fused import NativeAttention
+from model.ops.native.shared_gradient import SharedWeights
 from tests.model.compiler import needs_compiler
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -384,7 +385,7 @@ def test_what_would_be_promoted_is_left_to_torch(monkeypatch):
     module, prepare = made(ExpertAttention, torch.float32, hidden_size=24, routing_size=4)
     prepared = prepare()
     module.router.bias = module.router.bias.bfloat16()
-    monkeypatch.setattr(native, "library", lambda real: pytest.fail("this is not for native.c"))
+    monkeypatch.setattr(native, "_function", lambda *_: pytest.fail("this is not for the C engine"))
     monkeypatch.setattr(native, "runs", lambda device, dtype: True)
     monkeypatch.setattr("model.experts.rms_norm", lambda x, gain, epsilon: x)
     module(x, x, prepared, None, 0, [])
