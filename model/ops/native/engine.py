@@ -20,10 +20,10 @@ from model.ops.native.functions import (
     NativeMixedProduct,
     NativeRMSNorm,
     NativeRoute,
-    SharedWeights,
 )
 from model.ops.native.fused import NativeAttention, NativeExperts
-from model.ops.native.library import REALS, library
+from model.ops.native.library import available
+from model.ops.native.shared_gradient import SharedWeights
 from model.ops.torch_kernels import cross_entropy_sum, swiglu_experts
 from model.ops.torch_kernels.routing import dispatch
 from model.ops.types import Attended, Documents, Routing, Visible
@@ -32,15 +32,8 @@ History = tuple[tuple[Tensor, Tensor], ...]
 LONG = 1024  # tokens of a row without documents: torch's attention in blocks is faster on longer ones
 
 
-def available(dtype: torch.dtype) -> bool:
-    """Whether the library is there for tensors of this dtype."""
-    return dtype in REALS and library(REALS[dtype]) is not None
-
-
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """Normalise, for a gain of the last axis."""
-    if gain.shape != x.shape[-1:]:
-        return torch_kernels.rms_norm(x, gain, epsilon)
+    """Normalise in one pass."""
     return NativeRMSNorm.apply(x, gain, epsilon)
 
 
@@ -158,4 +151,4 @@ def _alike(x: Tensor, *others: Tensor | None) -> bool:
     return all(other is None or other.dtype == x.dtype for other in others)
 
 
-__all__ = ["cross_entropy_sum", "swiglu_experts"]
+__all__ = ["available", "cross_entropy_sum", "swiglu_experts"]
