@@ -21,13 +21,13 @@ lint: $(READY)
 
 setup: $(READY)
 
-# uv where it is installed (seconds), pip where it is not (minutes). torch first: a CPU-only build that is already there stays.
-$(READY): pyproject.toml constraints.txt
+# uv where it is installed (seconds), pip where it is not (minutes). Both compile the C engine where there is a compiler.
+$(READY): pyproject.toml constraints.txt setup.py model/ops/native/build.py $(wildcard model/ops/native/source/*)
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed"'
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	if command -v uv >/dev/null; then uv pip install -q -p $(BIN)/python -e '.[dev]' -c constraints.txt; \
+	if command -v uv >/dev/null; then uv pip install -q -p $(BIN)/python --reinstall-package dreamer-study -e '.[dev]' -c constraints.txt; \
 	else $(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]' -c constraints.txt; fi
 	touch $(READY)
 
 clean:
-	rm -rf .venv runs .prefect build *.egg-info
+	rm -rf .venv runs .prefect build *.egg-info model/ops/native/*.so

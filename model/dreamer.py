@@ -33,7 +33,7 @@ Weights = Any  # what an attention needs at one depth and no token changes; its 
 
 
 def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype) -> Tensor:
-    """Cosines and sines [..., size/2, 2] of RoPE for heads of `size` at `positions` [...].
+    """Compute the cosines and sines [..., size/2, 2] of RoPE for heads of `size` at `positions` [...].
 
     The angles are computed in float64: in float32 they are off by 1e-4 at position 4096.
     """
@@ -43,7 +43,7 @@ def position_code(positions: Tensor, size: int, base: float, dtype: torch.dtype)
 
 
 def depth_code(depth: int, size: int, base: float, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Cosines and sines [L, size/2, 2] of RoPE for the depths l = 1..L (section 3.4).
+    """Compute the cosines and sines [L, size/2, 2] of RoPE for the depths l = 1..L (section 3.4).
 
     The first half of the pairs rotates with l. The second half, at the same frequencies, rotates with L - l: this half
     tells how many depths are still to come.
@@ -62,7 +62,7 @@ class Memory(Protocol):
     positions: Tensor  # [B, S]
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Keys and values [B, C, M, K] of depth index `depth`, given those [T, M, K] of the new tokens."""
+        """Return all keys and values [B, C, M, K] of depth index `depth`, given those [T, M, K] of the new tokens."""
 
 
 class Context(NamedTuple):
@@ -94,7 +94,7 @@ class Router(nn.Module):
         self.register_buffer("counts", torch.zeros(experts, dtype=torch.long))  # selections since the last update
 
     def prepare(self, code_LP: Tensor | None) -> list[Weights]:
-        """What `forward` needs at each depth of the code; one entry without a code."""
+        """Prepare what `forward` needs at each depth of the code; one entry without a code."""
         dtype = torch.promote_types(self.keys.dtype, torch.float32)
         query, query_gain, keys = (each.to(dtype) for each in (self.query, self.query_gain, self.keys))
         return ops.routing_keys(query, query_gain, keys, self.epsilon, code_LP)
@@ -117,7 +117,7 @@ class Router(nn.Module):
 
 
 def balance_step(counts_E: Tensor) -> Tensor:
-    """sign(median(N) - N) of the selection counts N, in float32 (Eq. 3). Example: counts 4, 2, 1, 1 -> -1, -1, 1, 1.
+    """Compute sign(median(N) - N) of the selection counts N, in float32 (Eq. 3). Example: 4, 2, 1, 1 -> -1, -1, 1, 1.
 
     For an even number of experts the median is the mean of the two middle counts: torch's own takes the lower one, so
     that the signs would not cancel and the biases would drift together.
@@ -140,7 +140,7 @@ class ExpertAttention(nn.Module):
         self.outward = nn.Parameter(torch.empty(E, F, H))
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """Per depth the routing keys, and the weights in the dtype of the products."""
+        """Prepare the routing keys of each depth, and cast the weights to the dtype of the products."""
         inward, outward = self.inward.to(dtype), self.outward.to(dtype)
         if code_LP is not None:
             inward, outward = ops.reused(inward), ops.reused(outward)
@@ -169,13 +169,14 @@ class PlainProjections(nn.Module):
         self.outward = nn.Parameter(torch.empty(inputs, config.hidden_size))
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """The weights in the dtype of the products: there is a layer for each depth, and nothing to route."""
+        """Cast the weights to the dtype of the products: each depth has its own layer, and nothing is routed."""
         return [(None, self.inward.to(dtype), self.outward.to(dtype))]
 
-    def route(self, x_TH: Tensor, keys: None) -> None:
+    def route(self, x_TH: Tensor, keys: None) -> Routing:
         """Choose nothing."""
+        return Routing(None, None)
 
-    def project(self, x_TI: Tensor, routing: None, weights_IO: Tensor) -> Tensor:
+    def project(self, x_TI: Tensor, routing: Routing, weights_IO: Tensor) -> Tensor:
         """Multiply: [T, O]."""
         return x_TI @ weights_IO
 
@@ -196,7 +197,7 @@ class MixedProjections(nn.Module):
         self.shared_outward = nn.Parameter(torch.empty(inputs, H)) if config.shared_expert else None
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """Per depth the routing keys, and both banks with their shared experts."""
+        """Prepare the routing keys of each depth, and both banks with their shared experts."""
         inward = ops.mixed_weights(self.inward, self.shared_inward, dtype)
         outward = ops.mixed_weights(self.outward, self.shared_outward, dtype)
         return [(keys, inward, outward) for keys in self.router.prepare(code_LP)]
@@ -231,11 +232,11 @@ class _ProjectedAttention(nn.Module):
         return self.projections.router
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
-        """Per depth what the projections need."""
+        """Prepare what the projections need at each depth."""
         return self.projections.prepare(dtype, code_LP)
 
-    def project_in(self, x_TH: Tensor, weights: Weights, code: Tensor) -> tuple[Tensor, Tensor, Tensor, Routing | None]:
-        """Queries [T, N, K], keys and values [T, M, K] of x, and the choice of projections.
+    def project_in(self, x_TH: Tensor, weights: Weights, code: Tensor) -> tuple[Tensor, Tensor, Tensor, Routing]:
+        """Project x to queries [T, N, K], keys and values [T, M, K]; return also the choice of projections.
 
         Queries and keys are rotated by `code` [T or 1, 1, P, 2], then normalised.
         """
@@ -246,8 +247,8 @@ class _ProjectedAttention(nn.Module):
         heads = self.heads, self.key_value_heads
         return *ops.split_heads(projected, self.query_gain, self.key_gain, heads, self.epsilon, code), routing
 
-    def project_out(self, attended_TNK: Tensor, weights: Weights, routing: Routing | None) -> Tensor:
-        """Output [T, H] from the attended values."""
+    def project_out(self, attended_TNK: Tensor, weights: Weights, routing: Routing) -> Tensor:
+        """Project the attended values to the output [T, H]."""
         return self.projections.project(attended_TNK.flatten(1), routing, weights[-1])
 
 
@@ -263,8 +264,7 @@ class SequenceAttention(_ProjectedAttention):
         query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, context.position_code)
         key_BCMK, value_BCMK, visible = context.memory.recall(context.depth, key_TMK, value_TMK)
         attended_TNK = ops.attend_sequence(query_TNK, key_BCMK, value_BCMK, visible)
-        output_TH = self.project_out(attended_TNK, weights, routing)
-        return Attended(output_TH, None if routing is None else routing.ids)
+        return Attended(self.project_out(attended_TNK, weights, routing), routing.ids)
 
 
 class DepthAttention(_ProjectedAttention):
@@ -275,7 +275,7 @@ class DepthAttention(_ProjectedAttention):
         self.window = config.depth_window
 
     def visible(self, history: History) -> History:
-        """The latest earlier depths that lie within the window."""
+        """Keep the latest earlier depths that lie within the window."""
         return history[max(0, len(history) + 1 - self.window) :] if self.window else history
 
     @ops.fusable("depth_attention")
@@ -284,8 +284,7 @@ class DepthAttention(_ProjectedAttention):
         query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, context.depth_code)
         history = (*self.visible(history), (key_TMK, value_TMK))
         attended_TNK, scores = ops.attend_depth(query_TNK, *zip(*history, strict=True))
-        output_TH = self.project_out(attended_TNK, weights, routing)
-        return Attended(output_TH, None if routing is None else routing.ids, history, scores)
+        return Attended(self.project_out(attended_TNK, weights, routing), routing.ids, history, scores)
 
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
@@ -308,14 +307,14 @@ class Block(nn.Module):
         self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[dict[str, Weights]]:
-        """Per depth what each attention needs and no token changes; one entry without a code."""
+        """Prepare what each attention needs at each depth and no token changes; one entry without a code."""
         prepared = {name: attention.prepare(dtype, code_LP) for name, attention in self.attentions.items()}
         return [dict(zip(prepared, each, strict=True)) for each in zip(*prepared.values(), strict=True)]
 
     def forward(
         self, x_TH: Tensor, weights: dict[str, Weights], context: Context, histories: dict[str, History]
     ) -> tuple[Tensor, dict[str, Attended]]:
-        """The residual stream [T, H] behind this layer, and what each attention returned."""
+        """Add each group to the residual stream [T, H]; return also what each attention returned."""
         attended: dict[str, Attended] = {}
         for group in self.order:
             for name in group:
@@ -365,7 +364,7 @@ class Dreamer(nn.Module):
         return_hidden: bool = False,
         observer: Observer | None = None,
     ) -> Tensor:
-        """Logits [B, S, V], or with `return_hidden` the normalised hidden states [B, S, H].
+        """Compute logits [B, S, V], or with `return_hidden` the normalised hidden states [B, S, H].
 
         `documents` [B, S] labels tokens: attention stays within a run of equal labels, and -1 is padding, which does
         not count in the experts' balance. `positions` [B, S] are those within the document; by default they follow
@@ -406,22 +405,22 @@ class Dreamer(nn.Module):
         context: Context,
         histories: dict[str, History],
     ) -> tuple[Tensor, dict[str, Attended]]:
-        """One depth: a block, and where it is iterated the norm behind it: x_{l+1} = Norm(y_l) (section 3.7)."""
+        """Run one depth: a block, and where one block is iterated the norm: x_{l+1} = Norm(y_l) (section 3.7)."""
         x_TH, attended = block(x_TH, weights, context, histories)
         return self.norm(x_TH) if self.config.recurrent else x_TH, attended
 
     def norm(self, x_TH: Tensor) -> Tensor:
-        """RMSNorm of the residual stream: before the head, and when recurrent before every depth (section 3.7)."""
+        """Normalise the residual stream: before the head, and when recurrent before every depth (section 3.7)."""
         return ops.rms_norm(x_TH, self.gain, self.config.norm_epsilon)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits [..., V] of normalised hidden states [..., H]."""
+        """Compute logits [..., V] of normalised hidden states [..., H]."""
         return hidden @ self.head.to(hidden.dtype).T
 
     def _codes(self, positions_BS: Tensor, depth: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Rotary codes: of positions [T, 1, P, 2], and of depths for heads and for routing [L, P, 2].
+        """Compute the codes of positions [T, 1, P, 2], and of depths for heads and for routing [L, P, 2].
 
-        Layers of their own need no depth code for routing.
+        Layers with weights of their own need no depth code for routing.
         """
         config, device = self.config, positions_BS.device
         wide = torch.promote_types(dtype, torch.float32)
@@ -433,7 +432,7 @@ class Dreamer(nn.Module):
         return code, of_heads, of_routing if config.recurrent else None
 
     def checked_depth(self, depth: int | None) -> int:
-        """The depth to run at, by default the model's own. Raises InputError for one that it cannot run at."""
+        """Return the depth to run at, by default the model's own. Raises InputError where the model cannot."""
         if depth is None:
             return self.config.depth
         if not self.config.recurrent and depth != self.config.depth:
@@ -446,24 +445,24 @@ class Dreamer(nn.Module):
         return depth
 
     def routers(self) -> dict[str, Router]:
-        """Every balanced router, by its name in the state dict."""
+        """List the routers by their names in the state dict."""
         return {name: module for name, module in self.named_modules() if isinstance(module, Router)}
 
     def experts_of(self, name: str) -> int:
-        """How many experts the router of an attention chooses among: per layer, or in all when recurrent."""
+        """Count the experts that the router of an attention chooses among: per layer, or in all when recurrent."""
         return len(self.blocks[0].attentions[name].router.keys)
 
     def update_balance(self) -> None:
-        """Eq. 3 for every router: once per optimiser step, on the counts of all its forwards and ranks."""
+        """Move every router's bias (Eq. 3): once per optimiser step, on the counts of all its forwards and ranks."""
         for router in self.routers().values():
             router.update_balance()
 
     def decayed_parameters(self) -> list[nn.Parameter]:
-        """The parameters under weight decay: those of two or more dimensions, so all but the gains."""
+        """List the parameters under weight decay: those of two or more dimensions, so all but the gains."""
         return [parameter for parameter in self.parameters() if parameter.ndim >= 2]
 
     def merged(self) -> Dreamer:
-        """The model for inference, shared experts folded into the routable ones (Eq. 8): same outputs, fewer weights.
+        """Fold the shared experts into the routable ones (Eq. 8), for inference: same outputs, fewer weights.
 
         The merged model owns what was folded, and shares every other tensor with this one.
         """

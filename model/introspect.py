@@ -1,7 +1,6 @@
 """What a trained model attends to along its depth and along its experts (section 4.2), collected over validation data.
 
-Collecting is done here; Gini coefficients and Lorenz curves over what is stored are views in SQL. The same two are
-given as functions for use without a database.
+Gini coefficients and Lorenz curves over what is stored are views in SQL.
 """
 
 from __future__ import annotations
@@ -129,29 +128,3 @@ def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:
 def _batches(tokens: Tensor, documents: Tensor) -> Sample:
     rows = max(1, BATCH_TOKENS // tokens.shape[1])
     return list(zip(tokens.split(rows), documents.split(rows), strict=True))
-
-
-def lorenz_curve(counts: np.ndarray) -> np.ndarray:
-    """Share of all selections [E + 1] that the least used 0, 1, ..., E experts receive, for counts [E]."""
-    ordered = np.sort(np.asarray(counts, dtype=np.float64))
-    return np.concatenate(([0.0], np.cumsum(ordered))) / max(ordered.sum(), 1e-300)
-
-
-def gini(counts: np.ndarray) -> float:
-    """Gini coefficient of counts [E]: 0 when all are equal, towards 1 when one takes everything (paper: 0.075)."""
-    curve = lorenz_curve(counts)
-    if curve[-1] == 0:
-        return 0.0
-    return float(1 - (curve[1:] + curve[:-1]).mean())
-
-
-def experts_for_share(selections: np.ndarray, share: float = 0.9) -> np.ndarray:
-    """How many experts, most used first, cover `share` of the selections [L, E] at each depth: [L]."""
-    ordered = -np.sort(-np.asarray(selections, dtype=np.float64), axis=1)
-    covered = np.cumsum(ordered, axis=1)
-    return (covered < share * covered[:, -1:] * (1 - 1e-12)).sum(axis=1) + 1
-
-
-def diversity_ratio(selections: np.ndarray, baseline: np.ndarray, share: float = 0.9) -> np.ndarray:
-    """By how much more experts each depth uses than the baseline's same depth does (Fig. 6: 2 to 11 times): [L]."""
-    return experts_for_share(selections, share) / experts_for_share(baseline, share)

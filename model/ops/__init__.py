@@ -83,17 +83,13 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
     return _engine(x, gain).rms_norm(x, gain, epsilon)
 
 
-def rotate(x: Tensor, code: Tensor) -> Tensor:
-    """RoPE: rotate the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosine and sine are `code` [..., K/2, 2]."""
-    return _engine(x, code).rotate(x, code)
-
-
 def split_heads(
     projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split fused projections [T, (N+2M)K] into queries [T, N, K], keys and values [T, M, K]; `heads` are N and M.
 
-    Queries and keys are rotated by `code` [T or 1, 1, K/2, 2], then normalised with the gains [K].
+    RoPE: the pairs (x[..., 2i], x[..., 2i + 1]) of queries and keys are rotated by the angles whose cosines and sines
+    are `code` [T or 1, 1, K/2, 2]. Then queries and keys are normalised with the gains [K].
     """
     chosen = _engine(projected, query_gain, key_gain, code)
     return chosen.split_heads(projected, query_gain, key_gain, heads, epsilon, code)

@@ -16,12 +16,12 @@ from model.ops.types import Routing, Visible
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """x / sqrt(mean(x^2) + epsilon) * gain."""
+    """Compute x / sqrt(mean(x^2) + epsilon) * gain."""
     return x / (x.square().mean(dim=-1, keepdim=True) + epsilon).sqrt() * gain
 
 
 def rotate(x: Tensor, code: Tensor) -> Tensor:
-    """RoPE: rotate the pairs (x[..., 2i], x[..., 2i + 1])."""
+    """Rotate the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosines and sines are `code` [..., K/2, 2]."""
     first, second = x[..., ::2], x[..., 1::2]
     cosine, sine = code[..., 0], code[..., 1]
     return torch.stack((first * cosine - second * sine, first * sine + second * cosine), dim=-1).flatten(-2)
@@ -30,7 +30,7 @@ def rotate(x: Tensor, code: Tensor) -> Tensor:
 def split_heads(
     projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Split; RoPE, then RMSNorm, on queries and keys."""
+    """Split, then rotate and normalise queries and keys."""
     N, M = heads
     query, key, value = projected.unflatten(-1, (N + 2 * M, -1)).split((N, M, M), dim=1)
     query = rms_norm(rotate(query, code), query_gain, epsilon)
@@ -41,14 +41,14 @@ def split_heads(
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor | None, ...]]:
-    """Nothing is prepared: everything that Eq. 2 needs, for each depth."""
+    """Prepare nothing: everything that Eq. 2 needs, for each depth."""
     return [(query, query_gain, keys, each) for each in ([None] if code is None else code)]
 
 
 def route(
     x: Tensor, keys: tuple[Tensor | None, ...], bias: Tensor, active: int, normalised: bool, epsilon: float
 ) -> Routing:
-    """Eq. 2."""
+    """Choose experts by Eq. 2."""
     query, query_gain, keys, code = keys
     query = x.to(query.dtype) @ query
     query = query if code is None else rotate(query, code)
@@ -61,12 +61,12 @@ def route(
 
 
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Nothing is merged."""
+    """Merge nothing."""
     return weights.to(dtype), None if shared is None else shared.to(dtype)
 
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
-    """Eq. 7: s x W, plus x W_shared scaled by the same score without its gradient."""
+    """Add s x W and x W_shared scaled by the same score without its gradient (Eq. 7)."""
     own, shared = weights
     score = _of_each_expert(routing, len(own), x.dtype)
     output = sum(score[:, e, None] * (x @ weight) for e, weight in enumerate(own))
@@ -76,7 +76,7 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
 
 
 def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor) -> Tensor:
-    """Every expert computes, the scores choose."""
+    """Compute every expert; the scores choose."""
     score = _of_each_expert(routing, len(inward), x.dtype)
     output = torch.zeros_like(x)
     for e, (up_weights, down_weights) in enumerate(zip(inward, outward, strict=True)):
@@ -86,12 +86,12 @@ def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor)
 
 
 def reused(weights: Tensor) -> Tensor:
-    """The weights themselves."""
+    """Return the weights."""
     return weights
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Eq. 1 along the sequence, one key/value head for each query head."""
+    """Attend with one key/value head for each query head (Eq. 1)."""
     query = query.unflatten(0, (len(key), -1)).transpose(1, 2)
     groups = query.shape[1] // key.shape[2]
     key, value = (each.transpose(1, 2).repeat_interleave(groups, dim=1) for each in (key, value))
@@ -100,7 +100,7 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
 
 
 def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Eq. 1 along the depth, the tokens as its batch (Algorithm 1)."""
+    """Attend with the tokens as the batch and the depths as the sequence (Eq. 1, Algorithm 1)."""
     groups = query.shape[1] // keys[0].shape[1]
     key, value = (torch.stack(tuple(each), dim=2).repeat_interleave(groups, dim=1) for each in (keys, values))
     everything = torch.ones(len(keys), dtype=torch.bool, device=query.device)
@@ -109,18 +109,18 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
 
 
 def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
-    """All logits at once."""
+    """Make all logits at once."""
     return F.cross_entropy(hidden @ head.T, targets, reduction="sum")
 
 
 def _attention(query: Tensor, key: Tensor, value: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
-    """Eq. 1: query [..., m, K], key and value [..., n, K], booleans visible [..., m, n]; also the scores."""
+    """Apply Eq. 1 to query [..., m, K], key and value [..., n, K], booleans visible [..., m, n]; also the scores."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     scores = scores.masked_fill(~visible, float("-inf")).softmax(dim=-1)
     return scores @ value, scores
 
 
 def _of_each_expert(routing: Routing, experts: int, dtype: torch.dtype) -> Tensor:
-    """Scores [T, E] of all experts, zero where an expert is not chosen."""
+    """Spread the scores over all experts [T, E]: zero where an expert is not chosen."""
     scores = routing.scores.to(dtype)
     return scores.new_zeros(len(scores), experts).scatter(-1, routing.ids, scores)

@@ -30,8 +30,8 @@ class Dispatch(NamedTuple):
 class Routing(NamedTuple):
     """The experts that a router chose for each token."""
 
-    ids: Tensor  # [T, A]
-    scores: Tensor  # [T, A], in float32 at least
+    ids: Tensor | None  # [T, A]; None where there is no choice
+    scores: Tensor | None  # [T, A], in float32 at least
     dispatch: Dispatch | None = None  # where the engine sorts tokens by expert
 
 
@@ -55,7 +55,7 @@ class Visible:
         raise NotImplementedError
 
     def mask(self, dtype: torch.dtype) -> Tensor | None:
-        """Mask [B, 1, S, C] to add to attention scores; None stands for plain causal attention."""
+        """Make the mask [B, 1, S, C] to add to attention scores; None stands for plain causal attention."""
         if self._mask is None or self._mask.dtype != dtype:
             self._mask = torch.where(self.pairs, 0.0, float("-inf")).to(dtype).unsqueeze(1)
         return self._mask
@@ -75,7 +75,7 @@ class Documents(Visible):
         self.positions = document_positions(self._filled) if positions is None else positions
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Keys and values [B, S, M, K] of the batch from those [T, M, K] of its tokens: nothing came before."""
+        """Shape keys and values [T, M, K] of the tokens into rows [B, S, M, K]: nothing came before."""
         return key.unflatten(0, (self.rows, -1)), value.unflatten(0, (self.rows, -1)), self
 
     @property
@@ -92,12 +92,12 @@ class Documents(Visible):
         return (begins[:, :, None] == begins[:, None, :]).logical_and_(causal)
 
     def mask(self, dtype: torch.dtype) -> Tensor | None:
-        """Mask [B, 1, S, S] to add to attention scores; None where every row is one document."""
+        """Make the mask [B, 1, S, S], or none where every row is one document."""
         return None if self.labels is None else super().mask(dtype)
 
     @cached_property
     def starts(self) -> Tensor:
-        """The place [T] in the flattened batch where the document of each token begins."""
+        """Where in the flattened batch the document of each token begins: [T]."""
         places = torch.arange(self.rows * self.length, device=self.device)
         return places - document_positions(self._filled).flatten()
 
@@ -114,7 +114,7 @@ class Documents(Visible):
 
 
 def document_positions(labels: Tensor) -> Tensor:
-    """Positions [B, S] within each run of equal labels [B, S]."""
+    """Count positions [B, S] within each run of equal labels [B, S]."""
     index = torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
     begins = torch.zeros_like(index)
     begins[:, 1:] = index[:, 1:] * (labels[:, 1:] != labels[:, :-1])

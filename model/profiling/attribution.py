@@ -25,7 +25,6 @@ from model.training.trainer import Trainer
 MARK = "dreamer: "  # what the names of our ranges begin with
 STEP = MARK + "step"
 NODE = "autograd::engine::evaluate_function"  # what the names of a node's events begin with
-BLOCK = "block "  # and the name of what in it was compiled as a whole
 COMPONENTS = {SequenceAttention: "sequence", DepthAttention: "depth", ExpertAttention: "experts"}
 PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::matmul", "aten::_grouped_mm", "aten::linear")
 # Within sequence, depth and expert attention: the first part one of whose words is in an operation's name, or in that
@@ -51,17 +50,15 @@ ELSEWHERE = (
 def ranges(trainer: Trainer) -> Iterator[None]:
     """Lay ranges around the parts of a step while the block lasts."""
     modules = [module for module in trainer.model.modules() if type(module) in (Dreamer, Block, *COMPONENTS)]
-    # A module compiled as a whole has no range, as that would have to be compiled with it: its block's tells its name.
-    whole = {COMPONENTS[type(module)] for module in modules if getattr(module, "_compiled_call_impl", None)}
-    names = {**COMPONENTS, Block: BLOCK + (whole.pop() if len(whole) == 1 else ""), Dreamer: "weights and codes"}
+    # What a block does outside its attentions: the sums of the residual stream.
+    names = {**COMPONENTS, Block: "norms", Dreamer: "weights and codes"}
     with ExitStack() as undo:
         for module in modules:
-            if not getattr(module, "_compiled_call_impl", None):
-                open_ranges: list[record_function] = []
-                before = module.register_forward_pre_hook(partial(_enter, names[type(module)], open_ranges))
-                after = module.register_forward_hook(partial(_leave, open_ranges))
-                undo.callback(before.remove)
-                undo.callback(after.remove)
+            open_ranges: list[record_function] = []
+            before = module.register_forward_pre_hook(partial(_open, names[type(module)], open_ranges))
+            after = module.register_forward_hook(partial(_close, open_ranges))
+            undo.callback(before.remove)
+            undo.callback(after.remove)
         places = (
             (trainer.stream, "batch", "data"),
             (trainer.optimizer, "gradient_norm", "optimiser"),
@@ -75,12 +72,12 @@ def ranges(trainer: Trainer) -> Iterator[None]:
         yield
 
 
-def _enter(name: str, open_ranges: list[record_function], *_: Any) -> None:
+def _open(name: str, open_ranges: list[record_function], *_: Any) -> None:
     open_ranges.append(record_function(MARK + name))
     open_ranges[-1].__enter__()
 
 
-def _leave(open_ranges: list[record_function], *_: Any) -> None:
+def _close(open_ranges: list[record_function], *_: Any) -> None:
     open_ranges.pop().__exit__(None, None, None)
 
 
@@ -149,10 +146,6 @@ def _classify(chain: list[Any], makers: Mapping[tuple[int, int], Any]) -> tuple[
     component, names = _component(chain, makers)
     if _sums_gradients(chain):
         return "gradient sums", ""
-    if component.startswith(BLOCK):
-        if not _has(names, ("ompiled",)):
-            return "norms", ""  # what a block does outside its attentions: the sums of the residual stream
-        component = component.removeprefix(BLOCK) or "block"
     if component in COMPONENTS.values():
         inner = ("Route", *dict(PARTS)["attention"])  # products of the router, and those that are the attention
         if names and names[0] in PRODUCTS and not _has(names, inner):

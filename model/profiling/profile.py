@@ -43,7 +43,7 @@ FLOOR = {  # components of accounting.py, by component and part
     ("experts", "routing"): "expert_routing",
     ("head and loss", ""): "head",
 }
-ORDER = ("sequence", "depth", "experts", "block", "norms", "embedding", "head and loss", "weights and codes")
+ORDER = ("sequence", "depth", "experts", "norms", "embedding", "head and loss", "weights and codes")
 
 
 @dataclass(frozen=True)

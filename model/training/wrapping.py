@@ -47,7 +47,7 @@ def compile_parts(model: Dreamer, **options: Any) -> None:
         for attention in block.attentions.values():
             if isinstance(attention, ExpertAttention):
                 if len(attention.inward) <= GROUPS:  # with more, the host reads how the experts are split
-                    attention.compile(**options)
+                    attention.forward = torch.compile(attention.forward, **options)
             elif hasattr(attention, "project_in"):
                 attention.project_in = torch.compile(attention.project_in, **options)
                 attention.project_out = torch.compile(attention.project_out, **options)

@@ -11,6 +11,7 @@ from torch.autograd import gradcheck
 from model import ops
 from model.config import DreamerConfig
 from model.dreamer import Router, balance_step, depth_code, position_code
+from model.ops import reference
 from tests.model.tiny_network import by_reference, double
 
 pytestmark = pytest.mark.usefixtures("engine")
@@ -156,7 +157,7 @@ def test_a_rate_of_zero_leaves_the_bias_alone():
 def test_position_code_sees_distances_only():
     query, key = double(8), double(8)
     scores = [
-        ops.rotate(query, code[5 + shift]) @ ops.rotate(key, code[shift])
+        reference.rotate(query, code[5 + shift]) @ reference.rotate(key, code[shift])
         for code in [position_code(torch.arange(5000), 8, 10000.0, torch.float64)]
         for shift in (0, 10, 4990)
     ]

@@ -1,4 +1,4 @@
-"""The network in training: balance, checkpointing, initialisation, merged weights, compiled parts, new attentions."""
+"""The network in training: balance, initialisation, merged weights, and an attention along another dimension."""
 
 from __future__ import annotations
 
@@ -16,18 +16,14 @@ from model.dreamer import ATTENTIONS, Dreamer, Weights
 from model.generate import Cache
 from model.ops import Attended
 from model.training.distributed import Ranks
-from model.training.wrapping import compile_parts, recompute_activations
 from tests.model.tiny_network import (
     DR_DA,
     VARIANTS,
-    assert_near,
-    assert_same_gradients,
     build,
     counts_of,
     gradients,
     random_documents,
     random_tokens,
-    twin,
 )
 
 # Balance
@@ -85,17 +81,6 @@ def test_ranks_count_together(tmp_path):
     for rank in range(2):
         biases = torch.load(tmp_path / f"{rank}.pt", weights_only=True)
         assert all((biases[name] == router.bias).all() for name, router in whole.routers().items())
-
-
-@pytest.mark.parametrize("config", VARIANTS)
-def test_checkpointing_changes_neither_gradients_nor_counts(config):
-    plain = build(config)
-    checkpointed = twin(plain)
-    recompute_activations(checkpointed)
-    expected, found = gradients(plain, random_tokens()), gradients(checkpointed, random_tokens())
-    assert_same_gradients(found, expected, atol=0, rtol=0)
-    counts, wanted = counts_of(checkpointed), counts_of(plain)
-    assert all((counts[name] == wanted[name]).all() for name in wanted)
 
 
 # Weights
@@ -163,28 +148,6 @@ def test_a_few_steps_of_training_learn(config):
         losses.append(loss.item())
     assert losses[-1] < 0.5 * losses[0]
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("config", VARIANTS)
-def test_compiled_once_for_all_depths_and_steps(config):
-    """Traced without a compiler behind it: nothing that changes with the depth may ask for a new graph."""
-    from torch._dynamo import config as dynamo
-    from torch._dynamo import utils as dynamo_utils
-
-    torch._dynamo.reset()
-    dynamo_utils.counters.clear()
-    model = twin(build(dataclasses.replace(config, depth=6), torch.float32), dtype=torch.bfloat16)
-    compiled = twin(model, dtype=torch.bfloat16)
-    compile_parts(compiled, backend="aot_eager", dynamic=False)
-    expected = gradients(model, random_tokens(), documents=random_documents())
-    assert_near(gradients(compiled, random_tokens(), documents=random_documents()), expected)
-    graphs = dynamo_utils.counters["stats"]["unique_graphs"]
-    assert graphs <= (6 if config.depth_attention else 4)
-    assert not dynamo_utils.counters["graph_break"]
-    with dynamo.patch(error_on_recompile=True):
-        gradients(compiled, random_tokens().flip(0), documents=random_documents())
-    assert dynamo_utils.counters["stats"]["unique_graphs"] == graphs
 
 
 # New attentions

@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
-from model.introspect import diversity_ratio, experts_for_share, gini, lorenz_curve, observe
+from model.introspect import observe
 
 DR_DA = DreamerConfig(
     depth=3,
@@ -104,29 +101,3 @@ def test_rows_are_those_of_the_tables():
     rows = seen.expert_usage_rows()
     assert len(rows["depth"]) == 21
     assert (rows["depth"][8], rows["expert"][8], rows["selections"][8]) == (2, 1, seen.selections["experts"][1, 1])
-
-
-def test_gini_and_lorenz_of_known_distributions():
-    assert gini(np.full(10, 3)) == pytest.approx(0)
-    assert gini(np.array([0, 0, 0, 12])) == pytest.approx(0.75)
-    assert gini(np.arange(1, 5)) == pytest.approx(0.25)
-    assert gini(np.zeros(4)) == 0
-    np.testing.assert_allclose(lorenz_curve(np.array([3, 1, 4])), [0, 1 / 8, 4 / 8, 1])
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=30), st.integers(2, 9))
-def test_gini_is_between_0_and_1_and_blind_to_scale_and_order(counts, factor):
-    counts = np.array(counts)
-    value = gini(counts)
-    assert -1e-9 <= value < 1
-    assert gini(factor * counts) == pytest.approx(value, abs=1e-9)
-    assert gini(counts[::-1]) == pytest.approx(value, abs=1e-9)
-
-
-def test_diversity_counts_the_experts_that_matter():
-    selections = np.array([[90, 10, 0, 0], [25, 25, 25, 25], [1, 0, 0, 0]])
-    assert experts_for_share(selections, 0.9).tolist() == [1, 4, 1]
-    assert experts_for_share(selections, 1.0).tolist() == [2, 4, 1]
-    baseline = np.array([[50, 50], [50, 50], [50, 50]])
-    assert diversity_ratio(selections, baseline, 1.0).tolist() == [1, 2, 0.5]

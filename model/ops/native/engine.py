@@ -20,11 +20,11 @@ from model.ops.native.functions import (
     NativeMixedProduct,
     NativeRMSNorm,
     NativeRoute,
-    SharedWeights,
 )
 from model.ops.native.fused import NativeAttention, NativeExperts
-from model.ops.native.library import REALS, library
-from model.ops.torch_kernels import cross_entropy_sum, rotate, swiglu_experts
+from model.ops.native.library import available
+from model.ops.native.shared_gradient import SharedWeights
+from model.ops.torch_kernels import cross_entropy_sum, swiglu_experts
 from model.ops.torch_kernels.routing import dispatch
 from model.ops.types import Attended, Documents, Routing, Visible
 
@@ -32,48 +32,41 @@ History = tuple[tuple[Tensor, Tensor], ...]
 LONG = 1024  # tokens of a row without documents: torch's attention in blocks is faster on longer ones
 
 
-def available(dtype: torch.dtype) -> bool:
-    """Whether the library is there for tensors of this dtype."""
-    return dtype in REALS and library(REALS[dtype]) is not None
-
-
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """RMSNorm."""
-    if gain.shape != x.shape[-1:]:
-        return torch_kernels.rms_norm(x, gain, epsilon)
+    """Normalise in one pass."""
     return NativeRMSNorm.apply(x, gain, epsilon)
 
 
 def split_heads(
     projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Heads, rotated and normalised."""
+    """Split, rotate and normalise in one pass."""
     return NativeHeads.apply(projected, query_gain, key_gain, code, epsilon, *heads)
 
 
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
-    """The query projection and the prepared keys of each depth, as torch_kernels makes them."""
+    """Prepare the keys of all depths in one call; the form is that of torch_kernels."""
     return [(query, each) for each in NativeKeys.apply(keys, query_gain, code, epsilon)]
 
 
 def route(
     x: Tensor, keys: tuple[Tensor, Tensor], bias: Tensor, active: int, normalised: bool, epsilon: float
 ) -> Routing:
-    """Eq. 2."""
+    """Route in C; tokens are sorted by torch."""
     scores, ids = NativeRoute.apply(x.to(bias.dtype), *keys, bias, active, normalised, epsilon)
     return Routing(ids, scores, dispatch(ids, len(bias)))
 
 
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Merged weights as torch_kernels makes them, with one gradient for all depths."""
+    """Merge, and give the merged weights one gradient for all depths."""
     merged, shared = torch_kernels.mixed_weights(weights, shared, dtype)
     return reused(merged), shared
 
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
-    """Eq. 7."""
+    """Multiply in C, for matrices that are small enough."""
     if not _small(weights[0]):
         return torch_kernels.mixed_product(x, routing, weights)
     scores, order = routing.scores.to(x.dtype), routing.dispatch
@@ -81,31 +74,31 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
 
 
 def reused(weights: Tensor) -> Tensor:
-    """Weights whose gradient all products add to in place."""
+    """Let all products add to one gradient in place."""
     return SharedWeights.apply(weights) if weights.requires_grad else weights
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Eq. 1 along the sequence, for packed rows that are not too long."""
+    """Attend in C, for rows that are not too long."""
     if not _takes(visible):
         return torch_kernels.attend_sequence(query, key, value, visible)
     return NativeAttendSequence.apply(query, key.flatten(0, 1), value.flatten(0, 1), visible.starts)
 
 
 def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Eq. 1 along the depth."""
+    """Attend in C."""
     return NativeAttendDepth.apply(query, *keys, *values)
 
 
 def sequence_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
-    """SA with mixed projections, from its norm to its output."""
+    """Compute SA with mixed projections in one call, from its norm to its output."""
     if not _takes(context.memory):
         return NotImplemented
     return _attention(attention, x, weights, context.position_code, context.memory.starts, ())
 
 
 def depth_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
-    """DA with mixed projections, from its norm to its output."""
+    """Compute DA with mixed projections in one call, from its norm to its output."""
     return _attention(attention, x, weights, context.depth_code, None, attention.visible(history))
 
 
@@ -135,7 +128,7 @@ def _attention(
 
 
 def expert_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
-    """EA, from its norm to its output."""
+    """Compute EA in one call, from its norm to its output."""
     (query, keys), inward, outward = weights
     tensors = attention.gain, query, keys, attention.router.bias, inward, outward
     if not _small(inward, outward) or not _alike(x, *tensors):
@@ -158,4 +151,4 @@ def _alike(x: Tensor, *others: Tensor | None) -> bool:
     return all(other is None or other.dtype == x.dtype for other in others)
 
 
-__all__ = ["cross_entropy_sum", "rotate", "swiglu_experts"]
+__all__ = ["available", "cross_entropy_sum", "swiglu_experts"]

@@ -5,7 +5,7 @@ May import model.ops.types.
 
 from model.ops.torch_kernels.attention import attend_depth, attend_sequence
 from model.ops.torch_kernels.loss import cross_entropy_sum
-from model.ops.torch_kernels.norms import rms_norm, rotate, split_heads
+from model.ops.torch_kernels.norms import rms_norm, split_heads
 from model.ops.torch_kernels.products import mixed_product, mixed_weights, reused, swiglu_experts
 from model.ops.torch_kernels.routing import route, routing_keys
 
@@ -17,7 +17,6 @@ __all__ = [
     "mixed_weights",
     "reused",
     "rms_norm",
-    "rotate",
     "route",
     "routing_keys",
     "split_heads",

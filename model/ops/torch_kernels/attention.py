@@ -59,8 +59,9 @@ def _ragged_kernel():
 
 
 def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """The keys and values are neither copied nor concatenated: memory for the backward pass grows with the depth only,
-    not with its square.
+    """Attend without copying or concatenating keys and values.
+
+    So memory for the backward pass grows with the depth, not with its square.
     """
     T, N, K = query.shape
     M = keys[0].shape[1]

@@ -1,4 +1,4 @@
-"""Cross entropy over a large vocabulary without ever holding all logits."""
+"""Cross entropy over a large vocabulary in torch's operations, without ever holding all logits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ CUDA_CHUNK_ELEMENTS = 2**28
 
 
 def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
-    """Sum over T of the cross entropy of the logits `hidden[T, H] @ head[V, H].T` with `targets[T]`, in nats.
+    """Compute the loss and its gradient together, chunk by chunk: logits are made once and dropped.
 
-    Equal to `F.cross_entropy(hidden @ head.T, targets, reduction="sum")`, but as the gradient of a sum of losses needs
-    nothing from outside but a factor, it is computed with the loss, chunk by chunk: logits are made once and dropped.
-    The softmax and the gradient of `head` are accumulated in float32 (or wider).
+    The gradient of a sum of losses needs nothing from the backward pass but a factor. The softmax and the gradient of
+    `head` are accumulated in float32 (or wider).
     """
     chunk_elements = chunk_elements or (CUDA_CHUNK_ELEMENTS if hidden.is_cuda else CHUNK_ELEMENTS)
     return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]))

@@ -9,12 +9,12 @@ from torch.autograd.function import once_differentiable
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """RMSNorm, computed in float32 where x is narrower."""
+    """Normalise in float32 where x is narrower."""
     return rotated_norm(x, gain, epsilon, None)
 
 
 def rotate(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
-    """RoPE by complex products on a CPU; `back` rotates by the negative angles."""
+    """Rotate by complex products on a CPU; `back` rotates by the negative angles."""
     pairs = x.unflatten(-1, (-1, 2))
     if not x.is_cuda and x.dtype == code.dtype:
         rotation = torch.view_as_complex(code)
@@ -38,7 +38,7 @@ def split_heads(
 
 
 def rotated_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:
-    """RMSNorm of x rotated by `code`, or of x itself without a code."""
+    """Normalise x rotated by `code`, or x itself without a code."""
     dtype = x.dtype
     if dtype in (torch.float32, torch.float64) and not x.is_cuda:
         return _RotatedNorm.apply(x, gain, epsilon, code)
@@ -48,7 +48,7 @@ def rotated_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -
 
 
 class _RotatedNorm(torch.autograd.Function):
-    """With z = rotate(x) / rms(x) and y = z * gain. Rotations do not change the rms."""
+    """y = z * gain with z = rotate(x) / rms(x): a rotation does not change the rms."""
 
     @staticmethod
     def forward(ctx, x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:

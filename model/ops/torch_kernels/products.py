@@ -19,25 +19,25 @@ from model.ops.types import Dispatch, Routing
 
 
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Merged weights W + W_shared [E, I, O], and W_shared [I, O] without a gradient of its own."""
+    """Merge: W + W_shared [E, I, O], and W_shared [I, O] without a gradient of its own."""
     if shared is None:
         return weights.to(dtype), None
     return (weights + shared).to(dtype), shared.detach().to(dtype)
 
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
-    """Eq. 7 with a single product per token: s x (W + W_shared), while only s x W passes a gradient on to s."""
+    """Multiply once per token, s x (W + W_shared), while only s x W passes a gradient on to s."""
     return _MixedProduct.apply(x, routing.scores.to(x.dtype), *weights, routing.dispatch)
 
 
 class _MixedProduct(torch.autograd.Function):
-    """Everything of the backward pass happens in the experts' order: only what enters and leaves is put in order."""
+    """The backward pass works in the order of the experts: only its inputs and outputs are reordered."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, to: Dispatch) -> Tensor:
-        rows = x.index_select(0, to.tokens)
-        ctx.save_for_backward(rows, scores, merged, shared, *to)
-        product = _grouped(rows, merged, to).index_select(0, to.places.flatten())
+    def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, pairs: Dispatch) -> Tensor:
+        rows = x.index_select(0, pairs.tokens)
+        ctx.save_for_backward(rows, scores, merged, shared, *pairs)
+        product = _grouped(rows, merged, pairs).index_select(0, pairs.places.flatten())
         if torch.compiler.is_compiling():  # torch 2.11 loses the gradients of a product in place
             return product * scores
         return product.mul_(scores)
@@ -45,63 +45,63 @@ class _MixedProduct(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        rows, scores, merged, shared, *to = ctx.saved_tensors
-        to = Dispatch(*to)
-        places, sorted_scores = to.places.flatten(), scores.index_select(0, to.tokens)
-        gradient = gradient.index_select(0, to.tokens)
-        through = _grouped(gradient, merged.transpose(1, 2), to)
+        rows, scores, merged, shared, *pairs = ctx.saved_tensors
+        pairs = Dispatch(*pairs)
+        places, sorted_scores = pairs.places.flatten(), scores.index_select(0, pairs.tokens)
+        gradient = gradient.index_select(0, pairs.tokens)
+        through = _grouped(gradient, merged.transpose(1, 2), pairs)
         own = through if shared is None else torch.addmm(through, gradient, shared.T, alpha=-1)
         scores_gradient = torch.linalg.vecdot(own, rows).index_select(0, places).unsqueeze(-1)
-        merged_gradient = _grouped_outer(rows * sorted_scores, gradient, to)
+        merged_gradient = _grouped_outer(rows * sorted_scores, gradient, pairs)
         x_gradient = through.mul_(sorted_scores).index_select(0, places)
         return x_gradient, scores_gradient, merged_gradient, None, None
 
 
 def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor) -> Tensor:
-    """Scores are applied before the down projection, so that their gradient does not need its output."""
+    """Apply the scores before the down projection, so that their gradient does not need its output."""
     return _SwiGLUExperts.apply(x, routing.scores.to(x.dtype), inward, outward, routing.dispatch)
 
 
 class _SwiGLUExperts(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, to: Dispatch) -> Tensor:
-        projected = _grouped(x.index_select(0, to.tokens), inward, to)
-        ctx.save_for_backward(x, weights, inward, outward, projected, *to)
+    def forward(ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, pairs: Dispatch) -> Tensor:
+        projected = _grouped(x.index_select(0, pairs.tokens), inward, pairs)
+        ctx.save_for_backward(x, weights, inward, outward, projected, *pairs)
         gate, up = projected.chunk(2, dim=-1)
-        hidden = F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, to.order).unsqueeze(-1))
-        return _sum_rows(_grouped(hidden, outward, to), to.places)
+        hidden = F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, pairs.order).unsqueeze(-1))
+        return _sum_rows(_grouped(hidden, outward, pairs), pairs.places)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
-        x, weights, inward, outward, projected, *to = ctx.saved_tensors
-        to = Dispatch(*to)
-        sorted_weights = weights.flatten().index_select(0, to.order).unsqueeze(-1)
-        rows, gradient = x.index_select(0, to.tokens), gradient.index_select(0, to.tokens)
+        x, weights, inward, outward, projected, *pairs = ctx.saved_tensors
+        pairs = Dispatch(*pairs)
+        sorted_weights = weights.flatten().index_select(0, pairs.order).unsqueeze(-1)
+        rows, gradient = x.index_select(0, pairs.tokens), gradient.index_select(0, pairs.tokens)
         gate, up = projected.chunk(2, dim=-1)
         silu = F.silu(gate)
         hidden = silu * up
 
-        hidden_gradient = _grouped(gradient, outward.transpose(1, 2), to)
-        weights_gradient = torch.linalg.vecdot(hidden_gradient, hidden).index_select(0, to.places.flatten())
-        outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, to)
+        hidden_gradient = _grouped(gradient, outward.transpose(1, 2), pairs)
+        weights_gradient = torch.linalg.vecdot(hidden_gradient, hidden).index_select(0, pairs.places.flatten())
+        outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, pairs)
 
         hidden_gradient.mul_(sorted_weights)
         up_gradient = silu.mul_(hidden_gradient)
         gate_gradient = torch.ops.aten.silu_backward(hidden_gradient.mul_(up), gate)
         projected_gradient = torch.cat((gate_gradient, up_gradient), dim=-1)
-        inward_gradient = _grouped_outer(rows, projected_gradient, to)
-        x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), to), to.places)
+        inward_gradient = _grouped_outer(rows, projected_gradient, pairs)
+        x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), pairs), pairs.places)
         return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None
 
 
 def reused(weights: Tensor) -> Tensor:
-    """The weights themselves: autograd adds up their gradients."""
+    """Return the weights: autograd adds up their gradients."""
     return weights
 
 
 def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
-    """For each token the sum of the rows at its places: [P, O] and [T, A] -> [T, O]."""
+    """Sum for each token the rows at its places: [P, O] and [T, A] -> [T, O]."""
     if places.shape[1] == 1:
         return rows.index_select(0, places.flatten())
     if torch.compiler.is_compiling():  # one pass there, while the bag stays a call of its own
@@ -109,34 +109,34 @@ def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
     return F.embedding_bag(places, rows, mode="sum")
 
 
-def _grouped(rows: Tensor, weights: Tensor, to: Dispatch) -> Tensor:
-    """Each expert's run of rows [P, I] times its own matrix of weights [E, I, O]: [P, O]."""
+def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
+    """Multiply the rows [P, I] of each expert by its own matrix of the weights [E, I, O] (grouped GEMM): [P, O]."""
     if _fits_grouped_mm(rows, weights.shape[1:]):
-        return _joined([F.grouped_mm(rows[run], weights[own], offs=ends) for run, own, ends in _parts(to)])
+        return _joined([F.grouped_mm(rows[run], weights[own], offs=ends) for run, own, ends in _parts(pairs)])
     product = rows.new_empty(len(rows), weights.shape[2])
-    for run, weight in zip(_runs(to.ends), weights, strict=True):
+    for run, weight in zip(_runs(pairs.ends), weights, strict=True):
         torch.mm(rows[run], weight, out=product[run])
     return product
 
 
-def _grouped_outer(rows: Tensor, gradient: Tensor, to: Dispatch) -> Tensor:
-    """The gradient of the weights: for each expert its rows [P, I] transposed times its gradients [P, O]: [E, I, O]."""
+def _grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
+    """Multiply the transposed rows [P, I] of each expert by its gradients [P, O]: the gradient of weights [E, I, O]."""
     if _fits_grouped_mm(rows, (rows.shape[1], gradient.shape[1])):
-        return _joined([F.grouped_mm(rows[run].T, gradient[run], offs=ends) for run, _, ends in _parts(to)])
-    product = rows.new_empty(len(to.ends), rows.shape[1], gradient.shape[1])
-    for run, outer in zip(_runs(to.ends), product, strict=True):
+        return _joined([F.grouped_mm(rows[run].T, gradient[run], offs=ends) for run, _, ends in _parts(pairs)])
+    product = rows.new_empty(len(pairs.ends), rows.shape[1], gradient.shape[1])
+    for run, outer in zip(_runs(pairs.ends), product, strict=True):
         torch.mm(rows[run].T, gradient[run], out=outer)
     return product
 
 
-def _parts(to: Dispatch) -> list[tuple[slice, slice, Tensor]]:
-    """Rows, experts and their ends, in as few parts as grouped products take."""
-    if to.cuts is None:
-        return [(slice(None), slice(None), to.ends)]
-    cuts = [0, *to.cuts.tolist(), None]
-    experts = [slice(first, first + sorting.GROUPS) for first in range(0, len(to.ends), sorting.GROUPS)]
-    rows = [slice(*pair) for pair in itertools.pairwise(cuts)]
-    return [(run, own, to.ends[own] - run.start) for run, own in zip(rows, experts, strict=True)]
+def _parts(pairs: Dispatch) -> list[tuple[slice, slice, Tensor]]:
+    """Split rows, experts and ends into as few parts as a grouped product takes."""
+    if pairs.cuts is None:
+        return [(slice(None), slice(None), pairs.ends)]
+    cuts = [0, *pairs.cuts.tolist(), None]
+    experts = [slice(first, first + sorting.GROUPS) for first in range(0, len(pairs.ends), sorting.GROUPS)]
+    rows = [slice(*cut) for cut in itertools.pairwise(cuts)]
+    return [(run, own, pairs.ends[own] - run.start) for run, own in zip(rows, experts, strict=True)]
 
 
 def _joined(parts: list[Tensor]) -> Tensor:
@@ -144,7 +144,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 
 def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:
-    """torch's grouped product takes these types (its compiler bfloat16 only), and rows of whole 16 bytes."""
+    """Whether torch's grouped product takes these types (its compiler bfloat16 only) and rows: whole 16 bytes."""
     taken = (torch.bfloat16,) if torch.compiler.is_compiling() else (torch.float32, torch.bfloat16)
     return rows.dtype in taken and all(size * rows.element_size() % 16 == 0 for size in sizes)
 

@@ -16,7 +16,7 @@ GROUPS = 1023
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
-    """The query projection, and per depth the keys [E, R] with everything else that the scores need.
+    """Return the query projection, and per depth the keys [E, R] with everything else that the scores need.
 
     A depth code rotates all queries of a depth alike, so the few keys are rotated backwards instead, which gives the
     same scores. The gain of the queries and the 1/sqrt(R) of the scores are multiplied into the keys as well.
@@ -35,7 +35,7 @@ def route(
 
 
 class _Route(torch.autograd.Function):
-    """Only the chosen scores pass a gradient on, so only they are kept, and x in the precision it came in."""
+    """Only the chosen scores pass a gradient on, so only these are kept, and x in its own precision."""
 
     @staticmethod
     def forward(

@@ -1,73 +1,188 @@
-"""How native.c is compiled, and when it is used."""
+"""How the C engine is compiled, loaded and called."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-from model.ops.native import library as native
+from model.ops.native import build, library
+from model.ops.native.functions import NativeAttendDepth, NativeAttendSequence, NativeHeads, NativeRMSNorm
+from model.ops.native.signatures import signatures
 from tests.model.compiler import needs_compiler
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def loads():
+    """Load libraries anew in the test and after it."""
+    library.library.cache_clear()
+    yield
+    library.library.cache_clear()
 
 
 @needs_compiler
-def test_several_threads_are_left_to_torch():
-    assert native.runs(torch.device("cpu"), torch.float32)
-    torch.set_num_threads(2)
-    assert not native.runs(torch.device("cpu"), torch.float32)
-    torch.set_num_threads(1)
-    assert not native.runs(torch.device("cpu"), torch.bfloat16)
-    assert not native.runs(torch.device("meta"), torch.float32)
+def test_the_library_is_there_where_a_compiler_is():
+    assert library.available(torch.float32)
+    assert library.available(torch.float64)
+    assert not library.available(torch.bfloat16)
 
 
-USE = """
-import torch
-from model.ops.native import library as native
-torch.set_num_threads(1)
-print(native.runs(torch.device("cpu"), torch.float32))
+def refusal(capsys):
+    """The one line about a library that cannot be used."""
+    assert not library.available(torch.float32)
+    assert not library.available(torch.float32)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "training on a CPU is slower; install the package again" in line
+    return line
+
+
+def test_a_missing_library_is_reported_once(loads, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(library, "library_path", lambda real: tmp_path / f"{real}.so")
+    assert "was not compiled at installation" in refusal(capsys)
+
+
+def test_a_damaged_library_is_not_used(loads, monkeypatch, tmp_path, capsys):
+    (tmp_path / "float.so").write_bytes(b"")
+    monkeypatch.setattr(library, "library_path", lambda real: tmp_path / f"{real}.so")
+    assert "cannot be loaded" in refusal(capsys)
+
+
+@needs_compiler
+def test_a_library_of_other_sources_is_not_used(loads, monkeypatch, capsys):
+    monkeypatch.setattr(library, "source_digest", lambda: "another")
+    assert "was compiled from other sources" in refusal(capsys)
+
+
+@needs_compiler
+@pytest.mark.skipif(not build.processor_features(), reason="only Linux lists the processor's instruction sets")
+def test_a_library_for_another_processor_is_not_used(loads, monkeypatch, capsys):
+    monkeypatch.setattr(library, "processor_features", set)
+    assert re.search(r"was compiled for another processor \(this one has no \w+\)", refusal(capsys))
+
+
+CPUINFO = {
+    "processor : 0\nflags\t\t: fpu sse4_2 hypervisor avx2 md_clear bmi1\nbugs : none\n": {"sse4_2", "avx2", "bmi1"},
+    "processor : 0\nFeatures\t: fp asimd sve\n": {"fp", "asimd", "sve"},
+    "processor : 0\n": set(),
+}
+
+
+@pytest.mark.parametrize("text", CPUINFO)
+def test_instruction_sets_are_those_of_a_processor(text, monkeypatch):
+    monkeypatch.setattr(Path, "read_text", lambda path: text)
+    assert build.processor_features() == CPUINFO[text]
+
+
+def test_a_change_of_sources_or_flags_changes_the_digest(monkeypatch, tmp_path):
+    before = build.source_digest()
+    for source in build.SOURCE.iterdir():
+        (tmp_path / source.name).write_bytes(source.read_bytes())
+    monkeypatch.setattr(build, "SOURCE", tmp_path)
+    assert build.source_digest() == before
+    (tmp_path / "norm.h").write_text("/* empty */")
+    assert build.source_digest() != before
+
+
+def install(tmp_path, **environment):
+    """Build the extension as an installation does, into a folder."""
+    pytest.importorskip("setuptools")
+    folders = ["--build-lib", str(tmp_path / "lib"), "--build-temp", str(tmp_path / "temp")]
+    command = [sys.executable, "setup.py", "-q", "build_ext", *folders]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return sorted(path.name for path in (tmp_path / "lib").rglob("*.so")), done.stderr
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_an_installation_compiles_both_libraries(tmp_path):
+    assert install(tmp_path)[0] == ["native_double.so", "native_float.so"]
+
+
+@pytest.mark.parametrize("compiler", ["no-such-compiler", "false"])
+def test_an_installation_without_a_compiler_succeeds(compiler, tmp_path):
+    compiled, warnings = install(tmp_path, CC=compiler)
+    assert compiled == []
+    assert warnings.count("training on a CPU will be slower") == 2
+
+
+def test_signatures_are_those_of_the_c_code():
+    text = "\n".join(path.read_text() for path in build.SOURCE.iterdir())
+    assert len(signatures()) == len(re.findall(r"^int \w+\(", text, re.MULTILINE)) == 19
+    norm = signatures()["norm_forward"]
+    assert norm.sizes == ["T", "H"]
+    assert [each and each.shape for each in norm.parameters] == [None, ("T", "H"), ("H",), ("T", "H"), ("T",)]
+
+
+x = torch.ones
+WRONG = [
+    (ValueError, r"gain is \[7\], but must be \[H\] with T = 3, H = 8", lambda: NativeRMSNorm.apply(x(3, 8), x(7), 1)),
+    (TypeError, "gain is torch.float64 on cpu", lambda: NativeRMSNorm.apply(x(3, 8), x(8).double(), 1)),
+    (TypeError, "no C library for torch.float16", lambda: NativeRMSNorm.apply(x(3, 8).half(), x(8).half(), 1)),
+    (TypeError, "gain is torch.float32 on meta", lambda: NativeRMSNorm.apply(x(3, 8), x(8).to("meta"), 1)),
+    (ValueError, "has 2 rows, but must have 1 or 3", lambda: heads(code=x(2, 1, 2, 2))),
+    (ValueError, r"\(N \+ 2 \* M\) \* K is 17, but must be 16", lambda: heads(projected=x(3, 17))),
+    (ValueError, r"key is \[3, 2, 5\], but must be", lambda: attend(key=x(3, 2, 5))),
+    (TypeError, "starts is torch.int32", lambda: attend(starts=torch.zeros(3, dtype=torch.int32))),
+    (ValueError, "4 query heads are no multiple of 3 key heads", lambda: attend(key=x(3, 3, 4), value=x(3, 3, 4))),
+    (ValueError, r"values is \[3, 1, 4\]", lambda: NativeAttendDepth.apply(x(3, 4, 4), x(3, 2, 4), x(3, 1, 4))),
+    (ValueError, "values are 2, but must be 1", lambda: NativeAttendDepth.apply(x(3, 4, 4), *[x(3, 2, 4)] * 3)),
+    (ValueError, "keys are 0", lambda: NativeAttendDepth.apply(x(3, 4, 4))),
+    (ValueError, "must be contiguous", lambda: library.call("transpose_weights", x(2, 4, 3).mT, x(2, 4, 3))),
+]
+
+
+def heads(projected=None, code=None):
+    projected, code = x(3, 16) if projected is None else projected, x(1, 1, 2, 2) if code is None else code
+    return NativeHeads.apply(projected, x(4), x(4), code, 1e-6, 2, 1)
+
+
+def attend(**changes):
+    inputs = {"query": x(3, 4, 4), "key": x(3, 2, 4), "value": x(3, 2, 4), "starts": torch.zeros(3, dtype=torch.long)}
+    return NativeAttendSequence.apply(*{**inputs, **changes}.values())
+
+
+@needs_compiler
+@pytest.mark.parametrize(("error", "message", "function"), WRONG)
+def test_tensors_that_do_not_fit_raise_errors(error, message, function):
+    heads(), attend()
+    with pytest.raises(error, match=message):
+        function()
+
+
+OPTIMISED = """
+import resource, torch
+from model.ops.native.functions import NativeAttendSequence, NativeRMSNorm
+assert False, "python -O leaves this out"
+try:
+    NativeRMSNorm.apply(torch.ones(3, 8), torch.ones(7), 1)
+except ValueError as error:
+    print(error)
+query, starts = torch.ones(2**16, 1, 64), torch.zeros(2**16, dtype=torch.long)  # a workspace of 20 MB
+NativeAttendSequence.apply(query[:9], query[:9], query[:9], starts[:9])
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**24 + 2**23,) * 2)
+try:
+    NativeAttendSequence.apply(query, query, query, starts)
+except MemoryError as error:
+    print(error)
 """
 
 
-def use(cache, **environment):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "DREAMER_NATIVE": "", **environment}
-    command = [sys.executable, "-c", USE]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 @needs_compiler
-def test_processes_that_compile_at_once_do_not_disturb_each_other(tmp_path):
-    processes = [use(tmp_path) for _ in range(3)]
-    assert [process.communicate()[0].strip() for process in processes] == ["True"] * 3
-    assert len(list((tmp_path / "dreamer").iterdir())) == 1
-    made = next((tmp_path / "dreamer").iterdir())
-    before = made.stat().st_mtime_ns
-    assert use(tmp_path, CC="no-such-compiler").communicate()[0].strip() == "False"  # another compiler, another file
-    assert use(tmp_path).communicate()[0].strip() == "True"
-    assert made.stat().st_mtime_ns == before  # compiled once
-
-
-@needs_compiler
-def test_a_damaged_library_is_made_again(tmp_path):
-    assert use(tmp_path).communicate()[0].strip() == "True"
-    made = next((tmp_path / "dreamer").iterdir())
-    made.write_bytes(b"")
-    assert use(tmp_path).communicate() == ("True\n", "")
-    assert made.stat().st_size
-
-
-@pytest.mark.parametrize("compiler", ["no-such-compiler", '"cc'])
-def test_without_a_compiler_torch_computes_and_it_is_said_once(tmp_path, compiler):
-    said, warned = use(tmp_path, CC=compiler).communicate()
-    assert said.strip() == "False"
-    assert warned.count("native.c cannot be used") == 1
-    assert use(tmp_path, DREAMER_NATIVE="0").communicate() == ("False\n", "")
-
-
-def test_a_cache_folder_that_cannot_be_written_is_no_error(tmp_path):
-    (tmp_path / "dreamer").write_text("a file in the way")
-    assert use(tmp_path).communicate()[0].strip() == "False"
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_errors_are_raised_by_optimised_python_and_without_memory():
+    done = subprocess.run([sys.executable, "-O", "-c", OPTIMISED], capture_output=True, text=True, cwd=ROOT)
+    assert done.stdout.splitlines() == [
+        "norm_forward: gain is [7], but must be [H] with T = 3, H = 8",
+        "attend_forward: no memory for its workspace",
+    ], done.stderr

@@ -1,0 +1,82 @@
+"""Compile the C sources below this folder into one shared library for each real type.
+
+Installing the package does this (setup.py); `python -m model.ops.native.build` does it in an unpacked source tree, on
+machines where nothing is installed. Only the standard library is used: pip's build environment has nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+SOURCE = FOLDER / "source"
+REALS = ("float", "double")
+# Sums may be reordered to fill vector registers; NaN and infinity stay, so that training sees them.
+FLAGS = (
+    *("-std=gnu11", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fno-signed-zeros", "-fassociative-math", "-freciprocal-math"),
+)
+# Not every compiler knows this processor. One that does leaves half of the widest registers empty unless told.
+PROCESSOR_FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=native",), ())
+
+
+def library_path(real: str) -> Path:
+    return FOLDER / f"native_{real}.so"
+
+
+def source_digest() -> str:
+    """Hash the C sources and this file, which holds the compiler's flags."""
+    sources = [Path(__file__), *sorted(SOURCE.glob("*.[ch]"))]
+    return hashlib.blake2b(b"".join(source.read_bytes() for source in sources), digest_size=8).hexdigest()
+
+
+def processor_features() -> set[str]:
+    """Name the instruction sets of this processor as Linux lists them, such as avx2; none on other systems."""
+    try:
+        cpuinfo = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return set()
+    features = re.search(r"^(flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
+    if features is None:
+        return set()
+    names = set(features[2].split())
+    if features[1] == "Features":  # of an ARM processor: instruction sets only
+        return names
+    return {name for name in names if re.match(r"s*sse|avx|fma|bmi|abm|f16c|xop|tbm|movbe|popcnt|v?aes|gfni|amx", name)}
+
+
+def compile_library(real: str, path: Path) -> None:
+    """Compile the library for `real` to `path`, by the compiler that CC names, else cc.
+
+    The library records `source_digest` and the processor features that it may use. Raises OSError where there is no
+    compiler or compiling fails.
+    """
+    path.unlink(missing_ok=True)
+    compiler = shlex.split(os.environ.get("CC") or "cc")
+    command = [*compiler, *FLAGS, f"-DREAL={real}", str(SOURCE / "native.c"), "-lm"]
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        compiled = Path(folder) / path.name
+        for flags in PROCESSOR_FLAGS:
+            record = " ".join([source_digest(), *sorted(processor_features() if flags else ())])
+            arguments = [f'-DBUILD_RECORD="{record}"', *flags, "-o", str(compiled)]
+            result = subprocess.run([*command, *arguments], stderr=subprocess.PIPE, text=True)
+            if result.returncode == 0:
+                compiled.replace(path)  # at once: another process may be loading the library
+                return
+    reason = result.stderr.strip().splitlines() or [f"exit status {result.returncode}"]
+    raise OSError(f"{shlex.join(compiler)} cannot compile native.c: {reason[0]}")
+
+
+if __name__ == "__main__":
+    try:
+        for real in REALS:
+            compile_library(real, library_path(real))
+    except OSError as error:
+        sys.exit(f"The C engine cannot be compiled: {error}")

@@ -1,0 +1,109 @@
+"""Read the C functions' signatures from the C sources, and check every call against them.
+
+C code declares each array with its shape: `int norm_forward(int64 T, int64 H, double epsilon, in(x, T, H), in(gain, H),
+out(y, T, H), out(scales, T))`. Callers pass numbers and arrays in this order, and no sizes (capital letters): these are
+found from the shapes. Example: x [3, 8] says T = 3 and H = 8; then a gain [7] raises ValueError, "norm_forward: gain is
+[7], but must be [H] with T = 3, H = 8".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from types import CodeType
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from model.ops.native.build import SOURCE
+
+FUNCTION = re.compile(r"^int (\w+)\((.*?)\) \{$", re.MULTILINE | re.DOTALL)
+PARAMETER = re.compile(r"(int64|double) (\w+)|(?:in|out)(\w*)\((\w+), ((?:[^()]|\([^()]*\))*)\)")
+KINDS = {"int64": ctypes.c_int64, "double": ctypes.c_double}
+INTEGERS = {"_int64": torch.int64, "_int32": torch.int32}
+
+
+class Array(NamedTuple):
+    """An array parameter. `dtype` None: the library's real type; `count`: the length of a list of arrays."""
+
+    name: str
+    dtype: torch.dtype | None
+    shape: tuple[str, ...]
+    optional: bool
+    count: str | None
+
+
+class Signature(NamedTuple):
+    """A function's parameters in order: sizes, then numbers (None) and arrays."""
+
+    sizes: list[str]
+    parameters: list[Array | None]
+    types: list[type]  # as ctypes takes them, sizes included
+    computed: dict[str, CodeType]  # sizes such as N * K
+
+    def bind(self, function: str, real: torch.dtype, arguments: tuple) -> list:
+        """Turn arguments into the values that ctypes passes on: sizes, numbers and pointers.
+
+        Raises TypeError for a wrong dtype or device, ValueError for a wrong shape or memory that is not contiguous.
+        """
+        sizes: dict[str, int] = {}
+        values = []
+        for parameter, argument in zip(self.parameters, arguments, strict=True):
+            if parameter is None or (argument is None and parameter.optional):
+                values.append(argument)
+            elif parameter.count is None:
+                _check(function, parameter, real, argument, sizes)
+                values.append(argument.data_ptr())
+            else:
+                for tensor in argument:
+                    _check(function, parameter, real, tensor, sizes)
+                if not argument or sizes.setdefault(parameter.count, len(argument)) != len(argument):
+                    wanted = sizes.get(parameter.count, "at least 1")
+                    raise ValueError(f"{function}: {parameter.name} are {len(argument)}, but must be {wanted}")
+                values.append((ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument]))
+        for name, code in self.computed.items():
+            if name in sizes and sizes[name] != eval(code, {}, sizes):
+                raise ValueError(f"{function}: {name} is {sizes[name]}, but must be {eval(code, {}, sizes)}")
+        if "M" in sizes and (not sizes["M"] or sizes["N"] % sizes["M"]):
+            raise ValueError(f"{function}: {sizes['N']} query heads are no multiple of {sizes['M']} key heads")
+        return [*map(sizes.__getitem__, self.sizes), *values]
+
+
+def _check(function: str, parameter: Array, real: torch.dtype, tensor: Tensor, sizes: dict[str, int]) -> None:
+    dtype, shape, names = parameter.dtype or real, tensor.shape, parameter.shape
+    if tensor.dtype is not dtype or not tensor.is_cpu:
+        given = f"{tensor.dtype} on {tensor.device}"
+        raise TypeError(f"{function}: {parameter.name} is {given}, but must be {dtype} on the CPU")
+    if len(shape) != len(names) or [sizes.setdefault(*pair) for pair in zip(names, shape, strict=True)] != [*shape]:
+        known = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        raise ValueError(
+            f"{function}: {parameter.name} is {list(shape)}, but must be [{', '.join(names)}] with {known}"
+        )
+    if not tensor.is_contiguous():
+        raise ValueError(f"{function}: {parameter.name} must be contiguous, but has strides {tensor.stride()}")
+
+
+@functools.cache
+def signatures() -> dict[str, Signature]:
+    """Parse the functions that the C sources export."""
+    source = "\n".join(path.read_text() for path in sorted(SOURCE.glob("*.[ch]")))
+    return {name: _signature(parameters) for name, parameters in FUNCTION.findall(source)}
+
+
+def _signature(text: str) -> Signature:
+    signature = Signature([], [], [], {})
+    for number_type, number, kind, name, shape in PARAMETER.findall(text):
+        signature.types.append(KINDS.get(number_type, ctypes.c_void_p))
+        if number.isupper():
+            signature.sizes.append(number)
+        elif number:
+            signature.parameters.append(None)
+        else:
+            kind, optional = kind.removesuffix("_or_null"), kind.endswith("_or_null")
+            dimensions = shape.split(", ")
+            count = dimensions.pop(0) if kind == "_list" else None
+            signature.parameters.append(Array(name, INTEGERS.get(kind), tuple(dimensions), optional, count))
+            signature.computed.update((size, compile(size, name, "eval")) for size in dimensions if not size.isalpha())
+    return signature
