@@ -37,8 +37,9 @@ from pipeline.decontaminate.settings import EXACT, OVERLAP
 from pipeline.text.arrays import ranges, unique
 from pipeline.text.ngrams import ngrams
 from pipeline.text.normal_form import fold
-from pipeline.text.words import BLOCK_BYTES, Words, text_column, word_blocks
+from pipeline.text.words import Words, text_column, word_blocks
 
+BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
 Found = dict[Pair, tuple[str, float]]  # grade, coverage
 
