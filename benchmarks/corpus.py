@@ -49,7 +49,7 @@ def corpus(folder: Path, documents: int) -> Corpus:
 
 
 def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
-    """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % the same
+    """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % equal
     words with other numbers; the rest are originals of 60 to 240 words, one in ten a number.
 
     A near duplicate has one exchange for every 8 to 100 words, so that Jaccard similarities reach from 0.4 to 0.95.
