@@ -20,10 +20,9 @@ KNOWN = "known.npz"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Describe a corpus: its folder, its size, and pairs of rows by kind ("exact", "near", "numbers")."""
+    """Describe a corpus: its folder, its characters, and pairs of rows by kind ("exact", "near", "numbers")."""
 
     folder: Path
-    documents: int
     characters: int
     pairs: dict[str, np.ndarray]
 
@@ -46,11 +45,11 @@ def corpus(folder: Path, documents: int) -> Corpus:
         return write_corpus(place, documents)
     with np.load(place / KNOWN) as known:
         pairs = {kind: known[kind] for kind in known.files if kind != "characters"}
-        return Corpus(place, documents, int(known["characters"]), pairs)
+        return Corpus(place, int(known["characters"]), pairs)
 
 
 def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
-    """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % the same
+    """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % equal
     words with other numbers; the rest are originals of 60 to 240 words, one in ten a number.
 
     A near duplicate has one exchange for every 8 to 100 words, so that Jaccard similarities reach from 0.4 to 0.95.
@@ -82,7 +81,7 @@ def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
             writer.keep(table)
     known = {kind: np.array(rows, np.int64).reshape(-1, 2) for kind, rows in pairs.items()}
     np.savez(folder / KNOWN, characters=characters, **known)
-    return Corpus(folder, documents, characters, known)
+    return Corpus(folder, characters, known)
 
 
 def original_text(random: np.random.Generator, words: np.ndarray) -> np.ndarray:

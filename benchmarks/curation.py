@@ -1,9 +1,9 @@
-"""Throughput and recall of deduplication and decontamination, as tables: `python -m benchmarks.curation`.
+"""Measure throughput and recall of deduplication and decontamination: `python -m benchmarks.curation`.
 
-By default some ten thousand documents, in about a minute. `--documents 10000 100000 1000000` gives the cost against the
+By default ten thousand documents, in about a minute. `--documents 10000 100000 1000000` gives the cost against the
 number of documents (a million are 830 MB, made once with `--folder`), `--mirror <folder>` the recall on real GSM8K
-questions planted among the training questions. datasketch and rensa are measured on the same rows in the same run;
-rensa is left out where it is not installed. What is found of each kind of planted duplicate and leak: `truth.py`.
+questions planted among the training questions. datasketch and rensa are measured on equal rows in one run;
+rensa is left out where it is not installed. `benchmarks.truth` measures recall by kind of duplicate and leak.
 """
 
 from __future__ import annotations
@@ -206,13 +206,13 @@ def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
         for low, high in ((0.0, 0.6), (0.6, THRESHOLD), (THRESHOLD, 0.8), (0.8, 0.9), (0.9, 1.01)):
             inside = (similarity >= low) & (similarity < high)
             if inside.any():
-                share = f"{100 * one[inside].mean():.2f} %"
+                merged = f"{100 * one[inside].mean():.2f} %"
                 rows.append(
                     {
                         "kind": kind,
                         "similarity": f"{low}-{min(high, 1.0)}",
                         "pairs": int(inside.sum()),
-                        "taken for one": share,
+                        "taken for one": merged,
                     }
                 )
     return rows

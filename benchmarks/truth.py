@@ -1,9 +1,9 @@
-"""What curation finds of everything that was planted, as one table: `python -m benchmarks.truth`.
+"""Measure what curation finds of planted duplicates and leaks: `python -m benchmarks.truth`.
 
 The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
 edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
-solutions of its problems: words that are neither names nor numbers are exchanged until the 5-grams that two documents
-share are as few as asked for.
+solutions of its problems: words that are neither names nor numbers are exchanged until the Jaccard similarity of the
+5-grams is as low as asked for.
 """
 
 from __future__ import annotations

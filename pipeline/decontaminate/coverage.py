@@ -13,14 +13,14 @@ import numpy as np
 
 from pipeline.decontaminate.settings import OVERLAP, TEMPLATE, DecontaminationSettings
 from pipeline.text.ngrams import windows
-from pipeline.text.words import NUMBER
+from pipeline.text.words import NUMBER, mask_numbers
 
-_LEAST_GRAMS = 3  # short n-grams to find at least, whatever share of a short passage fewer may be
+_LEAST_GRAMS = 3  # short n-grams to find at least, however short the passage
 _AMPLE_GRAMS = 7  # short n-grams found that need no number to go with them
 
 
 class Passage:
-    """Compare one question or answer of a benchmark item with documents that have n-grams in common with it."""
+    """Compare one question or answer of a benchmark item with documents that have n-grams in common with the item."""
 
     def __init__(
         self, ids: np.ndarray, kinds: np.ndarray, places: np.ndarray, settings: DecontaminationSettings
@@ -60,7 +60,7 @@ class Passage:
     def _numbers_agree(self, masked: Sequence[int], short: Sequence[int], found: int) -> bool:
         """Test whether enough of the numbers whose neighbours are found are equal; at least one, if little is found.
 
-        `masked` and `short` are the document's n-grams at the same places, with numbers masked and as they are.
+        `masked` and `short` are the document's n-grams at equal places, with numbers masked and as they are.
         """
         ours = set(self.short)
         theirs = {gram for gram, literal in zip(masked, short, strict=False) if literal not in ours}
@@ -79,8 +79,3 @@ def _covered(grams: Sequence[int], document: Sequence[int]) -> int:
     """Count how many of these n-grams the document holds, repeated ones each time."""
     held = set(document)
     return sum(gram in held for gram in grams)
-
-
-def mask_numbers(ids: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Make all numbers equal in word ids uint64 [W]."""
-    return ids * (kinds != NUMBER)

@@ -28,7 +28,7 @@ from pipeline.decontaminate.item_index import InvertedIndex, ItemIndex, gathered
 from pipeline.text.arrays import ranges, unique
 from pipeline.text.words import Words, word_blocks
 
-_FEW_PASSAGES = 16  # that hold an n-gram at most, for it to tell of one of them
+_FEW_PASSAGES = 16  # that hold an n-gram; those of more passages tell nothing about one of them
 _ALIKE = 0.5  # of a passage's n-grams of few passages, held as they are: the document may be an edited copy
 _EVENLY = 0.25  # of a passage's possible copies, which hold each of its n-grams if they are copies
 

@@ -12,11 +12,11 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from pipeline.decontaminate.coverage import Passage, mask_numbers
+from pipeline.decontaminate.coverage import Passage
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.text.arrays import IdTable, bounds, ranges, unique
 from pipeline.text.ngrams import ngrams, sequence_ids, windows
-from pipeline.text.words import LETTERS, NUMBER, Words, text_column, word_blocks
+from pipeline.text.words import LETTERS, Words, mask_numbers, number_sequences, text_column, word_blocks
 
 _LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular
 
@@ -153,12 +153,6 @@ def gathered_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.n
     """Compute `sequence_ids` of few stretches of a long array, without a pass over the whole array."""
     inside, offsets = ranges(starts, stops)
     return sequence_ids(ids[inside], offsets[:-1], offsets[1:])
-
-
-def number_sequences(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Compute the `sequence_id` uint64 [P] of the numbers among the words `starts[p]:stops[p]`; 0 for none."""
-    at = np.flatnonzero(kinds == NUMBER)
-    return sequence_ids(ids[at], np.searchsorted(at, starts), np.searchsorted(at, stops))
 
 
 def _passages(column: pa.Array, least: int) -> tuple[np.ndarray, ...]:

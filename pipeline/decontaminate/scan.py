@@ -6,7 +6,7 @@ A passage is found in a document in three grades (thresholds: `DecontaminationSe
   passage of few words counts only as the whole question.
 * overlap: the document covers enough of the passage's particular n-grams with enough of its numbers (`coverage`). Or
   the document's question has exactly the numbers of the item's, and enough of its n-grams, particular or not.
-* template: it covers enough n-grams only with numbers masked, or with other numbers.
+* template: the document covers enough n-grams only with numbers masked, or with other numbers.
 
 Particular n-grams keep texts from one template apart, in which each question has most words in common with thousands.
 
@@ -32,13 +32,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.decontaminate.item_index import ItemIndex, gathered_ids, number_sequences
+from pipeline.decontaminate.item_index import ItemIndex, gathered_ids
 from pipeline.decontaminate.settings import EXACT, OVERLAP
 from pipeline.text.arrays import ranges, unique
 from pipeline.text.ngrams import ngrams
 from pipeline.text.normal_form import fold
-from pipeline.text.words import BLOCK_BYTES, Words, text_column, word_blocks
+from pipeline.text.words import Words, number_sequences, text_column, word_blocks
 
+BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
 Found = dict[Pair, tuple[str, float]]  # grade, coverage
 
@@ -121,7 +122,7 @@ def _same_numbers(index: ItemIndex, words: Words, ends: np.ndarray, documents: n
     coverage = counts / np.diff(index.short_offsets)[passages]
     enough = coverage >= index.settings.short_coverage
     pairs = zip(_pairs(documents[enough], passages[enough]), coverage[enough].tolist(), strict=True)
-    return {pair: (OVERLAP, share) for pair, share in pairs}
+    return {pair: (OVERLAP, covered) for pair, covered in pairs}
 
 
 def _pairs(documents: np.ndarray, passages: np.ndarray) -> list[Pair]:

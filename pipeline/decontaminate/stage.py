@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +75,7 @@ def decontaminate(
     output = Path(output)
     items = items.select(ITEM_COLUMNS)
     files = tuple(find_shards([source]))
-    made_from = [asdict(settings), _digest(items)]
+    made_from = [asdict(settings), items.to_pylist()]
     with resumable_parts(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
         stack.callback(_index.cache_clear)
         make_once(folder / "items.parquet", lambda path: pq.write_table(items, path))
@@ -101,14 +100,6 @@ def decontaminate(
         "short_items": len(items) - int((index.searched & index.question).sum()),
         "templated_items": index.templated,
     }
-
-
-def _digest(items: pa.Table) -> str:
-    """Hash the content of the items."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, items.schema) as stream:
-        stream.write_table(items.combine_chunks())
-    return blake2b(sink.getvalue(), digest_size=16).hexdigest()
 
 
 @lru_cache(1)

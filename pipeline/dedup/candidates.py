@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.dedup.contradictions import number_sequences
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.minhash import band_hashes, datasketch_candidates, signatures
 from pipeline.dedup.settings import DedupSettings
@@ -84,7 +83,7 @@ def _signed_blocks(shard: Shard, plan: Path, settings: DedupSettings) -> Iterato
         ids, offsets = words.ngrams(settings.words)
         hashes = band_hashes(signatures(ids, offsets, settings.permutations, settings.seed), bands, rows)
         if "numbers" in settings.guards:
-            hashes ^= number_sequences(words)
+            hashes ^= words.number_sequences()
         yield np.vstack([nodes[place].view(np.uint64), hashes])[:, np.diff(offsets) > 0]
 
 

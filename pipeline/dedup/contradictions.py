@@ -70,13 +70,6 @@ class Facts:
 _NOTHING = Facts(*(np.empty(0, kind) for kind in (np.uint64, np.uint8, np.int64, np.uint64, np.int64, np.uint64)))
 
 
-def number_sequences(words: Words) -> np.ndarray:
-    """Compute the id uint64 [D] of each document's sequence of numbers; 0 where there are none."""
-    at = np.flatnonzero(words.kinds == NUMBER)
-    ends = np.searchsorted(at, words.offsets)
-    return sequence_ids(words.ids[at], ends[:-1], ends[1:])
-
-
 def digit_sequences(texts: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of all digits of each row of a `text_column`: equal wherever the numbers are equal.
 
@@ -111,7 +104,7 @@ def facts(words: Words, answers: np.ndarray) -> Facts:
     beside = codes[numbers] * inside[0] * np.uint8(16) + codes[numbers + 2] * inside[1]
     sign_counts = np.diff(np.searchsorted(numbers, words.offsets))
     marks, mark_offsets = distinct(*_marks(words))
-    return Facts(number_sequences(words), beside, sign_counts, marks, np.diff(mark_offsets), answers)
+    return Facts(words.number_sequences(), beside, sign_counts, marks, np.diff(mark_offsets), answers)
 
 
 def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ def bounds(sizes: np.ndarray) -> np.ndarray:
 
 
 def unique(values: np.ndarray) -> np.ndarray:
-    """Sort values and remove repeated ones: numpy.unique hashes them, which takes several times as long."""
+    """Sort values and remove repeated ones: numpy.unique hashes them, which takes longer."""
     values = np.sort(values)
     return values[np.concatenate([[True], values[1:] != values[:-1]])[: len(values)]]
 

@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, word_id
+from pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
 from pipeline.text.normal_form import COMMANDS, SIGNS, fold
 
 BLANK, LETTERS, NUMBER, SIGN = range(4)  # kinds of words, and of bytes, where each sign is a kind from SIGN on
-_DIVISION = SIGN + len(SIGNS)  # a division line `}{`, a kind of its own: it is not one word with a `/` before it
+_DIVISION = SIGN + len(SIGNS)  # a division line `}{`; a separate kind, so that `/}{` is two words
 BLOCK_BYTES = 1 << 18  # of text split at once: the processor's cache holds all arrays of a block
 _PAD = 8  # blank bytes before and after a block, so that neighbours always exist
 _FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], np.uint64)
@@ -59,6 +59,21 @@ class Words:
     def ngrams(self, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Compute n-gram ids uint64 [M] and their offsets int64 [D + 1] by document."""
         return ngrams(self.ids, self.offsets, n)
+
+    def number_sequences(self) -> np.ndarray:
+        """Compute the id uint64 [D] of each document's sequence of numbers; 0 where there are none."""
+        return number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
+
+
+def number_sequences(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Compute the id uint64 [P] of the sequence of numbers among the words `starts[p]:stops[p]`; 0 for none."""
+    at = np.flatnonzero(kinds == NUMBER)
+    return sequence_ids(ids[at], np.searchsorted(at, starts), np.searchsorted(at, stops))
+
+
+def mask_numbers(ids: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """Make all numbers equal in word ids uint64 [W]."""
+    return ids * (kinds != NUMBER)
 
 
 def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:

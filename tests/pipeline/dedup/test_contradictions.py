@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.dedup.contradictions import digit_sequences, number_sequences
+from pipeline.dedup.contradictions import digit_sequences
 from pipeline.text.words import text_column, word_blocks
 from tests.pipeline.text.specification import words_of
 from tests.pipeline.text.texts import TEXTS
@@ -17,6 +17,6 @@ def test_texts_of_equal_numbers_have_equal_digits(texts: list[str]) -> None:
     column = text_column(pa.array([*texts, *digits]))
     found = digit_sequences(column)
     assert found[: len(texts)].tolist() == found[len(texts) :].tolist()
-    numbers = np.concatenate([number_sequences(words) for _, words in word_blocks(text_column(pa.array(texts)))])
+    numbers = np.concatenate([words.number_sequences() for _, words in word_blocks(text_column(pa.array(texts)))])
     for i in range(len(texts)):
         assert (found[: len(texts)][numbers == numbers[i]] == found[i]).all()

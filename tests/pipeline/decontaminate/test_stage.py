@@ -4,55 +4,22 @@ import gzip
 import json
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.decontaminate.item_index import ItemIndex
-from pipeline.decontaminate.scan import search
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from tests.pipeline.decontaminate.items import CLIPS, PROSE, SHORT, item_table
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
-CLIPS = (
-    "Natalia sold clips to 48 of her friends in April, and then she sold 24 more of them in May. How many clips did "
-    "Natalia sell altogether in April and May?"
-)
-SHORT = "What is 17 + 25?"
-PROSE = (
-    "Weng earns 12 dollars in every hour that she spends with the children of her neighbours, so fifty minutes give "
-    "her ten dollars, which she puts aside for the summer."
-)
-
-
-PARTS = [
-    CLIPS,
-    SHORT,
-    *CLIPS.split(". "),
-    CLIPS.replace("48", "36"),
-    CLIPS.replace("friends", "naïve friends"),
-    "Well,",
-]
-
-
-def item_table(items: list[tuple[str, str]], benchmark: str = "clips") -> pa.Table:
-    return pa.table(
-        {
-            "id": [f"{benchmark}/{i}" for i in range(len(items))],
-            "benchmark": [benchmark] * len(items),
-            "question": pa.array([question for question, _ in items], pa.string()),
-            "answer": pa.array([answer for _, answer in items], pa.string()),
-        }
-    )
 
 
 def run(
@@ -213,24 +180,6 @@ def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -
         assert counts == {reason: (len(texts), sum(map(len, texts))) for reason, texts in sizes.items() if texts}
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
-def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pipeline.decontaminate.scan.BLOCK_BYTES", block)
-        items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
-        columns = (items[side].combine_chunks() for side in ("question", "answer"))
-        index = ItemIndex(*columns, DecontaminationSettings())
-        index.settle(np.zeros(index.masked.size, np.int64), 20)
-        found = list(search(index, pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
-        alone = [
-            replace(match, document=place)
-            for place, question in enumerate(questions)
-            for match in search(index, pa.array([question]), pa.array([PROSE]))
-        ]
-    assert found == alone
-
-
 def test_nothing_to_compare(tmp_path: Path) -> None:
     nothing = item_table([])
     dropped, results = run(tmp_path, [("a", "b"), (None, None)], nothing)
@@ -250,12 +199,6 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
 def test_clear_errors(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lack answer"):
         run(tmp_path, [("a", "b")], item_table([]).drop_columns(["answer"]))
-    with pytest.raises(InputError, match="exact, overlap, template"):
-        DecontaminationSettings(remove=("some",))
-    with pytest.raises(InputError, match="short_coverage"):
-        DecontaminationSettings(short_coverage=0.0)
-    with pytest.raises(InputError, match="shortest"):
-        replace(DecontaminationSettings(), shortest=3)
 
 
 def reworded(draw: random.Random, question: str, words: list[str]) -> str:

@@ -245,22 +245,6 @@ def test_nothing_to_do(tmp_path: Path) -> None:
     assert deduplicate([], tmp_path / "out", DedupSettings())["counts"] == []
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"threshold": 0.0}, "threshold"),
-        ({"bands": 30, "rows": 6}, "permutations"),
-        ({"bands": 3}, "both"),
-        ({"guards": ("letters",)}, "numbers, signs, names, answers"),
-        ({"responses_per_question": 0}, "at least 1"),
-        ({"engine": "slow"}, "datasketch"),
-    ],
-)
-def test_settings_that_make_no_sense(wrong: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        DedupSettings(**wrong)
-
-
 def test_input_that_cannot_be_read(tmp_path: Path) -> None:
     source = write(tmp_path / "in", [("a question", "a response", "")] * 50)
     with pytest.raises(InputError, match="4GB"):
