@@ -255,7 +255,7 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
 def task_specifications(
     benchmark: Benchmark, folder: Path | str, output: Path | str | None = None
 ) -> list[dict[str, Any]]:
-    """What `model.evaluation.harness.build_task` needs, one JSON-able mapping for each leaf task; paths are absolute.
+    """What `build_task` (model/evaluation) needs, one JSON-able mapping for each leaf task; paths are absolute.
 
     `output` is a folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; they are
     written there once. Raises InputError when the data, a task file or a file of plain items is not there.

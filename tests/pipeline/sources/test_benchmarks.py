@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model.evaluation.harness import build_task
+from model.evaluation.harness_tasks import build_task
 from pipeline.errors import InputError
 from pipeline.sources.benchmarks import BENCHMARKS, benchmark_items, resolve_benchmark, task_specifications
 
