@@ -1,6 +1,7 @@
-"""A model that reads and writes text: network, tokenizer and batching behind the three questions an evaluation asks.
+"""Score and generate text with a trained network: network, tokenizer and batching behind three methods.
 
-`harness.py` asks them for lm-eval's tasks, `plain.py` for items from a file; both get their numbers here.
+The methods answer the three kinds of lm-eval's requests: log-likelihoods of continuations, rolling log-likelihoods of
+texts, generated answers. Both kinds of tasks (harness.py, tasks.py) use them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from model.generate import generate, nothing
 from model.ops.device import choose_device
 from pipeline.errors import InputError
 
-# Tokens to write when neither task nor job says how many: lm-eval's own default.
+# Tokens generated where neither task nor job sets a number: lm-eval's default.
 MAX_NEW_TOKENS = 256
 CPU_BATCH_TOKENS = 16_384
 
@@ -32,7 +33,7 @@ _OF_SAMPLING = ("top_p", "top_k", "min_p")  # without effect on greedy decoding
 
 @dataclass(frozen=True)
 class Generation:
-    """How to write: stop strings (the text is cut before the first of them), most tokens, temperature (0: greedy)."""
+    """Settings of generation: stop strings, largest number of tokens, temperature (0: greedy)."""
 
     until: tuple[str, ...] = ()
     max_new_tokens: int = MAX_NEW_TOKENS
@@ -40,10 +41,10 @@ class Generation:
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any], max_new_tokens: int = MAX_NEW_TOKENS) -> Generation:
-        """From the generation arguments of an lm-eval task, the length under any of the names lm-eval accepts.
+        """Build the settings from the generation arguments of an lm-eval task, the length under any of its names.
 
-        `max_new_tokens` holds where they say nothing about it. Raises InputError for an argument that would change
-        the result and that we do not have (num_beams, ...).
+        `max_new_tokens` applies where the task sets no length. Raises InputError for an unsupported argument that
+        would change the result (num_beams, ...).
         """
         lengths = [arguments[name] for name in _LENGTHS if arguments.get(name) is not None]
         until = arguments.get("until") or ()
@@ -62,10 +63,9 @@ class Generation:
 
 
 class LanguageModel:
-    """Log-likelihoods of texts and written answers.
+    """A network with its tokenizer. Setting `depth` runs a recurrent model at another depth than in training.
 
-    `finished(n)` is called when n more requests, or parts, are done. Setting `depth` runs a recurrent model at another
-    depth than it was trained at.
+    `finished(n)` is called when n more requests, or fractions of requests, are done.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class LanguageModel:
 
     @property
     def sequence_length(self) -> int:
-        """The most tokens the model reads at once."""
+        """Largest number of tokens the model reads at once."""
         return self.model.config.sequence_length
 
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool]]:
-        """The log-probability of each (context, continuation)'s continuation, and whether greedy decoding writes it.
+        """Return each continuation's log-probability after its context, and whether greedy decoding generates it.
 
-        An empty context is replaced by the end mark; an empty continuation has log-probability 0.
+        The end mark replaces an empty context; an empty continuation has log-probability 0.
         """
         tokens = self.tokenizer.encode_pairs(pairs)
         return log_likelihoods(
@@ -98,7 +98,7 @@ class LanguageModel:
         )
 
     def rolling_log_likelihoods(self, texts: Sequence[str]) -> list[tuple[float, int]]:
-        """Each text's log-probability, taken in disjoint windows as long as the model reads, and number of tokens."""
+        """Return each text's log-probability, in disjoint windows of the sequence length, and number of tokens."""
         encoded = self.tokenizer.encode_all(texts)
         windows, owners = [], []
         for owner, tokens in enumerate(encoded):
@@ -117,8 +117,8 @@ class LanguageModel:
             totals[owner] += value
         return [(total, len(tokens)) for total, tokens in zip(totals, encoded, strict=True)]
 
-    def write(self, requests: Sequence[tuple[str, Generation]]) -> list[str]:
-        """What the model writes after each prompt, cut before the first stop string."""
+    def generate(self, requests: Sequence[tuple[str, Generation]]) -> list[str]:
+        """Generate an answer to each prompt, cut before the first stop string."""
         alike: dict[Generation, list[int]] = defaultdict(list)
         for index, (_, generation) in enumerate(requests):
             alike[generation].append(index)
@@ -142,10 +142,9 @@ class LanguageModel:
         return answers
 
     def _stop(self, until: tuple[str, ...]) -> Callable[[list[int]], bool] | None:
-        """Whether a stop string is complete.
+        """Return a test of generated tokens for a complete stop string.
 
-        It is looked for in the last tokens: each holds a byte of it, and three more make up for a tail that begins
-        within a character.
+        Only the newest tokens are decoded: each holds at least one byte, and three more cover a cut character.
         """
         if not until:
             return None
@@ -155,7 +154,7 @@ class LanguageModel:
 
 
 def cut_at_stops(text: str, until: Sequence[str]) -> str:
-    """The text before the first of the stop strings."""
+    """Return the text before the first of the stop strings."""
     for stop in until:
         text = text.split(stop, 1)[0]
     return text
@@ -164,10 +163,9 @@ def cut_at_stops(text: str, until: Sequence[str]) -> str:
 def load_language_model(
     path: Path | str, tokenizer: Tokenizer | Path | str, device: str = "auto", **options: Any
 ) -> LanguageModel:
-    """The model of a checkpoint folder on `device`, ready for inference: merged (Eq. 8) and on CUDA in bfloat16.
+    """Load a checkpoint folder for inference: merged (Eq. 8), and in bfloat16 on CUDA; `device` 'auto' prefers CUDA.
 
-    `device` 'auto' is CUDA where there is one. Raises InputError if the folder or the tokenizer's is not one, or they
-    do not fit each other.
+    Raises InputError if a folder is missing or damaged, or model and tokenizer do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)
@@ -183,11 +181,10 @@ def load_language_model(
 
 
 def suitable_batch(model: Dreamer) -> int:
-    """How many positions a batch should have: on a CPU, where more are not faster, 16,384.
+    """Choose the positions in a batch: 16,384 on a CPU; on CUDA as many as half of the free memory holds.
 
-    On CUDA, where a step takes as long for few rows as for many, what half of the free memory holds: cached keys and
-    values, half of them once more while rows are taken out, and inputs and activations of the chosen experts, some of
-    them up to three times.
+    A position takes memory for cached keys and values, half of them twice while rows are taken out, and for inputs and
+    activations of its active experts, up to three copies.
     """
     if not model.head.is_cuda:
         return CPU_BATCH_TOKENS
@@ -199,7 +196,7 @@ def suitable_batch(model: Dreamer) -> int:
 
 
 def narrow(model: Dreamer) -> None:
-    """Compute in bfloat16 with weights kept in bfloat16, but route in float32 with float32 weights, as in training."""
+    """Convert weights and computation to bfloat16 in place; routers stay in float32, as in training."""
     routing = {id(parameter) for router in model.routers().values() for parameter in router.parameters()}
     for parameter in model.parameters():
         if id(parameter) not in routing:

@@ -1,8 +1,8 @@
-"""From the values of single items to rows of the tables `evaluations` and `items`.
+"""Aggregate the values of single items to rows of the result tables `evaluations`, `items`, `evaluation_versions`.
 
-Where a benchmark consists of several tasks (the five MMLU subjects, the seven of MATH), their items are one pool: the
-value is the mean over all items, and the standard error that of this mean. Measures of a whole corpus (perplexities)
-are taken over all documents at once and have no standard error; their items hold the values of single documents.
+The items of all tasks of a benchmark (the seven of MATH) are one pool: the value is the mean over all items, with the
+standard error of this mean. Metrics of a corpus (perplexities) are computed over all documents at once and have no
+standard error; their items hold the values of single documents.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ REAL = ("value", "stderr", "chance", "score")
 
 @dataclass
 class MetricValues:
-    """One metric behind one filter: what was found for each item, by item id, and how that becomes one number.
+    """One metric behind one filter: a finding for each item, by item id.
 
-    Without `aggregate` the findings are numbers and the number is their mean. With it, an item's own value is the
-    aggregate of its finding alone where `single`, else the finding if it is a number, else it has none.
+    Without `aggregate`, findings are numbers and the metric is their mean. With `aggregate`, the metric is the
+    aggregate of all findings; an item's own value is that of its finding alone if `single`, else a numeric finding.
     """
 
     metric: str
@@ -48,87 +48,79 @@ class MetricValues:
 
 @dataclass(frozen=True)
 class TaskScores:
-    """The measures of one task, and what the results tables say about it."""
+    """The metrics of one task, with what the result tables say about the task."""
 
     benchmark: str
     version: str | None
     chance: float | None
     measures: Sequence[MetricValues]
     data_version: str | None = None  # a digest of the items
-    harness_version: str | None = None  # who asked and scored
+    harness_version: str | None = None  # the program that asked and scored
 
 
 def perplexity(findings: list[tuple[float, int]]) -> float:
-    """exp of minus the mean log-probability per unit, from (log-probability, units) of each document."""
+    """Compute exp(-mean log-probability per unit) from (log-probability, units) of each document."""
     return math.exp(-sum(value for value, _ in findings) / sum(units for _, units in findings))
 
 
 def bits_per_unit(findings: list[tuple[float, int]]) -> float:
-    """Minus the mean base-2 log-probability per unit."""
+    """Compute minus the mean base-2 log-probability per unit from (log-probability, units) of each document."""
     return -sum(value for value, _ in findings) / sum(units for _, units in findings) / math.log(2)
 
 
 def token_perplexity(documents: Iterable[tuple[str, float, int]]) -> MetricValues:
-    """The measure lm-eval does not have, from (item id, log-probability, tokens) of each document."""
+    """Build the perplexity per token, which lm-eval lacks, from (item id, log-probability, tokens) of each document."""
     findings = {item: (value, tokens) for item, value, tokens in documents}
     return MetricValues("token_perplexity", "none", findings, perplexity, single=True)
 
 
 def digest_of_items(items: Iterable[Any]) -> str:
-    """16 hexadecimal digits over the items that were asked, in order: equal wherever and however they were stored."""
+    """Hash the asked items in order to 16 hexadecimal digits, wherever and however they are stored."""
     digest = hashlib.blake2b(digest_size=8)
     for item in items:
         digest.update(json.dumps(item, sort_keys=True, default=str).encode() + b"\n")
     return digest.hexdigest()
 
 
-def tables(run_id: str, tokens: int, scored: Iterable[TaskScores]) -> dict[str, pa.Table]:
-    """The rows of one checkpoint for the tables `evaluations`, `items` and `evaluation_versions`."""
+def tables(run_id: str, tokens: int, scores: Sequence[TaskScores]) -> dict[str, pa.Table]:
+    """Build the rows of one checkpoint for the tables `evaluations`, `items` and `evaluation_versions`.
+
+    Example: tasks a and b of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4 items.
+    """
     import pyarrow as pa
 
-    scored = list(scored)
-    pools: dict[tuple[str, str, str], list[tuple[TaskScores, MetricValues]]] = {}
-    for task in scored:
-        for measure in task.measures:
-            pools.setdefault((task.benchmark, measure.metric, measure.filter), []).append((task, measure))
-    evaluations, items = [], []
-    for (benchmark, metric, filter_), parts in pools.items():
-        key = {"run_id": run_id, "tokens": tokens, "task": benchmark, "metric": metric, "filter": filter_}
-        first = parts[0][1]
-        findings = {item: finding for _, measure in parts for item, finding in measure.findings.items()}
-        value, error = _value(first.aggregate, list(findings.values()))
-        evaluations.append(
-            key
-            | {
-                "value": value,
-                "stderr": error,
-                "items": len(findings),
-                "chance": parts[0][0].chance,
-                "task_version": _joined(task.version for task, _ in parts),
-            }
-        )
-        for item, finding in findings.items():
-            own = _own_value(first, finding)
-            if own is not None:
-                items.append(key | {"item_id": item, "value": own})
-    versions = [
-        {
-            "run_id": run_id,
-            "tokens": tokens,
-            "task": benchmark,
+    benchmarks: dict[str, list[TaskScores]] = {}
+    for task in scores:
+        benchmarks.setdefault(task.benchmark, []).append(task)
+    rows: dict[str, list[dict[str, Any]]] = {"evaluations": [], "items": [], "evaluation_versions": []}
+    for benchmark, tasks in benchmarks.items():
+        place = {"run_id": run_id, "tokens": tokens, "task": benchmark}
+        pools: dict[tuple[str, str], list[tuple[TaskScores, MetricValues]]] = {}
+        for task in tasks:
+            for values in task.measures:
+                pools.setdefault((values.metric, values.filter), []).append((task, values))
+        for (metric, filter_), pool in pools.items():
+            key = {**place, "metric": metric, "filter": filter_}
+            first = pool[0][1]
+            findings = {item: finding for _, values in pool for item, finding in values.findings.items()}
+            value, error = _value(first.aggregate, list(findings.values()))
+            versions = _joined(task.version for task, _ in pool)
+            row = {"value": value, "stderr": error, "items": len(findings), "chance": pool[0][0].chance}
+            rows["evaluations"].append({**key, **row, "task_version": versions})
+            own = ((item, _own_value(first, finding)) for item, finding in findings.items())
+            rows["items"] += [{**key, "item_id": item, "value": value} for item, value in own if value is not None]
+        made_by = {
             "code_version": evaluation_code(),
-            "data_version": _joined(task.data_version for task in scored if task.benchmark == benchmark),
-            "harness_version": _joined(task.harness_version for task in scored if task.benchmark == benchmark),
+            "data_version": _joined(task.data_version for task in tasks),
+            "harness_version": _joined(task.harness_version for task in tasks),
             "packages": packages(),
         }
-        for benchmark in dict.fromkeys(task.benchmark for task in scored)
-    ]
-    rows = {"evaluations": evaluations, "items": items, "evaluation_versions": versions}
+        rows["evaluation_versions"].append({**place, **made_by})
     return {name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name])) for name, found in rows.items()}
 
 
 def depth_rows(evaluations: pa.Table, depth: int) -> pa.Table:
-    """Rows of `evaluations` found at `depth` as rows of the table `depth_evaluations`."""
+    """Turn rows of `evaluations` found at `depth` into rows of the table `depth_evaluations`."""
     import pyarrow as pa
 
     columns = evaluations.drop_columns(["task_version"])
@@ -136,7 +128,7 @@ def depth_rows(evaluations: pa.Table, depth: int) -> pa.Table:
 
 
 def schema(*columns: str) -> pa.Schema:
-    """Columns of the results tables with their types."""
+    """Return columns of the result tables with their types."""
     import pyarrow as pa
 
     kinds = dict.fromkeys(WHOLE, pa.int64()) | dict.fromkeys(REAL, pa.float64())
@@ -144,12 +136,12 @@ def schema(*columns: str) -> pa.Schema:
 
 
 def _joined(versions: Iterable[str | None]) -> str | None:
-    """The distinct versions of a benchmark's tasks."""
+    """Join the distinct versions of a benchmark's tasks."""
     return ", ".join(dict.fromkeys(version for version in versions if version is not None)) or None
 
 
 def _value(aggregate: Callable[[list[Any]], float] | None, findings: list[Any]) -> tuple[float, float | None]:
-    """The number for all items, and its standard error where it is a mean."""
+    """Compute the metric over all items, and its standard error if the metric is a mean."""
     if aggregate is not None:
         return _finite(aggregate, findings), None
     values = [float(finding) for finding in findings]
@@ -160,18 +152,18 @@ def _value(aggregate: Callable[[list[Any]], float] | None, findings: list[Any]) 
     return mean, math.sqrt(variance / len(values))
 
 
-def _own_value(measure: MetricValues, finding: Any) -> float | None:
-    """The value of one item; None where it has none: an empty document, a metric of the whole corpus alone."""
+def _own_value(values: MetricValues, finding: Any) -> float | None:
+    """Compute the value of one item; None for an empty document, or a metric that only a whole corpus has."""
     try:
-        if measure.aggregate is not None and measure.single:
-            return _finite(measure.aggregate, [finding])
+        if values.aggregate is not None and values.single:
+            return _finite(values.aggregate, [finding])
         return float(finding)
     except (TypeError, ValueError, ZeroDivisionError):
         return None
 
 
 def _finite(aggregate: Callable[[list[Any]], float], findings: list[Any]) -> float:
-    """The aggregate; infinity where an untrained model's perplexity is beyond what a float holds."""
+    """Apply an aggregate; infinity where an untrained model's perplexity exceeds what a float holds."""
     try:
         return float(aggregate(findings))
     except OverflowError:

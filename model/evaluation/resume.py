@@ -30,7 +30,7 @@ PARTS = ".parts"
 ANSWERS: dict[str, Callable[[LanguageModel, list[Any]], list[Any]]] = {
     "loglikelihood": LanguageModel.log_likelihoods,
     "loglikelihood_rolling": LanguageModel.rolling_log_likelihoods,
-    "generate_until": LanguageModel.write,
+    "generate_until": LanguageModel.generate,
 }
 """The method that answers each kind of request, by lm-eval's names."""
 

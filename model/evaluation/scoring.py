@@ -1,8 +1,7 @@
-"""Log-likelihoods of given continuations, in batches of similar length.
+"""Compute log-likelihoods of given continuations, in batches of similar length.
 
-What can be shared is computed once: all continuations of one context (the options of a multiple-choice question)
-branch off from a single pass over the context, and logits are only made at the positions that are scored. Tests
-compare every number with a plain pass over one sequence at a time.
+The continuations of one context (the options of a multiple-choice question) branch off from one pass over the context,
+and logits are computed only at scored positions. Tests compare every number with a plain pass over each sequence.
 
 Axes: B batch, S sequence, H hidden, V vocabulary.
 """
@@ -24,7 +23,7 @@ LOGIT_VALUES = 2**26
 
 @dataclass
 class _Group:
-    """One context and the continuations that follow it, each with the request it belongs to."""
+    """One context and its continuations, each with the number of its request."""
 
     context: list[int]
     requests: list[int] = field(default_factory=list)
@@ -32,27 +31,27 @@ class _Group:
 
     @property
     def shared(self) -> bool:
-        """Whether the context is read once for several continuations; a single one is read along with it."""
+        """Whether the context is read once for several continuations; a single one is read with its context."""
         return len(self.continuations) > 1
 
     @property
     def row(self) -> list[int]:
-        """What the first pass reads."""
+        """The tokens of the first pass."""
         return self.context if self.shared else self.context + self.continuations[0][:-1]
 
     @property
     def branches(self) -> list[int]:
-        """Which continuations need a second pass: all but those of one token, which the context itself predicts."""
+        """The continuations that need a second pass: all but those of one token, which the context predicts."""
         return [index for index, tokens in enumerate(self.continuations) if self.shared and len(tokens) > 1]
 
     @property
     def rows(self) -> int:
-        """Rows it takes: a branch keeps a copy of its context in the cache."""
+        """Rows of the group in the cache: every branch keeps a copy of its context."""
         return 1 + len(self.branches)
 
     @property
     def width(self) -> int:
-        """Length of its longest row."""
+        """Length of the longest row."""
         return len(self.context) + max(map(len, self.continuations)) - 1
 
 
@@ -65,12 +64,12 @@ def log_likelihoods(
     depth: int | None = None,
     finished: Callable[[float], None] = nothing,
 ) -> list[tuple[float, bool]]:
-    """The log-probability of each (context, continuation)'s continuation, and whether greedy decoding would write it.
+    """Return each continuation's log-probability after its context, and whether greedy decoding generates it.
 
-    A context must not be empty. Where both together pass the model's sequence length, the context is cut on the left;
-    a continuation that is longer by itself is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens
-    of a batch, padding included; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more
-    pieces of work are done.
+    A context must not be empty. Where both together exceed the model's sequence length, the context is cut on the left;
+    a continuation that exceeds it alone is scored in windows (`rolling_windows`). `batch_tokens` bounds the tokens of a
+    batch, padding included; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more
+    windows are scored.
     """
     groups = _grouped(pairs, model.config.sequence_length, batch_tokens)
     totals, greedy = [0.0] * len(pairs), [True] * len(pairs)
@@ -83,10 +82,11 @@ def log_likelihoods(
 
 
 def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> list[tuple[list[int], list[int]]]:
-    """Cut a text into (context, continuation) pairs of at most `length` inputs in which every token is scored once.
+    """Cut a text into (context, continuation) pairs of at most `length` inputs that score every token once.
 
-    The first token follows `prefix_token`; the last window is filled up with context. These are lm-eval's windows
-    (`get_rolling_token_windows` with a context of 1, made disjoint).
+    The first token follows `prefix_token`; the final window is filled up with context. These are lm-eval's windows
+    (`get_rolling_token_windows` with a context of 1, made disjoint). Example: tokens 1 2 3 4 5 with prefix 0 and length
+    3 give ([0], [1, 2, 3]) and ([2, 3], [4, 5]).
     """
     tokens, windows = list(tokens), []
     for start in range(0, len(tokens), length):
@@ -96,7 +96,7 @@ def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> li
     return windows
 
 
-def _pieces(context: list[int], continuation: list[int], length: int) -> list[tuple[list[int], list[int]]]:
+def _windows(context: list[int], continuation: list[int], length: int) -> list[tuple[list[int], list[int]]]:
     assert context, "a context must not be empty"
     if len(continuation) > length:
         return rolling_windows(continuation, context[-1], length)
@@ -105,11 +105,11 @@ def _pieces(context: list[int], continuation: list[int], length: int) -> list[tu
 
 
 def _grouped(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], length: int, batch_tokens: int) -> list[_Group]:
-    """Requests by context, where the context is the longer part and the group still fits into a batch."""
+    """Group requests by context, where the context is the longer part and the group fits into a batch."""
     groups: list[_Group] = []
     open_groups: dict[tuple[int, ...], _Group] = {}
     for request, (context, continuation) in enumerate(pairs):
-        for seen, scored in _pieces(list(context), list(continuation), length):
+        for seen, scored in _windows(list(context), list(continuation), length):
             group = open_groups.get(tuple(seen))
             if group is None or len(scored) > len(seen) or (len(group.requests) + 2) * 2 * len(seen) > batch_tokens:
                 group = open_groups[tuple(seen)] = _Group(seen)
@@ -120,7 +120,7 @@ def _grouped(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], length: int, 
 
 
 def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
-    """Groups in order of falling width, as many at a time as fit."""
+    """Batch the groups in order of falling width, as many at a time as fit."""
     batch: list[_Group] = []
     rows = 0
     for group in sorted(groups, key=lambda group: -group.width):
@@ -134,7 +134,7 @@ def _batches(groups: list[_Group], batch_tokens: int) -> Iterator[list[_Group]]:
 
 
 def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[tuple[int, float, bool]]:
-    """(request, log-probability, all likeliest) of every continuation in the batch, in pieces that add up."""
+    """Yield (request, log-probability, all likeliest) for parts of every continuation in the batch, to be added up."""
     device = model.head.device
     rows = [group.row for group in batch]
     branches = [(row, group, index) for row, group in enumerate(batch) for index in group.branches]
@@ -162,7 +162,7 @@ def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[t
 
 
 def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None, depth: int | None) -> Tensor:
-    """Hidden states [B, S, H] of rows of different lengths."""
+    """Compute hidden states [B, S, H] of rows of different lengths."""
     tokens, lengths = right_padded(rows, model.head.device)
     if cache is None:
         return model(tokens, depth=depth, return_hidden=True)
@@ -172,7 +172,7 @@ def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None, depth: 
 def _read(
     model: Dreamer, hidden: Tensor, spans: list[tuple[int, int, int, list[int]]]
 ) -> Iterator[tuple[int, float, bool]]:
-    """The log-probabilities of the tokens of each span, from the hidden states at the positions before them."""
+    """Yield the log-probability of each span's tokens, from the hidden states at the positions before them."""
     rows = [row for _, row, _, tokens in spans for _ in tokens]
     positions = [first + offset for _, _, first, tokens in spans for offset in range(len(tokens))]
     wanted = torch.tensor([token for _, _, _, tokens in spans for token in tokens], device=hidden.device)

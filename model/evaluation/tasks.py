@@ -1,9 +1,8 @@
-"""Tasks as files of plain items, for machines without lm-eval: the built-in world's benchmarks, and whoever writes
-such a file.
+"""Ask and score tasks from files of plain items, on machines without lm-eval.
 
-A line of JSON per item: `id`, `prompt`, `target`; with `choices` it is multiple choice, with `until` the answer is
-written and compared with the target, with neither the target is a text whose perplexity is measured. Scores are those
-of lm-eval's task of the same form (tests compare the two on the same model).
+Each line is a JSON object with `id`, `prompt` and `target`. An item with `choices` is multiple choice; with `until` the
+model writes an answer, which is compared with the target; with neither, the perplexity of the target is measured.
+Scores equal those of lm-eval's task of the same form (tests compare the two on one model).
 """
 
 from __future__ import annotations
@@ -30,13 +29,12 @@ from pipeline.errors import InputError
 
 
 class PlainTask:
-    """One file of items, taken apart as `harness.HarnessTask` is: requests to any model, and scores from its
-    answers."""
+    """One file of items as requests to any model, and scores from the answers; same interface as HarnessTask."""
 
     def __init__(
         self, specification: Mapping[str, Any], *, limit: int | None = None, max_new_tokens: int = MAX_NEW_TOKENS
     ) -> None:
-        """`limit` takes the first items only; `max_new_tokens` holds where neither overrides nor item say."""
+        """`limit` is the number of items to ask; `max_new_tokens` applies where neither overrides nor item set it."""
         self.specification = specification
         self.name: str = specification["task"]
         self._lines = read_items(Path(specification["plain"]))[:limit]
@@ -54,11 +52,11 @@ class PlainTask:
 
     @property
     def items(self) -> int:
-        """How many items are evaluated."""
+        """Number of items."""
         return len(self._lines)
 
     def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
-        """Metrics of every item, from the answers in the order of the requests."""
+        """Score every item from the answers, which are in the order of the requests."""
         given = {kind: iter(found) for kind, found in answers.items()}
         metric, filter_ = self.specification["metric"], self.specification["filter"]
         accuracy: dict[str, float] = {}
@@ -88,7 +86,7 @@ class PlainTask:
 
 
 def read_items(path: Path) -> list[dict[str, Any]]:
-    """The items of a file. InputError, naming file and line, if it is missing, empty or a line is not an item."""
+    """Read a file of items. Raises InputError, naming file and line, if missing or empty, or a line is no item."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -107,7 +105,7 @@ def read_items(path: Path) -> list[dict[str, Any]]:
 
 
 def _perplexities(documents: list[tuple[str, str, float, int]]) -> list[MetricValues]:
-    """lm-eval's three, counted as it counts, and that of tokens."""
+    """Build lm-eval's three perplexities, with words and bytes counted as in lm-eval, and that of tokens."""
     words = {item: (value, len(re.split(r"\s+", text))) for item, text, value, _ in documents}
     bytes_ = {item: (value, len(text.encode())) for item, text, value, _ in documents}
     return [

@@ -1,6 +1,6 @@
-"""Text to tokens and back for the models of a study: one tokenizer folder, as `pipeline/tokens.py` leaves it.
+"""Encode and decode text with a study's tokenizer, a folder that `pipeline/tokens` wrote.
 
-Texts are encoded as in training: without a beginning mark, and a prompt and what follows it apart from each other.
+Texts are encoded as in training: without a beginning mark; a prompt and its continuation separately.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pipeline.errors import InputError
 
 
 class Tokenizer:
-    """Encodes and decodes; knows the end mark. Made by `load_tokenizer`."""
+    """Encodes and decodes text; made by `load_tokenizer`."""
 
     def __init__(self, codec: Any, end_token: int) -> None:
         self._codec = codec
@@ -22,15 +22,15 @@ class Tokenizer:
 
     @property
     def size(self) -> int:
-        """How many tokens there are, special ones included."""
+        """Size of the vocabulary, special tokens included."""
         return self._codec.get_vocab_size(with_added_tokens=True)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of a text, with no special token added."""
+        """Encode a text, adding no special token."""
         return self._codec.encode(text, add_special_tokens=False).ids
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """The same for many texts; one that occurs several times is encoded once."""
+        """Encode many texts, each distinct text once, adding no special token."""
         texts = list(texts)
         distinct = list(dict.fromkeys(texts))
         encodings = self._codec.encode_batch(distinct, add_special_tokens=False)
@@ -38,15 +38,15 @@ class Tokenizer:
         return [tokens[text] for text in texts]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of tokens; special tokens are left out."""
+        """Decode tokens, leaving out special ones."""
         return self._codec.decode(list(tokens), skip_special_tokens=True)
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
-        """Tokens of contexts and of the continuations to be scored after them.
+        """Encode contexts and the continuations to be scored after them, separately, as in training.
 
-        Spaces at the end of a context go to its continuation, as in lm-eval. The two are encoded apart, as prompt and
-        response were in training; lm-eval encodes them together and cuts at the context's length, which is the same
-        unless a token reaches across the border. The end mark stands in for an empty context.
+        Spaces at the end of a context go to its continuation, as in lm-eval; the end mark replaces an empty context.
+        lm-eval encodes both together and cuts at the context's length, which differs where a token crosses the border.
+        Example: ("2 + 2 = ", "4") is encoded as "2 + 2 =" and " 4".
         """
         contexts, continuations = [], []
         for context, continuation in pairs:
@@ -60,8 +60,7 @@ class Tokenizer:
 
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
-    """The tokenizer in `folder` (`tokenizer.json` and `tokenizer_meta.json`). InputError if it is missing or
-    damaged."""
+    """Load `tokenizer.json` and `tokenizer_meta.json` of a folder. Raises InputError if one is missing or damaged."""
     from tokenizers import Tokenizer as Codec
 
     folder = Path(folder)
@@ -77,10 +76,10 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
 
 
 def find_tokenizer(model: Path | str) -> Path:
-    """The tokenizer folder that belongs to a saved model.
+    """Find the tokenizer folder of a saved model. Raises InputError if there is none.
 
-    That is the model's own folder or one above it, or `tokenizer/` in one of them (a carried study); or, for a
-    checkpoint in a study's store, the one that the tokens of its run were made with. InputError if there is none.
+    Candidates are the model's folder, up to four folders above, and `tokenizer/` in each of these; then, for a
+    checkpoint in a study's store, the tokenizer that encoded the packed tokens of its run.
     """
     model = Path(model).resolve()
     above = [model, *model.parents[:4]]

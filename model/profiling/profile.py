@@ -1,8 +1,8 @@
-"""Where the time of one training step goes: `python -m model.profiling.profile <run folder>`.
+"""Profile a training step by component: `python -m model.profiling.profile <run folder>`.
 
-The real training step runs under torch's profiler; attribution.py says which component each operation belongs to.
-Beside the times stands what the products of a component must cost by accounting.py: FLOPs, forward and backward, over
-time, and where the peak of the device is known the least time they take.
+The step runs under torch's profiler; attribution.py assigns each operation to a component. Beside the times stand the
+FLOPs of each component, forward and backward, as accounting.py counts them, FLOP/s, and the time that these FLOPs take
+at the device's peak.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from torch.autograd.profiler import profile, record_function
 
 from model.accounting import flops_by_component
 from model.config import DreamerConfig
-from model.dreamer import Dreamer
 from model.ops.device import device_name, peak_flops
 from model.profiling.attribution import STEP, attribute, longest_kernels, ranges
 from model.profiling.random_stream import write_random_stream
@@ -48,7 +47,7 @@ ORDER = ("sequence", "depth", "experts", "norms", "embedding", "head and loss", 
 
 @dataclass(frozen=True)
 class Share:
-    """One line of a profile: seconds of a step, and the FLOPs accounting asks of it (0: none, it only moves bytes)."""
+    """One line of a profile: seconds of a step, and FLOPs by accounting (0: the operations only move bytes)."""
 
     component: str
     part: str
@@ -70,14 +69,14 @@ class StepProfile:
     kernels: list[tuple[str, float]] = field(default_factory=list)  # the longest on CUDA: name and seconds of a step
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values, for JSON."""
         return {**vars(self), "shares": [vars(share) for share in self.shares]}
 
 
 def profile_step(trainer: Trainer, *, warm_up: int = 3, steps: int = 3) -> StepProfile:
-    """Profile `steps` training steps of `trainer`, after `warm_up` others which are timed.
+    """Profile `steps` training steps of `trainer`, after `warm_up` others, which are timed without the profiler.
 
-    The trainer goes on from where it is and saves nothing. Shares add up to the seconds of a step.
+    The trainer continues from its current step and saves nothing. Shares add up to the median seconds of a timed step.
     """
     cuda = trainer.device.type == "cuda"
     clock = time.perf_counter if cuda else time.process_time  # other processes must not count
@@ -102,7 +101,7 @@ def profile_step(trainer: Trainer, *, warm_up: int = 3, steps: int = 3) -> StepP
     seconds = statistics.median(times[1:])
     found = attribute(events, cuda)
     scale = seconds / sum(found.values())
-    config = _config(trainer)
+    config = trainer.run.model
     flops = _flops(config, found, tokens, targets / steps, trainer.stream.document_length)
     name = device_name(trainer.device)
     return StepProfile(
@@ -120,14 +119,10 @@ def profile_step(trainer: Trainer, *, warm_up: int = 3, steps: int = 3) -> StepP
     )
 
 
-def _config(trainer: Trainer) -> DreamerConfig:
-    return next(module.config for module in trainer.model.modules() if isinstance(module, Dreamer))
-
-
 def _flops(
     config: DreamerConfig, found: Mapping[tuple[str, str], float], tokens: int, targets: float, length: float
 ) -> dict[tuple[str, str], float]:
-    """FLOPs of a step, forward and backward, by component and part; only targets meet the head."""
+    """Count the FLOPs of a step, forward and backward, by component and part; the head multiplies targets only."""
     counts = flops_by_component(config, length)
     flops: dict[tuple[str, str], float] = defaultdict(float)
     for place, name in FLOOR.items():
@@ -145,7 +140,7 @@ def _place(item: tuple[tuple[str, str], float]) -> tuple[int, str, float]:
 
 
 def table(found: StepProfile) -> str:
-    """A profile as text: one line per component and part, slowest first within a component, then the facts."""
+    """Format a profile: a heading, and a line per component and part, slowest first within a component."""
     total, flops = found.seconds, sum(share.flops for share in found.shares)
     rows = [("component", "part", "ms", "share", "FLOPs", "GFLOP/s", "floor ms")]
     for share in found.shares:
@@ -179,10 +174,9 @@ def table(found: StepProfile) -> str:
 
 
 def profile_run(folder: Path, *, say: Callable[[str], object] = print) -> StepProfile:
-    """Profile a step of the run described by `folder/run.json`, from new parameters, in a folder of its own.
+    """Profile a step of the run described by `folder/run.json`, with new parameters, in a temporary folder.
 
-    Where its packed data are not there, random tokens take their place, which is said. Raises InputError for a folder
-    without a run.
+    Random tokens replace missing packed data; `say` is told so. Raises InputError for a folder without a run.
     """
     run = read_run(folder)
     values = json.loads((folder / "run.json").read_text())
@@ -202,7 +196,7 @@ def profile_run(folder: Path, *, say: Callable[[str], object] = print) -> StepPr
 
 
 def random_data(folder: Path, model: DreamerConfig, batch_tokens: int) -> Path:
-    """Random tokens for a model: rows of its sequence length, documents of a quarter to a half of that."""
+    """Write random tokens for a model: rows of its sequence length, documents of a quarter to a half of a row."""
     length = model.sequence_length
     return write_random_stream(
         folder,
@@ -214,7 +208,7 @@ def random_data(folder: Path, model: DreamerConfig, batch_tokens: int) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m model.profiling.profile", description="Profile a training step of a run."
     )

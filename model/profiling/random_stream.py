@@ -1,7 +1,6 @@
-"""A packed folder of random tokens: for measuring speed where there is no data.
+"""Write a packed folder of random tokens, to measure speed on without data.
 
-Tokens follow Zipf's law, as those of text do: with uniform ones the routers of a new model would be better balanced
-than on real data, and the experts faster.
+Tokens follow Zipf's law, as in text: on uniform tokens the experts of a new model would be better balanced, and faster.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ def write_random_stream(
     response: float = 0.25,
     seed: int = 0,
 ) -> Path:
-    """Write `rows` rows of documents, in the format of the packing stage, and return `folder`.
+    """Write `rows` full rows of documents, in the format of the packing stage, and return `folder`.
 
-    Lengths of documents are uniform within `document_lengths`, both included, the last of a row cut so that nothing is
-    left of it; the last `response` of each document, at least one token, is its response.
+    Lengths of documents are uniform within `document_lengths`, both included; the final document of a row is cut to
+    fit. `response` is the fraction of a document, at its end, that is its response: at least one token.
     """
     generator = np.random.default_rng(seed)
     shortest, longest = (min(length, sequence_length) for length in document_lengths)

@@ -281,7 +281,7 @@ def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path, monk
 
 def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
-    enough = LanguageModel.write
+    enough = LanguageModel.generate
 
     def scarce(model: LanguageModel, requests: Any) -> list[str]:
         tried.append(model.batch_tokens)

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 
-from model.evaluation import harness
-from model.evaluation.language_model import Generation, LanguageModel, narrow
+from model.evaluation import harness, harness_tasks
+from model.evaluation.harness_tasks import HarnessTask, build_task
+from model.evaluation.language_model import Generation, LanguageModel, load_language_model, narrow
 from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
@@ -32,7 +33,7 @@ from tests.model.evaluation.evaluation_world import (
     write_tokenizer,
 )
 
-harness.tune_libraries()
+harness_tasks.tune_libraries()
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
@@ -49,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def text_model(folder: Path) -> LanguageModel:
-    return harness.load_language_model(folder / "checkpoint", folder / "tokenizer", "cpu")
+    return load_language_model(folder / "checkpoint", folder / "tokenizer", "cpu")
 
 
 def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:
@@ -157,13 +158,13 @@ def test_pairs_are_cut_apart_as_lm_eval_does(text_model: LanguageModel) -> None:
 def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: LanguageModel) -> None:
     model, tokenizer = text_model.model, text_model.tokenizer
     prompts = ["Question: How many?\nAnswer:", "Ann has", "Ben gives away 12 of 20 apples. " * 30, ""]
-    free = text_model.write([(prompt, Generation(max_new_tokens=24)) for prompt in prompts])
+    free = text_model.generate([(prompt, Generation(max_new_tokens=24)) for prompt in prompts])
     for prompt, text in zip(prompts, free, strict=True):
         context = (tokenizer.encode(prompt) or [tokenizer.end_token])[-(192 - 24) :]
         assert text == tokenizer.decode(plain_generation(model, context, 24, tokenizer.end_token))
     # Stop strings of one and of several tokens, taken from what is written, beside one that never comes.
     stops = (free[0][7:10], free[1][3:4], "never written")
-    cut = text_model.write([(prompt, Generation(stops, 24)) for prompt in prompts])
+    cut = text_model.generate([(prompt, Generation(stops, 24)) for prompt in prompts])
     for whole, part in zip(free, cut, strict=True):
         places = [whole.find(stop) for stop in stops if stop in whole]
         assert part == (whole[: min(places)] if places else whole)
@@ -220,7 +221,7 @@ def _before(text: str, stops: list[str]) -> str:
 
 def test_a_stop_string_ends_the_writing(text_model: LanguageModel) -> None:
     """Not only is the text cut: the tokens behind the stop string are never computed."""
-    (text,) = text_model.write([("Ann has", Generation(max_new_tokens=40))])
+    (text,) = text_model.generate([("Ann has", Generation(max_new_tokens=40))])
     stop = text_model._stop((text[4:6],))
     tokens = text_model.tokenizer.encode(text)
     ends = [stop(tokens[:length]) for length in range(1, len(tokens) + 1)]
@@ -251,7 +252,7 @@ def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> 
     narrowed = LanguageModel(model, text_model.tokenizer).log_likelihoods(pairs)
     for (value, _), (expected, _) in zip(narrowed, text_model.log_likelihoods(pairs), strict=True):
         assert value == pytest.approx(expected, rel=0.05)
-    assert len(LanguageModel(model, text_model.tokenizer).write([("Ann has", Generation(max_new_tokens=8))])[0]) > 0
+    assert len(LanguageModel(model, text_model.tokenizer).generate([("Ann has", Generation(max_new_tokens=8))])[0]) > 0
 
 
 # --- tasks ---
@@ -259,7 +260,7 @@ def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> 
 
 @needs_mirror
 def test_tasks_of_the_mirror_are_lm_evals_own(text_model: LanguageModel, tmp_path: Path) -> None:
-    gsm8k = harness.HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)
+    gsm8k = HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)
     with gzip.open(MIRROR / "openai/gsm8k/main/test.jsonl.gz", "rt") as file:
         first = json.loads(file.readline())
     prompt, generation = gsm8k.requests["generate_until"][0]
@@ -267,7 +268,7 @@ def test_tasks_of_the_mirror_are_lm_evals_own(text_model: LanguageModel, tmp_pat
     assert generation == Generation(("Question:", "</s>", "<|im_end|>"), 256)
     assert gsm8k.items == 3
 
-    mmlu = harness.HarnessTask(specification("mmlu", "mmlu_abstract_algebra", MIRROR / "cais/mmlu"), cache=tmp_path)
+    mmlu = HarnessTask(specification("mmlu", "mmlu_abstract_algebra", MIRROR / "cais/mmlu"), cache=tmp_path)
     assert mmlu.items == 100
     context, option = mmlu.requests["loglikelihood"][1]
     assert context.startswith("The following are multiple choice questions (with answers) about abstract algebra.\n\n")
@@ -275,7 +276,7 @@ def test_tasks_of_the_mirror_are_lm_evals_own(text_model: LanguageModel, tmp_pat
     assert option == " B"
 
     # Only the split to be evaluated is there.
-    mathqa = harness.HarnessTask(specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"), cache=tmp_path)
+    mathqa = HarnessTask(specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"), cache=tmp_path)
     assert mathqa.items == 1000
     assert len(mathqa.requests["loglikelihood"]) == 5000
 
@@ -293,9 +294,9 @@ def test_math_by_both_definitions(tmp_path: Path) -> None:
         {"problem": "Half of 1?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{\frac{1}{2}}$."},
     ]
     place = write_data(tmp_path / "math", "algebra", test=rows)
-    hendrycks = harness.HarnessTask(specification("math", "hendrycks_math_algebra", place), cache=tmp_path)
+    hendrycks = HarnessTask(specification("math", "hendrycks_math_algebra", place), cache=tmp_path)
     assert hendrycks.requests["generate_until"][0][0] == "Problem: What is 1+1?\nAnswer:"
-    minerva = harness.HarnessTask(specification("minerva", "minerva_math_algebra", place), cache=tmp_path)
+    minerva = HarnessTask(specification("minerva", "minerva_math_algebra", place), cache=tmp_path)
     assert minerva.requests["generate_until"][0][0] == "Problem:\nWhat is 1+1?\n\nSolution:"
     answers = {"generate_until": [" The answer is $2$.", r" So it is $\boxed{0.5}$."]}
     values = {
@@ -329,7 +330,7 @@ def test_a_users_own_task(tmp_path: Path) -> None:
     path.write_text(USERS_TASK)
     overrides = {"doc_to_text": "{{question}} =", "generation_kwargs": {"until": [";"]}}
     given = specification("shapes", "shapes", place, yaml=str(path), overrides=overrides)
-    task = harness.HarnessTask(given, max_new_tokens=99, cache=tmp_path)
+    task = HarnessTask(given, max_new_tokens=99, cache=tmp_path)
     assert task.requests == {"generate_until": [("Sides of a square? =", Generation((";",), 5))]}
     scored = task.score({"generate_until": ["4"]})
     assert (scored.version, scored.measures[0].findings) == ("2.5", {"shapes/0": 1.0})
@@ -344,8 +345,8 @@ def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
         place = write_data(tmp_path / "data", "default", test=[{"question": text, "answer": "4"}])
         for file in place.rglob("*"):
             os.utime(file, (0, 0))
-        with harness.fresh_cache(tmp_path) as cache:
-            task = harness.HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=cache)
+        with harness_tasks.fresh_cache(tmp_path) as cache:
+            task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=cache)
         prompts += [prompt for prompt, _ in task.requests["generate_until"]]
     assert prompts == ["one", "two"]
     assert not list(tmp_path.glob(".datasets*"))
@@ -353,19 +354,19 @@ def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
 
 def test_what_can_go_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lm-eval has no task 'gsm8'; did you mean gsm8k"):
-        harness.find_task("gsm8")
+        harness_tasks.find_task("gsm8")
     with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k: no data in .*nowhere.*dreamer download"):
-        harness.build_task(specification("gsm8k", "gsm8k", tmp_path / "nowhere"), tmp_path)
+        build_task(specification("gsm8k", "gsm8k", tmp_path / "nowhere"), tmp_path)
     place = write_data(tmp_path / "data", "main", train=[{"question": "?", "answer": "4"}])
     with pytest.raises(InputError, match="has no split 'test', only train"):
-        harness.build_task(specification("gsm8k", "gsm8k", place), tmp_path)
+        build_task(specification("gsm8k", "gsm8k", place), tmp_path)
     place = write_data(tmp_path / "other", "main", test=[{"query": "?", "answer": "4"}])
     path = tmp_path / "shapes.yaml"
     path.write_text(USERS_TASK.replace("metadata", "metadatum"))
     with pytest.raises(InputError, match=r"lm-eval refuses the definition in .*shapes.yaml.*metadatum"):
-        harness.build_task(specification("s", "shapes", place, yaml=str(path), overrides={"dataset_name": "main"}))
+        build_task(specification("s", "shapes", place, yaml=str(path), overrides={"dataset_name": "main"}))
     path.write_text("group: several\ntask: [gsm8k, mathqa]")
     with pytest.raises(InputError, match="defines no single task"):
-        harness.build_task(specification("s", "several", place, yaml=str(path)))
+        build_task(specification("s", "several", place, yaml=str(path)))
     with pytest.raises(InputError, match="no task file"):
-        harness.build_task(specification("s", "shapes", place, yaml=str(tmp_path / "none.yaml")))
+        build_task(specification("s", "shapes", place, yaml=str(tmp_path / "none.yaml")))

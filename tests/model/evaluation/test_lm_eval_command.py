@@ -63,7 +63,7 @@ def environment(home: Path) -> dict[str, str]:
 @pytest.mark.parametrize("depth", [None, 2])
 def test_the_plain_command_gives_the_numbers_of_a_study(study: Path, tmp_path: Path, depth: int | None) -> None:
     """From a shell, anywhere, naming nothing but the model's folder: every metric, to all digits."""
-    from model.evaluation.harness import HarnessTask, tune_libraries
+    from model.evaluation.harness_tasks import HarnessTask, tune_libraries
 
     model = study / "runs/run/checkpoints/000000000001000"
     rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lm_eval.evaluator import evaluate
 
-from model.evaluation import harness
+from model.evaluation import harness, harness_tasks
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import tables
 from model.evaluation.resume import score_tasks
@@ -24,7 +24,7 @@ from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import training_parts
 from tests.model.evaluation.evaluation_world import save_small_model, write_data, write_tokenizer
 
-harness.tune_libraries()
+harness_tasks.tune_libraries()
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 pytestmark = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
@@ -70,9 +70,9 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
             for name in ("hendrycks_math_algebra", "minerva_math_algebra")
         ),
     ]
-    tasks = [harness.HarnessTask(each, limit=limit, cache=tmp_path) for each in chosen]
+    tasks = [harness_tasks.HarnessTask(each, limit=limit, cache=tmp_path) for each in chosen]
     ours = tables("run", 1000, score_tasks(text_model, tasks))
-    built = {each["task"]: harness.build_task(each, tmp_path) for each in chosen}
+    built = {each["task"]: harness_tasks.build_task(each, tmp_path) for each in chosen}
     theirs = evaluate(harness.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100)["results"]
 
     items = ours["items"].to_pylist()
@@ -109,12 +109,12 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
 def test_gsm8k_and_mathqa_ask_as_training_does(text_model: LanguageModel, tmp_path: Path) -> None:
     """Question and answer of a training document, text for text and token for token."""
     encode = text_model.tokenizer.encode
-    (gsm8k,) = [harness.HarnessTask(each, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]
+    (gsm8k,) = [harness_tasks.HarnessTask(each, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]
     questions = [row["question"] for row in rows("openai/gsm8k/main/test.jsonl.gz")]
     asked = [prompt for prompt, _ in gsm8k.requests["generate_until"]]
     assert asked == [training_parts(question, "")[0] for question in questions]
 
-    (mathqa,) = [harness.HarnessTask(each, cache=tmp_path) for each in specifications("mathqa", tmp_path)]
+    (mathqa,) = [harness_tasks.HarnessTask(each, cache=tmp_path) for each in specifications("mathqa", tmp_path)]
     problems = [row["Problem"] for row in rows("regisss/math_qa/default/test.jsonl.gz")]
     pairs = mathqa.requests["loglikelihood"]
     assert {prompt for prompt, _ in pairs} == {training_parts(problem, "")[0] for problem in problems}
@@ -137,7 +137,7 @@ def test_prompts_are_the_tokens_that_were_packed(tmp_path: Path) -> None:
     tokens = np.fromfile(tmp_path / "packed" / "tokens-00000.bin", dtype="<u2").astype(int)
     index = np.load(tmp_path / "packed" / "index-00000.npy")
     packed = {tuple(tokens[start:response]) for start, response, _ in index}
-    (task,) = [harness.HarnessTask(each, limit=20, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]
+    (task,) = [harness_tasks.HarnessTask(each, limit=20, cache=tmp_path) for each in specifications("gsm8k", tmp_path)]
     pairs = [(prompt, " It is 7.") for prompt, _ in task.requests["generate_until"]]
     asked = tokenizer.encode_pairs(pairs)
     assert {tuple(prompt) for prompt, _ in asked} == packed
@@ -150,7 +150,7 @@ def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     chosen = specifications("mmlu_math", tmp_path)
     for each in chosen:
         subject = each["task"].removeprefix("mmlu_")
-        task = harness.HarnessTask(each, limit=3, cache=tmp_path)
+        task = harness_tasks.HarnessTask(each, limit=3, cache=tmp_path)
         for number, row in enumerate(rows(f"cais/mmlu/{subject}/test.jsonl.gz")[:3]):
             options = "".join(f"{letter}. {choice}\n" for letter, choice in zip("ABCD", row["choices"], strict=True))
             prompt = (
@@ -166,12 +166,12 @@ def test_prompts_that_differ_from_training(tmp_path: Path) -> None:
     }
     for name, prompt in prompts.items():
         given = {"benchmark": "math", "task": name, "dataset_path": str(math)}
-        assert harness.HarnessTask(given, cache=tmp_path).requests["generate_until"][0][0] == prompt
+        assert harness_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"][0][0] == prompt
     # A user who wants the training form says so.
     given["overrides"] = {"doc_to_text": "Question: {{problem}}\nAnswer:"}
-    (asked, _), *_ = harness.HarnessTask(given, cache=tmp_path).requests["generate_until"]
+    (asked, _), *_ = harness_tasks.HarnessTask(given, cache=tmp_path).requests["generate_until"]
     assert asked == training_parts("What is $1+1$?", "")[0]
     # A text is read from its beginning, after an end mark.
-    (text,) = [harness.HarnessTask(each, limit=1, cache=tmp_path) for each in specifications(OPENSTAX, tmp_path)]
+    (text,) = [harness_tasks.HarnessTask(each, limit=1, cache=tmp_path) for each in specifications(OPENSTAX, tmp_path)]
     texts = {row["text"] for row in rows("openstax/algebra/default/validation.jsonl.gz")}
     assert text.requests["loglikelihood_rolling"][0] in texts
