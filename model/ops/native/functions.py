@@ -1,4 +1,4 @@
-"""Single operations in C with their gradients, as autograd functions; kernels.py states what they compute.
+"""Single operations in C with their gradients, as autograd functions; model/ops/reference.py states the mathematics.
 
 Axes: T tokens, H hidden, E experts, A active experts, R routing size, N and M query and key/value heads, K head size,
 I and O inputs and outputs, L depths of a code, D visible depths.
@@ -136,25 +136,10 @@ class NativeRoute(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, query, keys, *routing = ctx.saved_tensors
-        outputs = [torch.zeros_like(x), None, *empty_like(query, keys)]
-        route_backward(x, None, query, keys, Routing(*routing), ctx.normalised, gradient.contiguous(), *outputs)
-        return *outputs[:1], *outputs[2:], None, None, None, None
-
-
-def route_backward(
-    x: Tensor,
-    gain: Tensor | None,
-    query: Tensor,
-    keys: Tensor,
-    routing: Routing,
-    normalised: bool,
-    *gradients: Tensor | None,
-) -> None:
-    """Compute the gradients of x, gain, query and keys from the gradient of the weights: `gradients` in reverse order.
-
-    The gradient of x holds what normalised x has from elsewhere.
-    """
-    call("route_backward", normalised, x, gain, query, keys, *routing[:4], routing.ids, *gradients)
+        x_gradient, gradients, ids = torch.zeros_like(x), empty_like(query, keys), routing[5]
+        inputs = x, None, query, keys, *routing[:4], ids, gradient.contiguous()
+        call("route_backward", ctx.normalised, *inputs, x_gradient, None, *gradients)
+        return x_gradient, *gradients, None, None, None, None
 
 
 class NativeMixedProduct(torch.autograd.Function):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.native.functions import Routing, contiguous, empty_like, rotation_rows, route_backward
+from model.ops.native.functions import Routing, contiguous, empty_like, rotation_rows
 from model.ops.native.library import call
 from model.ops.native.shared_gradient import gradient_of, transpose
 
@@ -54,24 +54,12 @@ class NativeAttention(torch.autograd.Function):
         )
         output, intermediate = torch.empty_like(x), (projected, head_scales, head_query, attended, scores)
         depths = [*earlier[: D - 1], key], [*earlier[D - 1 :], value]
-        call(
-            "attention_forward",
-            epsilon,
-            x,
-            gain,
-            query,
-            keys,
-            bias,
-            *weights,
-            *heads,
-            *depths,
-            *routing,
-            *intermediate,
-            output,
-        )
+        inputs = x, gain, query, keys, bias, *weights, *heads, *depths
+        call("attention_forward", epsilon, *inputs, *routing, *intermediate, output)
         shared = contiguous(shared_inward, shared_outward)
-        inputs = x, gain, query, keys, *weights, *shared, *heads
-        ctx.save_for_backward(*inputs, *routing, *intermediate, key, value, *earlier)
+        ctx.save_for_backward(
+            x, gain, query, keys, *weights, *shared, *heads, *routing, *intermediate, key, value, *earlier
+        )
         ctx.mark_non_differentiable(routing.ids, scores, *([] if starts is None else [key, value]))
         return output, routing.ids, key, value, scores
 
@@ -141,5 +129,6 @@ class NativeExperts(torch.autograd.Function):
         weights = x, gain, routing.norms, routing.weights, transpose(inward), transpose(outward)
         outputs = x_gradient, weights_gradient, inward_sum, outward_sum
         call("swiglu_backward", *weights, *routing[6:], projected, gradient.contiguous(), *outputs)
-        route_backward(x, gain, query, keys, routing, True, weights_gradient, x_gradient, *gradients)
+        inputs = x, gain, query, keys, *routing[:4], routing.ids, weights_gradient
+        call("route_backward", True, *inputs, x_gradient, *gradients)
         return x_gradient, *gradients, None, inward_gradient, outward_gradient, None, None
