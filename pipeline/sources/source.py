@@ -54,7 +54,7 @@ class Source:
     responses: ColumnList = ()
     text: Columns = ""
     answer: Columns = ""
-    configurations: Texts = ("default",)
+    configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
     split: str = "train"
     revision: str | None = None
     where: Annotated[
