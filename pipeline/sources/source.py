@@ -1,4 +1,4 @@
-"""The form of a training source: where its data lie, and how a row becomes one or several documents."""
+"""The form of a training source: its files, and how a row becomes one or several documents."""
 
 from __future__ import annotations
 
