@@ -80,7 +80,7 @@ def test_every_document_is_in_the_packed_rows_once(documents: Path, tokenizer: P
     assert {path.name for path in tmp_path.iterdir()} == {"packed.json", "tokens-00000.bin", "index-00000.npy"}
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.tuples(st.none() | st.text(max_size=40), st.none() | st.text(max_size=80)), min_size=1, max_size=30),
     st.integers(2, 60),
