@@ -1,4 +1,4 @@
-"""The form of a benchmark: what is evaluated, how, and where its data lie."""
+"""The form of a benchmark: its data, its lm-eval tasks, and its columns for decontamination."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _as_texts(tasks: Any) -> Any:
 
 @dataclass(frozen=True, config=CONFIG)
 class Benchmark:
-    """What is evaluated and must not be trained on. Every field can be written in a study's YAML file:
+    """A set of items that is evaluated and must not be trained on. Every field can be written in a study's YAML file:
 
         - {name: gsm8k_cot, task: gsm8k_cot_zeroshot, repository: openai/gsm8k, configuration: main, chance: 0.0,
            metric: exact_match, filter: flexible-extract, question: question, answer: 'after(answer, "####")'}

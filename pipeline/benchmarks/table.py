@@ -4,8 +4,8 @@ All are evaluated as lm-eval defines them, 0-shot. Which of lm-eval's numbers co
 
 * GSM8K: `exact_match` behind `flexible-extract`, the last number of the output; `strict-match` wants "#### 18", a form
   that one in fourteen of the paper's sources has.
-* MATH: `exact_match` of `hendrycks_math_*`, which reads what stands between the first and the last dollar sign.
-  `math_verify` is the same data under `minerva_math_*`: Math-Verify parses the whole output, leniently and slowly.
+* MATH: `exact_match` of `hendrycks_math_*`, which reads the text between the first and the final dollar sign.
+  `math_verify` evaluates these items under `minerva_math_*`: Math-Verify parses the whole output, leniently and slowly.
 * MMLU (mathematics): `acc`, the likeliest of the four letters, over the five subjects of the paper.
 * MathQA: `acc`, the likeliest of five continuations, not normalised by length, as MMLU reports.
 * Maths-College: `token_perplexity`, the unit in which the paper's 6 to 7 make sense. It depends on the tokenizer; runs

@@ -1,4 +1,4 @@
-"""Training sources: which data sets there are, where their files lie, and how rows of them become documents.
+"""Training sources: which data sets there are, how their files are found, and how rows become documents.
 
 May import `pipeline.storage`; the benchmarks read their data with these modules too.
 """

@@ -39,7 +39,7 @@ _DECODER = json.JSONDecoder(strict=False)  # a raw tab inside a text is bad JSON
 _CUT = (EOFError, zlib.error, gzip.BadGzipFile)
 
 Record = dict[str, Any] | str  # a malformed one is its text
-Sized = tuple[Record, int]  # with about how many characters it took
+Sized = tuple[Record, int]  # with its size in characters or bytes
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class RecordRows:
         self.path = path
         self.size = max(path.stat().st_size, 1)
         self.raw: BinaryIO = path.open("rb")
-        # Held here, `text` (made by `_array` and `_csv`) does not close the file before the progress is read from it.
+        # An attribute keeps the text stream of `_array` and `_csv` alive: when collected, it closes the file.
         self.text: io.TextIOWrapper | None = None
         self.stream: Any = gzip.GzipFile(fileobj=self.raw) if path.suffix == ".gz" else self.raw
         head = self._head()
@@ -185,7 +185,7 @@ class RecordRows:
                 if not more:
                     what = "cut off in" if cut else "broken JSON in"
                     raise InputError(f"{self.path}: {what} row {row} of its array; fetch it again") from error
-                chunk_size = min(chunk_size * 2, 2**24)  # a long element is not decoded again for every small piece
+                chunk_size = min(chunk_size * 2, 2**24)  # a long element is not decoded again for every small chunk
                 text, position = text[position:] + more, 0
                 continue
             except (ValueError, RecursionError) as error:  # a number of thousands of digits; nested without end

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from pipeline.errors import InputError
-from pipeline.progress import Progress
+from pipeline.progress import Progress, quiet
 from pipeline.sources.splits import CARD, Part, card_configurations, data_files, parse_card, select_files, summary
 from pipeline.storage.files import write_text_atomically
 
@@ -33,10 +33,10 @@ def fetch(
     folder: Path,
     *,
     revision: str | None = None,
-    parts: Sequence[Part] | None = None,
-    progress: Progress,
+    parts: Sequence[Part],
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
-    """Fetch splits of a repository (`parts`; None: every data file) into `folder` and return the folder's record.
+    """Fetch the splits `parts` of a repository into `folder` and return the folder's record.
 
     Files that are there already are not fetched again. The record (`.download.json`) holds the commit, the files with
     their sizes and the completed parts. Raises InputError within seconds when the hub cannot be reached, the repository
@@ -52,7 +52,7 @@ def fetch(
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".download.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _fetch(repository, folder, info.sha, sizes, parts or (), progress)
+        return _fetch(repository, folder, info.sha, sizes, parts, progress)
 
 
 def _fetch(
@@ -91,9 +91,9 @@ def _fetch(
                 f"{repository} at {revision[:12]} has no split {split!r} of configuration {configuration!r}; "
                 f"it has {summary(sizes, card)}"
             )
-    files = data_files({name for found in wanted.values() for name in found} if parts else sizes)
-    record = record or {"repository": repository, "revision": revision, "parts": [], "all": False, "bytes": {}}
-    # From now on nobody takes half a split for a whole one.
+    files = data_files({name for found in wanted.values() for name in found})
+    record = record or {"repository": repository, "revision": revision, "parts": [], "bytes": {}}
+    # With a record, the folder's complete parts are known: half a split is never taken for a whole one.
     write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     total, done = sum(sizes[name] for name in files) or 1, 0
     with ThreadPoolExecutor(PARALLEL_FILES) as pool:
@@ -104,17 +104,15 @@ def _fetch(
                 done += sizes[running[finished]]
                 progress(done / total, f"{repository}/{running[finished]}")
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # what is under way ends, what is not does not begin
+            pool.shutdown(wait=False, cancel_futures=True)  # running downloads end, waiting ones do not start
             raise
     for entry in record["parts"]:
         wanted.setdefault((entry["configuration"], entry["split"]), entry["files"])
     record |= {
         "parts": [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())],
-        "all": record["all"] or not parts,
         "bytes": record["bytes"] | {name: sizes[name] for name in files},
     }
-    if text or wanted:
-        write_text_atomically(folder / CARD, text if record["all"] else written_card(text, wanted, repository))
+    write_text_atomically(folder / CARD, written_card(text, wanted, repository))
     write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     return record
 
@@ -126,9 +124,8 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
-    """Tell whether `fetch` has completed the parts (none: every data file)."""
-    done = {(entry["configuration"], entry["split"]) for entry in record["parts"]}
-    return record["all"] or (bool(parts) and done.issuperset(parts))
+    """Tell whether `fetch` has completed the parts."""
+    return {(entry["configuration"], entry["split"]) for entry in record["parts"]}.issuperset(parts)
 
 
 def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:

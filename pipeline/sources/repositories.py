@@ -38,9 +38,8 @@ def repository_folder(
     mirror: Path | str | None,
     cache: Path | str,
     revision: str | None = None,
-    configurations: Sequence[str] = (),
-    splits: Sequence[str] = (),
-    progress: Progress = quiet,
+    configurations: Sequence[str],
+    splits: Sequence[str],
 ) -> Path:
     """Find or fetch the folder of a data set that has all these splits of these configurations.
 
@@ -59,7 +58,7 @@ def repository_folder(
         if found:
             return folder
     try:
-        hub.fetch(repository, cached, revision=revision, parts=parts or None, progress=progress)
+        hub.fetch(repository, cached, revision=revision, parts=parts)
     except InputError as error:
         name = next((source.name for source in SOURCES.values() if source.repository == repository), "<study>")
         raise InputError(
@@ -110,4 +109,4 @@ def _mirrored(mirror: Path, repository: str, revision: str | None) -> list[Path]
 
 def _words(parts: Sequence[Part]) -> str:
     named = [f"{configuration}/{split}" for configuration, split in parts]
-    return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "") or "all its files"
+    return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")

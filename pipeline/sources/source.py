@@ -1,4 +1,4 @@
-"""The form of a training source: where its data lie, and how a row becomes one or several documents."""
+"""The form of a training source: its files, and how a row becomes one or several documents."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Source:
     responses: ColumnList = ()
     text: Columns = ""
     answer: Columns = ""
-    configurations: Texts = ("default",)
+    configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
     split: str = "train"
     revision: str | None = None
     where: Annotated[

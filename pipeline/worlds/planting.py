@@ -36,7 +36,7 @@ TRIES = 10_000
 
 @dataclass
 class Row:
-    """One planned row of the training split. `of` is the row it repeats, or the id of the benchmark item it leaks."""
+    """One row of the training split. `of` is the row that it repeats, or the id of the benchmark item that it leaks."""
 
     story: Story
     question: str

@@ -162,8 +162,8 @@ def _training_rows(settings: WorldSettings, stories: Mapping[str, list[Story]], 
     crowd = Crowd(story for told in stories.values() for story in told)
     leaks = _leaks(random, settings, stories)
     exact, near, variants, broken, unclosed = (
-        round(settings.documents * share)
-        for share in (
+        round(settings.documents * fraction)
+        for fraction in (
             settings.exact_duplicates,
             settings.near_duplicates,
             settings.number_variants,

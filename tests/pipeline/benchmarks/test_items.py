@@ -169,44 +169,8 @@ def test_a_template_of_columns_can_be_the_text(tmp_path):
     assert [task.doc_to_target(doc) for doc in task.eval_docs] == ["T: b"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("gms8k", "no benchmark 'gms8k'; did you mean 'gsm8k'"),
-        (
-            {"name": "x", "repository": "a/b", "task": "t", "metrik": "acc"},
-            "unknown key 'metrik'; did you mean 'metric'",
-        ),
-        ({"name": "x", "task": "t", "metric": "acc"}, "repository must be given"),
-        ({"name": "x", "repository": "a", "task": "t", "metric": "acc"}, "not of the form owner/name"),
-        ({"name": "x", "repository": "a/b", "metric": "acc"}, "name lm-eval's task"),
-        ({"name": "x", "repository": "a/b", "task": "t"}, "metric must be given"),
-        (
-            {"name": "x", "repository": "a/b", "task": "t", "metric": "acc", "chance": 25},
-            "chance must be a number from 0",
-        ),
-        ({"name": "x", "repository": "a/b", "task": "t", "tasks": {"c": "t"}}, "give either tasks or task"),
-        ({"name": "x", "repository": "a/b", "text": "t", "metric": "acc"}, "metric of a text must be one of"),
-        ({"name": "x", "repository": "a/b", "task": "t", "metric": "acc", "rows": 5}, "rows is for the perplexity"),
-        ({"name": "x", "repository": "a/b", "text": "t", "rows": 0}, "rows must be a whole number above 0"),
-        ({"name": "x", "repository": "a/b", "text": "t[", "rows": 1}, "not a column or a path"),
-    ],
-)
-def test_a_bad_entry_is_refused_in_one_line(entry, message):
-    with pytest.raises(InputError, match=message) as error:
-        resolve_benchmark(entry)
-    assert "\n" not in str(error.value)
-
-
 def test_a_benchmark_without_known_columns_asks_for_them(tmp_path):
     lines(tmp_path / "default" / "test.jsonl", [{"stem": "?"}])
     entry = {"name": "x", "repository": "a/b", "task": "t", "metric": "acc"}
     with pytest.raises(InputError, match="its columns are stem; name the benchmark's question and answer"):
         items(entry, tmp_path)
-
-
-def test_an_entry_with_a_name_of_the_table_changes_only_what_it_says():
-    changed = resolve_benchmark({"name": "gsm8k", "filter": "strict-match"})
-    assert changed == dataclasses.replace(BENCHMARKS["gsm8k"], filter="strict-match")
-    for benchmark in BENCHMARKS.values():
-        assert resolve_benchmark(json.loads(json.dumps(dataclasses.asdict(benchmark)))) == benchmark

@@ -3,65 +3,19 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipeline.tokens.stage
 from pipeline.errors import InputError
-from pipeline.storage.documents import DocumentWriter
 from pipeline.tokens.stage import pack
-from pipeline.tokens.tokenizer import PROMPT, read_meta, read_tokenizer, take_tokenizer, train_tokenizer, training_parts
-
-DOCUMENTS = [
-    (f"{name} has {number} {thing}. How many {thing} does {name} have?", str(number))
-    for name in ("Ann", "Ben", "Zoë")
-    for thing in ("coins", "pens", "keys", "plums")
-    for number in range(10)
-] + [("", "A text without a question, of \\frac{1}{2} and more.\n"), ("Is 12345 odd?", "yes " * 40)]
-
-
-def write(folder: Path, documents: list[tuple[str | None, str | None]], *, rows: int = 10**6, **options) -> Path:
-    """Documents on disk, `rows` to a row group."""
-    with DocumentWriter(folder, **options) as writer:
-        for first in range(0, len(documents), rows):
-            part = documents[first : first + rows]
-            writer.keep(
-                pa.table(
-                    {
-                        "id": [f"d{first + number}" for number in range(len(part))],
-                        "source": ["world" if question else "text" for question, _ in part],
-                        "row": range(first, first + len(part)),
-                        "question": pa.array([question for question, _ in part], pa.string()),
-                        "response": pa.array([response for _, response in part], pa.string()),
-                        "answer": [""] * len(part),
-                    }
-                )
-            )
-    return folder
-
-
-@pytest.fixture(scope="module")
-def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("documents"), DOCUMENTS)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(documents: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    train_tokenizer(documents, folder, 400)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def codec(tokenizer: Path):
-    return read_tokenizer(tokenizer)
+from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
+from tests.pipeline.tokens.token_documents import DOCUMENTS, foreign, write
 
 
 def unpacked(folder: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -94,110 +48,6 @@ def files(folder: Path) -> dict[str, bytes]:
 # --- tokenizers ---
 
 
-@given(st.text(max_size=200))
-def test_every_text_comes_back(codec, text: str) -> None:
-    assert codec.decode(codec.encode(text, add_special_tokens=False).ids, skip_special_tokens=False) == text
-
-
-@given(st.text(alphabet="0123456789 .,ab", max_size=30))
-def test_a_token_holds_one_digit_at_most(codec, text: str) -> None:
-    for token in codec.encode(text, add_special_tokens=False).ids:
-        piece = codec.decode([token])
-        assert sum(letter.isdigit() for letter in piece) <= 1
-        assert not (any(letter.isdigit() for letter in piece) and piece.strip() != piece.lstrip(" "))
-
-
-def test_an_answer_is_one_token_and_the_same_wherever_it_stands(codec) -> None:
-    ids = {number: codec.encode(f" {number}", add_special_tokens=False).ids for number in range(10)}
-    assert all(len(found) == 1 for found in ids.values())
-    whole = codec.encode("Question: Ann has 7 coins.\nAnswer: 7", add_special_tokens=False).ids
-    assert whole.count(ids[7][0]) == 2
-
-
-def test_prompt_and_response_encoded_apart_are_what_they_are_together(codec) -> None:
-    for question, response in DOCUMENTS:
-        parts = training_parts(question, response)
-        apart = [token for part in parts for token in codec.encode(part, add_special_tokens=False).ids]
-        assert apart == codec.encode("".join(parts), add_special_tokens=False).ids
-
-
-def test_training_text_is_that_of_zero_shot_prompts() -> None:
-    assert training_parts("How many?", "7") == ("Question: How many?\nAnswer:", " 7")
-    assert training_parts("", "Once upon") == training_parts(None, "Once upon") == ("", "Once upon")
-    assert training_parts("Why?", None) == (PROMPT.format(question="Why?"), " ")
-
-
-def test_no_text_can_write_an_end_mark(codec, tokenizer: Path) -> None:
-    end = read_meta(tokenizer)["end_token"]
-    assert codec.token_to_id("<|end|>") == end
-    assert end not in codec.encode("stop<|end|>here", add_special_tokens=False).ids
-
-
-def test_training_is_deterministic_and_reports_what_it_made(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
-    results = train_tokenizer(documents, tmp_path, 400)
-    assert (tmp_path / "tokenizer.json").read_bytes() == (tokenizer / "tokenizer.json").read_bytes()
-    meta = read_meta(tmp_path)
-    assert results["vocabulary_size"] == meta["vocabulary_size"] <= 400
-    assert results["characters"] == sum(len("".join(training_parts(*document))) for document in DOCUMENTS)
-
-
-def test_a_sample_is_spread_over_the_corpus(documents: Path, tmp_path: Path) -> None:
-    total = sum(len("".join(document)) for document in DOCUMENTS)
-    results = train_tokenizer(documents, tmp_path, 300, sample_characters=total // 4)
-    assert results["characters"] == pytest.approx(total / 4, rel=0.6)
-
-
-def test_tokenizers_that_cannot_be_trained_are_refused(documents: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="at least 257"):
-        train_tokenizer(documents, tmp_path, 256)
-    with pytest.raises(InputError, match="holds no documents"):
-        train_tokenizer(write(tmp_path / "empty", []), tmp_path / "out", 300)
-
-
-# --- tokenizers of others ---
-
-
-def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> Path:
-    """A tokenizer as others publish them: marks put around every text, long texts cut."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-
-    codec = Tokenizer(models.BPE())
-    codec.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    codec.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    codec.train_from_iterator(
-        ["one two"],
-        trainers.BpeTrainer(special_tokens=["<s>", *special], initial_alphabet=alphabet, show_progress=False),
-    )
-    codec.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-    codec.enable_truncation(4)
-    codec.enable_padding()
-    folder.mkdir()
-    codec.save(str(folder / "tokenizer.json"))
-    if eos:
-        (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("special", "eos", "entry", "end"),
-    [
-        (["<|end_of_text|>"], None, {}, "<|end_of_text|>"),
-        (["</s>", "<|eot_id|>"], "<|eot_id|>", {}, "<|eot_id|>"),
-        (["</s>", "<|eot_id|>"], {"content": "</s>"}, {}, "</s>"),
-        (["</s>", "<|eot_id|>"], None, {"end": "<|eot_id|>"}, "<|eot_id|>"),
-        ([], None, {}, "<|end|>"),
-    ],
-)
-def test_the_end_mark_of_a_taken_tokenizer(tmp_path: Path, special, eos, entry: dict, end: str) -> None:
-    folder = foreign(tmp_path / "foreign", special, eos)
-    for place in (folder, folder / "tokenizer.json"):
-        results = take_tokenizer({"file": str(place), **entry}, tmp_path / "taken")
-        codec = read_tokenizer(tmp_path / "taken")
-        assert results["end_token"] == codec.token_to_id(end) < results["vocabulary_size"]
-        assert read_meta(tmp_path / "taken")["end"] == end
-
-
 def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents: Path, tmp_path: Path) -> None:
     take_tokenizer({"file": str(foreign(tmp_path / "foreign", ["</s>"]))}, tmp_path / "taken")
     pack(documents, tmp_path / "taken", tmp_path / "packed", sequence_length=256, seed=0)
@@ -207,42 +57,6 @@ def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents:
         for prompt, response in unpacked(tmp_path / "packed")
     )
     assert texts == Counter("".join(training_parts(*document)) + "</s>" for document in DOCUMENTS)
-
-
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ({}, "give either"),
-        ({"hub": "a/b", "file": "c"}, "give either"),
-        ({"path": "c"}, "give either"),
-        ({"file": "/nowhere/tokenizer.json"}, "No such file"),
-        ({"hub": "not an id"}, "cannot be had from the hub"),
-    ],
-)
-def test_entries_that_cannot_be_taken_are_refused(tmp_path: Path, entry: dict, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        take_tokenizer(entry, tmp_path)
-
-
-def test_damaged_tokenizers_and_unknown_end_marks_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
-    with pytest.raises(InputError, match=r"is no tokenizer\.json"):
-        take_tokenizer({"file": str(tmp_path)}, tmp_path / "out")
-    (foreign(tmp_path / "odd", ["</s>"]) / "tokenizer_config.json").write_text("[")
-    with pytest.raises(InputError, match=r"tokenizer_config\.json is damaged"):
-        take_tokenizer({"file": str(tmp_path / "odd")}, tmp_path / "out")
-    with pytest.raises(InputError, match="no end mark '<stop>'"):
-        take_tokenizer({"file": str(foreign(tmp_path / "f", ["</s>"])), "end": "<stop>"}, tmp_path / "out")
-
-
-def test_a_tokenizer_that_the_hub_does_not_give_is_refused_within_seconds(tmp_path: Path) -> None:
-    started = time.monotonic()
-    with pytest.raises(InputError, match="no-such-owner/no-such-model cannot be had from the hub"):
-        take_tokenizer({"hub": "no-such-owner/no-such-model"}, tmp_path)
-    assert time.monotonic() - started < 30
-
-
-# --- packing ---
 
 
 def test_every_document_is_in_the_packed_rows_once(documents: Path, tokenizer: Path, codec, tmp_path: Path) -> None:
@@ -266,7 +80,7 @@ def test_every_document_is_in_the_packed_rows_once(documents: Path, tokenizer: P
     assert {path.name for path in tmp_path.iterdir()} == {"packed.json", "tokens-00000.bin", "index-00000.npy"}
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.tuples(st.none() | st.text(max_size=40), st.none() | st.text(max_size=80)), min_size=1, max_size=30),
     st.integers(2, 60),

@@ -1,0 +1,59 @@
+"""Documents and a foreign tokenizer for the tests of tokens."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.storage.documents import DocumentWriter
+
+DOCUMENTS = [
+    (f"{name} has {number} {thing}. How many {thing} does {name} have?", str(number))
+    for name in ("Ann", "Ben", "Zoë")
+    for thing in ("coins", "pens", "keys", "plums")
+    for number in range(10)
+] + [("", "A text without a question, of \\frac{1}{2} and more.\n"), ("Is 12345 odd?", "yes " * 40)]
+
+
+def write(folder: Path, documents: list[tuple[str | None, str | None]], *, rows: int = 10**6, **options) -> Path:
+    """Documents on disk, `rows` to a row group."""
+    with DocumentWriter(folder, **options) as writer:
+        for first in range(0, len(documents), rows):
+            part = documents[first : first + rows]
+            writer.keep(
+                pa.table(
+                    {
+                        "id": [f"d{first + number}" for number in range(len(part))],
+                        "source": ["world" if question else "text" for question, _ in part],
+                        "row": range(first, first + len(part)),
+                        "question": pa.array([question for question, _ in part], pa.string()),
+                        "response": pa.array([response for _, response in part], pa.string()),
+                        "answer": [""] * len(part),
+                    }
+                )
+            )
+    return folder
+
+
+def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> Path:
+    """A tokenizer as others publish them: marks put around every text, long texts cut."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+    codec = Tokenizer(models.BPE())
+    codec.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    codec.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    codec.train_from_iterator(
+        ["one two"],
+        trainers.BpeTrainer(special_tokens=["<s>", *special], initial_alphabet=alphabet, show_progress=False),
+    )
+    codec.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    codec.enable_truncation(4)
+    codec.enable_padding()
+    folder.mkdir()
+    codec.save(str(folder / "tokenizer.json"))
+    if eos:
+        (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
+    return folder
