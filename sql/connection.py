@@ -24,9 +24,9 @@ STORAGE_VERSION = "v1.2.0"
 def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> duckdb.DuckDBPyConnection:
     """Open a results file with its tables and views up to date; a writer creates a missing file.
 
-    DuckDB lets one process write or several read: for up to `wait` seconds, the call waits for another process to close
-    the file. Raises InputError when that process, named with its PID, does not; when a reader's file is missing; when
-    the file is not a results file; when a newer version made the file.
+    DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other processes to close
+    the file. Raises InputError when a process holds the file longer (naming its PID), when a reader's file is missing,
+    when the file is not a results file, and when a newer version of the program made the file.
     """
     path = Path(path)
     if not path.exists():
@@ -37,17 +37,17 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
         _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION}).close()
     connection = _open(path, wait, read_only=read_only)
     try:
-        if _is_current(connection, path):
-            return connection
-        if not read_only:
+        current = _is_current(connection, path)
+        if not current and not read_only:
             _bring_up_to_date(connection, path)
-            return connection
     except BaseException:
         connection.close()
         raise
-    connection.close()
-    connect(path, wait=wait).close()  # brings the file up to date
-    return _open(path, wait, read_only=True)
+    if read_only and not current:
+        connection.close()
+        connect(path, wait=wait).close()  # brings the file up to date
+        return _open(path, wait, read_only=True)
+    return connection
 
 
 def one_line(error: Exception) -> str:

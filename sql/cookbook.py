@@ -1,8 +1,8 @@
-"""The questions of `docs/sql.md` with their answers: runs every query of the page and puts its output below it.
+"""Run every query of a Markdown page and put its output below the query.
 
     python -m sql.cookbook docs/sql.md runs/demo/results.duckdb
 
-A query is a fenced block of `sql`; its output is the fenced block of `text` that follows it directly.
+A query is a fenced block of `sql`; its output is the fenced block of `text` that follows directly.
 """
 
 from __future__ import annotations
@@ -22,34 +22,31 @@ MOST_ROWS = 20
 
 
 def answered(page: str, database: Path) -> str:
-    """The page with every query's output on this results file. Raises InputError for a query that DuckDB refuses."""
+    """Return the page with every query's output on a results file. Raises InputError for a query that DuckDB
+    refuses."""
 
     def with_output(found: re.Match[str]) -> str:
-        return f"```sql\n{found['sql']}```\n\n```text\n{shown(query(database, found['sql']))}\n```\n"
+        return f"```sql\n{found['sql']}```\n\n```text\n{as_text(query(database, found['sql']))}\n```\n"
 
     return QUERY.sub(with_output, page)
 
 
-def shown(table: pd.DataFrame) -> str:
-    """A table as text, numbers to the right."""
+def as_text(table: pd.DataFrame) -> str:
+    """Align the columns of a table as text, numbers to the right."""
     if table.empty:
         return "(no rows)"
-    cells = [[_text(value) for value in row] for row in table.head(MOST_ROWS).itertuples(index=False)]
-    widths = [max(map(len, column)) for column in zip(table.columns, *cells, strict=True)]
-    right = [pd.api.types.is_numeric_dtype(table[column]) for column in table.columns]
-    padded = [
-        [
-            cell.rjust(width) if numbers else cell.ljust(width)
-            for cell, width, numbers in zip(row, widths, right, strict=True)
-        ]
-        for row in [list(table.columns), *cells]
-    ]
-    lines = ["  ".join(row).rstrip() for row in padded]
+    cells = [[_cell(value) for value in row] for row in table.head(MOST_ROWS).itertuples(index=False)]
+    columns = []
+    for name, *column in zip(table.columns, *cells, strict=True):
+        width = max(map(len, [name, *column]))
+        align = str.rjust if pd.api.types.is_numeric_dtype(table[name]) else str.ljust
+        columns.append([align(cell, width) for cell in (name, *column)])
+    lines = ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
     more = len(table) - MOST_ROWS
     return "\n".join(lines + ([f"({more} more rows)"] if more > 0 else []))
 
 
-def _text(value: object) -> str:
+def _cell(value: object) -> str:
     if value is None or pd.isna(value):
         return "-"
     if not isinstance(value, float):
@@ -61,9 +58,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("page", type=Path)
     parser.add_argument("database", type=Path)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        asked.page.write_text(answered(asked.page.read_text(), asked.database))
+        arguments.page.write_text(answered(arguments.page.read_text(), arguments.database))
     except InputError as error:
         sys.exit(f"{error}")
 

@@ -4,8 +4,7 @@ Tables come first. A macro, view or check comes after the ones that its `-- need
 
     -- needs: accuracy_curve, reaches        (in views/curves/best_accuracy.sql, which creates best_accuracy)
 
-A file of `tables/migrations/` takes the tables of an existing file one version further: `0002_<what>.sql` makes version
-2.
+A file of `tables/migrations/` takes the tables of a results file one version further: `0002_<what>.sql` to version 2.
 """
 
 from __future__ import annotations

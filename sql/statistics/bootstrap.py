@@ -31,7 +31,7 @@ class ReplicatedCurve:
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:
-    """Return a random generator for these names, so that another task's intervals do not depend on its draws."""
+    """Return a random generator for these names, so that the numbers of one task do not depend on other tasks."""
     return np.random.default_rng([seed, zlib.crc32("\0".join(names).encode())])
 
 

@@ -1,10 +1,10 @@
 """Compute 95 % intervals of the data-efficiency factors from bootstrap replicates of the accuracy curves.
 
-In each replicate goal and crossing are found again, on curves with other items and other noise of training. The place
-of the baseline's best cannot be drawn so: on a plateau drawing would repeat its luck. Instead every checkpoint that may
-be the best is held as the goal in turn, with an interval that is narrower the less plausible the checkpoint is, and the
-result spans all of them. A low end of 0 or a high end of infinity says that the study does not limit the factor there.
-docs/statistics.md has the reasons, the coverage and an example.
+Each replicate has other items and other noise of training; goal and crossing are found again on its curves. Only the
+place of the baseline's best is not drawn, because on a plateau drawing would repeat its luck. Instead each checkpoint
+that may be the best has an interval, narrower for a less plausible checkpoint, and the result spans all intervals. A
+low end of 0 or a high end of infinity says that the study does not limit the factor on that side. docs/statistics.md
+has the reasons and an example.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ TIE = 4e-15  # as in reaches.sql
 
 @dataclass(frozen=True)
 class Goals:
-    """The checkpoints that may be a baseline's best: ascending tokens [G], accuracy [1 + R, G], and the probability
-    with which the interval of each may miss [G]."""
+    """The checkpoints that may be a baseline's best: ascending tokens [G], accuracy [1 + R, G], error probability of
+    the interval [G]."""
 
     tokens: np.ndarray
     accuracy: np.ndarray
@@ -100,8 +100,7 @@ def possible_goals(baseline: ReplicatedCurve) -> Goals:
 
 
 def factor_interval(goals: Goals, variant: ReplicatedCurve, *, interpolated: bool) -> tuple[float, float, float]:
-    """Return the low and high end over all possible goals, and the share of replicates in which the variant reaches the
-    best of the possible goals."""
+    """Return low and high end over all goals, and the share of replicates that reach the best of the goals."""
     drawn = ReplicatedCurve(variant.tokens, variant.accuracy[1:])
     ends = [
         interval(crossing_factors(tokens, accuracy[1:], drawn, interpolated=interpolated), error)

@@ -27,8 +27,6 @@ left join costs as own
 left join costs as baseline
     on baseline.study_id = factors.study_id
     and (baseline.depth, baseline.variant) is not distinct from (factors.depth, 'LA')
-order by
-    factors.study_id, factors.depth, variant_order(factors.variant), factors.variant, factors.task = 'average',
-    factors.task;
+order by study_id, depth, variant_order(factors.variant), variant, factors.task = 'average', task;
 
 comment on view compute_efficiency is 'The data-efficiency factors in tokens, FLOPs and seconds of training';

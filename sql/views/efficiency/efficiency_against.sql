@@ -73,9 +73,7 @@ left join crossings
     on crossings.study_id = expected.study_id
     and (crossings.depth, crossings.variant, crossings.task)
         is not distinct from (expected.depth, expected.variant, expected.task)
-order by
-    expected.study_id, expected.depth, variant_order(expected.variant), expected.variant, expected.task = 'average',
-    expected.task;
+order by study_id, depth, variant_order(expected.variant), variant, expected.task = 'average', task;
 
 comment on macro table efficiency_against is
     'efficiency_against(variant): token factors of every model to the best accuracy of that variant';

@@ -50,8 +50,6 @@ select
     chosen_metric.filter
 from rows
 left join chosen_metric using (study_id, task, kind)
-order by
-    rows.study_id, rows.depth, variant_order(rows.variant), rows.variant, rows.kind desc, rows.task = 'average',
-    rows.task;
+order by study_id, depth, variant_order(rows.variant), variant, kind desc, rows.task = 'average', task;
 
 comment on view table_2 is 'Perplexity, best accuracy and data efficiency of every model, by task and on average';

@@ -90,9 +90,7 @@ left join intervals
     on intervals.study_id = expected.study_id
     and (intervals.depth, intervals.variant, intervals.task)
         is not distinct from (expected.depth, expected.variant, expected.task)
-order by
-    expected.study_id, expected.depth, variant_order(expected.variant), expected.variant, expected.task = 'average',
-    expected.task;
+order by study_id, depth, variant_order(expected.variant), variant, expected.task = 'average', task;
 
 comment on macro table efficiency_fitted is
     'efficiency_fitted(variant, share): factors to a share of that variant''s rise, read off the fitted curves';

@@ -67,6 +67,20 @@ def test_models_without_a_depth_are_compared_too(paths):
     assert (len(found.accuracies), found.notes) == (8, [])
 
 
+def test_models_with_and_without_a_depth_are_compared_side_by_side(paths):
+    for path in paths:
+        study(path)
+        study(path, seed=1)
+        with results.connect(path) as connection:
+            connection.execute(
+                "insert into models select * replace ('none' as model_id, null as depth) from models limit 1"
+            )
+            connection.execute("update runs set model_id = 'none' where run_id like '%-1'")
+    found = compare(*paths)
+    assert (len(found.accuracies), found.notes) == (12, [])
+    assert found.accuracies["depth"].isna().sum() == 4
+
+
 def test_correction_takes_all_tests_together(paths):
     study(paths[0])
     study(paths[1], better=6)  # p = 0.03 by itself
