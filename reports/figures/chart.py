@@ -54,12 +54,8 @@ def one_run_each(
     known = runs[runs["run_id"].isin(rows["run_id"]) & runs["variant"].isin(styles)]
     known = ordered(known.assign(screened=known["status"] == "screened"), styles, "screened", "seed", "run_id")
     return [
-        (
-            f"{row.variant}, {depth_name(row.depth).lower()}",
-            rows[rows["run_id"] == row.run_id],
-            styles[row.variant],
-        )
-        for row in known.drop_duplicates(["depth", "variant"]).itertuples()
+        (f"{run.variant}, {depth_name(run.depth).lower()}", rows[rows["run_id"] == run.run_id], styles[run.variant])
+        for run in known.drop_duplicates(["depth", "variant"]).itertuples()
     ]
 
 
@@ -171,8 +167,8 @@ def level(value: float, words: str, ink: str, align: str) -> tuple[alt.Chart, al
 
 def chance_level(rows: pd.DataFrame) -> list[tuple[alt.Chart, alt.LayerChart]]:
     """Draw the level of chance; nothing where the task has none."""
-    chance = rows["chance"].dropna()
-    return [level(float(chance.iloc[0]), "chance", LIGHT["muted"], "right")] if len(chance) else []
+    chance = float(rows["chance"].max())
+    return [] if math.isnan(chance) else [level(chance, "chance", LIGHT["muted"], "right")]
 
 
 def with_error_bars(rows: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Draw the data-efficiency factors: those of the paper's Table 2, with their intervals."""
+"""Draw the data-efficiency factors (DE in the paper's Table 2) with their intervals."""
 
 from __future__ import annotations
 

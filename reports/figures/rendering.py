@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,13 +56,12 @@ def figure(
     name: str,
     title: str,
     caption: str,
-    panels: Iterable[Panel],
+    panels: list[Panel],
     marks: Mapping[str, Style] | None = None,
     wide: bool = False,
 ) -> Figure | None:
-    """Make a figure; None when it has no panels."""
-    panels = tuple(panels)
-    return Figure(name, title, caption, panels, tuple((marks or {}).values()), wide) if panels else None
+    """Make a figure; None when there are no panels."""
+    return Figure(name, title, caption, tuple(panels), tuple((marks or {}).values()), wide) if panels else None
 
 
 def panel(title: str, description: str, chart: alt.TopLevelMixin) -> Panel:

@@ -7,7 +7,6 @@ numbers.
 from __future__ import annotations
 
 import re
-from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import count
@@ -46,7 +45,7 @@ def write_report(database: Path, study_id: str, folder: Path) -> Path:
         exports = pool.map(partial(export, folder=folder / "figures"), figures)
         written = page.with_name(".index.html.partial")  # a reader never sees half a page
         written.write_text(_page(data, content, figures), encoding="utf-8")
-        deque(exports, maxlen=0)  # raises what an export raised
+        list(exports)  # raises what an export raised
     if configuration:
         (folder / "study.yaml").write_text(configuration, encoding="utf-8")
     _remove_old_figures(page, {figure.name for figure in figures})

@@ -49,16 +49,17 @@ class Section:
 
 def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     """Return all sections that have content."""
+    compute, doubts = _table(factor_tables.compute(data.compute, styles)), limitations(data)
     made = [
         Section("answer", "The answer", _answer(data, styles)),
         Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
         Section("results", "Results", _results(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
-        Section("resources", "Resources", _resources(data, styles)),
+        Section("resources", "Resources", [*_table(result_tables.resources(data.resources, styles)), *compute]),
         Section("training", "Training", _training(data, styles)),
         Section("data", "Data", _curation(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
-        Section("caveats", "How far to trust this", _limitations(data)),
+        Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
         Section("reproduce", "Run it again", _reproduce(data)),
     ]
     return [section for section in made if section.blocks]
@@ -78,7 +79,7 @@ def _details(label: str, content: Table) -> list[Block]:
 
 
 def _answer(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """The factors on the average in words, then all of them as a figure and as tables."""
+    """Show the factors on the average in words, then all factors as a figure and as tables."""
     compared = data.compared
     if compared["factor"].isna().all():
         return [Block("prose", _why_no_answer(data))]
@@ -117,7 +118,7 @@ def _why_no_answer(data: StudyData) -> str:
 
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Accuracy curves, a figure for each depth, and their numbers."""
+    """Show accuracy curves, a figure for each depth, and their numbers."""
     blocks, twice = [], token_stream.seen_twice_from(data.checkpoints)
     frames = (data.curve, data.accuracy, data.efficiency, data.fitted_lines)
     for depth in data.depths:
@@ -128,7 +129,7 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Table 2, perplexity, and what was measured how."""
+    """Show the paper's Table 2, perplexity, and how each benchmark was measured."""
     blocks = _table(result_tables.results(data.results, styles))
     blocks += _figure(training.perplexity(data.perplexity, styles))
     measured = _table(result_tables.benchmarks(data.accuracy, data.perplexity, data.versions))
@@ -136,7 +137,7 @@ def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Accuracy of recurrent models run at other depths than they were trained at."""
+    """Show the accuracy of recurrent models at other depths than they were trained at."""
     drawn = _figure(accuracy.accuracy_at_other_depths(data.other_depths, styles))
     if not drawn:
         return []
@@ -148,13 +149,8 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     return [Block("prose", text), *drawn, *_details("The numbers of this figure", numbers)]
 
 
-def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Table 1, and the factors in compute and time."""
-    return _table(result_tables.resources(data.resources, styles)) + _table(factor_tables.compute(data.compute, styles))
-
-
 def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Loss curves, how often the stream went over the data, and the runs."""
+    """Show loss curves, epochs and order of the token stream, and the runs."""
     texts = [text for text in (token_stream.epochs(data), token_stream.streams(data)) if text]
     return [
         *_figure(training.loss(data.steps, styles)),
@@ -164,7 +160,7 @@ def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _curation(data: StudyData) -> list[Block]:
-    """The funnel from raw rows to packed tokens."""
+    """Show the funnel from raw rows to packed tokens."""
     if data.funnel.empty:
         return []
     read, kept = data.funnel["documents"].iloc[0], data.funnel["kept"].iloc[-1]
@@ -184,7 +180,7 @@ def _curation(data: StudyData) -> list[Block]:
 
 
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Depth attention and the use of experts, where they have been observed (section 4.2 of the paper)."""
+    """Show depth attention and the use of experts, where they were observed (section 4.2 of the paper)."""
     blocks = _figure(depth_attention.depth_attention(data.attention, data.runs, styles))
     if len(data.gini):
         blocks += [
@@ -198,7 +194,7 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 
 def _diversity(data: StudyData, styles: Mapping[str, Style]) -> str:
-    """What the paper says about balance, and how many experts a depth draws on, in words."""
+    """Say what the paper reports about balance, and how many experts a depth draws on."""
     text = (
         "Recurrent models are balanced over all depths together, so that a depth may prefer some experts. The paper "
         "reports a Gini coefficient of 0.075 for its DR+DA of depth 32."
@@ -217,11 +213,6 @@ def _diversity(data: StudyData, styles: Mapping[str, Style]) -> str:
     return text + " In the paper it is 2 to 11 times." * bool(len(compared))
 
 
-def _limitations(data: StudyData) -> list[Block]:
-    found = limitations(data)
-    return [Block("list", found)] if found else []
-
-
 def study_file(data: StudyData) -> str:
     """Return the study's configuration as the YAML file that runs it again; empty when the results hold none."""
     study = data.config.get("study")
@@ -232,7 +223,7 @@ def study_file(data: StudyData) -> str:
 
 
 def _reproduce(data: StudyData) -> list[Block]:
-    """Versions, commands and the study file."""
+    """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")
     packages = data.config.get("packages")

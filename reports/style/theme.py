@@ -129,7 +129,6 @@ def vega_config() -> dict:
         "axisX": {"grid": False, "ticks": True, "tickSize": 4, "titlePadding": 8},
         "axisY": {"domain": False, "titlePadding": 8},
         "title": {"color": LIGHT["ink"], "font": FONT, "fontSize": 13, "fontWeight": 600, "anchor": "start"},
-        "header": {"labelColor": LIGHT["ink"], "titleColor": LIGHT["muted"], "labelFont": FONT, "titleFont": FONT},
         "text": {"font": FONT, "color": LIGHT["ink"]},
         "aria": False,  # a panel is read out as one description, not as hundreds of marks
     }

@@ -50,13 +50,10 @@ def left(head: str) -> Cell:
     return Cell(head, kind="left", scope="col")
 
 
-def table(
-    name: str,
-    caption: str,
-    columns: Sequence[Cell | str],
-    rows: Iterable[tuple[Any, Sequence[Cell | str]]],
-    *notes: str,
-) -> Table:
+Cells = Sequence[Cell | str]
+
+
+def table(name: str, caption: str, columns: Cells, rows: Iterable[tuple[Any, Cells]], *notes: str) -> Table:
     """Make a table with one row of heads; the first cell of a row heads the row.
 
     Each row has the group that it belongs to and its cells. Texts become cells, aligned as the head of their column.

@@ -34,7 +34,7 @@ def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Tabl
         body.append((depth, cells))
     notes = ["† the baseline’s best accuracy is within two standard errors of chance: the factor says little."]
     return table(
-        f"table-factors-first-{depth}",
+        f"table-factors-{depth}",
         f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs to reach "
         f"{BASELINE}’s best accuracy. Below each factor its 95% interval; in the row of {BASELINE} its best accuracy "
         "and where it had it.",

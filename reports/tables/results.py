@@ -56,24 +56,24 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     """Tabulate the view `table_2`: perplexities, best accuracies, data efficiency; best and second best are marked."""
     texts = task_order(rows[rows["perplexity"].notna()]["task"])
     tasks = task_order(rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"])
-    by_cell = {(r["depth"], r["variant"], r["task"]): r for r in rows.to_dict("records")}
-    ranks = {
-        (depth, task): _two_best(part["perplexity" if task in texts else "accuracy"], lowest=task in texts)
-        for (depth, task), part in rows.groupby(["depth", "task"])
+    score = (-rows["perplexity"]).fillna(rows["accuracy"]).round(6)
+    scores = score.groupby([rows["depth"], rows["task"]])
+    place = scores.rank(method="dense", ascending=False).where(scores.transform("count") > 1)
+    by_cell = {
+        (row["depth"], row["variant"], row["task"]): row
+        for row in rows.assign(kind=place.map({1: "best", 2: "second"}).fillna("")).to_dict("records")
     }
     body, before = [], None
     for depth, variant in ordered(rows, styles)[["depth", "variant"]].drop_duplicates().itertuples(index=False):
         cells = model_cells(variant, depth, styles)
         for text in texts:
-            value = by_cell.get((depth, variant, text), {}).get("perplexity")
-            cells.append(Cell(number(value, 2), kind=_mark(value, ranks.get((depth, text), ()))))
+            row = by_cell.get((depth, variant, text), {})
+            cells.append(Cell(number(row.get("perplexity"), 2), kind=row.get("kind", "")))
         for task in tasks:
             row = by_cell.get((depth, variant, task), {})
-            value = row.get("accuracy")
-            shown = percent(value).rstrip("%")
-            cells.append(Cell(shown, kind=_mark(value, ranks.get((depth, task), ()))))
             flag = "†" if row.get("near_chance") is True else ""
             shown = BOUNDS.get(row.get("bound"), "") + factor(row.get("data_efficiency")) + flag
+            cells.append(Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", "")))
             cells.append(Cell(shown, kind="quiet"))
         body.append(Row(tuple(cells), first=before not in (None, depth)))
         before = depth
@@ -97,28 +97,16 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     )
 
 
-def _two_best(values: pd.Series, lowest: bool) -> list[float]:
-    """Return the best and second-best distinct values, if there are at least two to compare."""
-    distinct = sorted(set(values.dropna().round(6)), reverse=not lowest)
-    return distinct[:2] if len(values.dropna()) > 1 else []
-
-
-def _mark(value: Any, best: list[float]) -> str:
-    if pd.isna(value) or round(value, 6) not in best:
-        return ""
-    return ("best", "second")[best.index(round(value, 6))]
-
-
 def benchmarks(accuracy: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame) -> Table:
     """Tabulate what each number is: metric, filter, items, chance level and task version."""
-    frames = [(accuracy[accuracy["task"] != AVERAGE], "accuracy"), (perplexity.assign(chance=None), "perplexity")]
+    frames = [(accuracy[accuracy["task"] != AVERAGE], "accuracy"), (perplexity, "perplexity")]
     body = []
     for frame, measure in frames:
         for task, part in frame.groupby("task"):
             found = sorted({str(v) for v in versions[versions["task"] == task]["task_version"].dropna()})
             items, first = part["items"].dropna(), part.iloc[0]
             counts = dict.fromkeys((number(items.min()), number(items.max())))
-            chance = percent(first["chance"]) if measure == "accuracy" else ""
+            chance = percent(part["chance"].max()) if measure == "accuracy" else ""
             cells = [task_name(task), measure, str(first["metric"]), str(first["filter"]), " to ".join(counts), chance]
             body.append((None, [*cells, ", ".join(found) or NOTHING]))
     return table(

@@ -1,4 +1,4 @@
-"""Numbers, names, and the sentences of a report: what was found, what limits it, what the models were trained on.
+"""Formatted numbers (import nothing of this project), names, and the sentences on findings, limitations and data.
 
-`numbers` imports nothing of this project; the rest may import `reports.data`.
+May import `reports.data`.
 """

@@ -1,4 +1,4 @@
-"""Say what limits a study's numbers, from the rows of that study: nothing that is true of every study."""
+"""Say what limits the numbers of a study, from its own rows: nothing that is true of every study."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from reports.text.token_stream import mismatch
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
-    found = (_integrity, _intervals, _seeds, _checkpoints, _bounds, _plateaus, _fits, _chance, _items, _gaps)
+    found = (_integrity, _intervals, _seeds, _checkpoints, _fits, _benchmarks, _gaps)
     return [text for part in found for text in part(data) if text]
 
 
 def _integrity(data: StudyData) -> list[str]:
-    """What must never be: runs that read other data, rows that contradict each other."""
+    """Name what must never be: runs that read other data, rows that contradict each other."""
     texts = [mismatch(data)]
     for frame, what in (
         (data.going_back, "steps at which their tokens go back"),
         (data.entered_twice, "items, attention scores or expert counts that were entered twice"),
     ):
         if len(frame):
-            texts.append(
-                f"The results of {listed(sorted(set(frame['run_id'])))} hold {what}: they cannot be relied on."
-            )
+            runs = listed(sorted(set(frame["run_id"])))
+            texts.append(f"The results of {runs} hold {what}: they cannot be relied on.")
     return texts
 
 
@@ -75,24 +74,17 @@ def _seeds(data: StudyData) -> list[str]:
 
 
 def _checkpoints(data: StudyData) -> list[str]:
+    """Name what the grid of checkpoints does to the factors, and where the baseline's best is uncertain."""
     counts = data.best["checkpoints"].dropna()
-    if counts.empty:
-        return []
-    low, high = int(counts.min()), int(counts.max())
-    if high == 1:
+    if counts.max() == 1:
         return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]
-    many = f"{low}" if low == high else f"{low} to {high}"
-    return [
+    many = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (counts.min(), counts.max())))
+    texts = [
         f"Factors are read off at {many} checkpoints: they can only take the values that these allow. The first "
         "checkpoint that reaches a goal can do so by luck; the intervals contain that, the interpolated factors "
         "assume a straight line in log tokens between checkpoints."
-    ]
-
-
-def _bounds(data: StudyData) -> list[str]:
-    if data.best["checkpoints"].max() == 1:
-        return []  # `_checkpoints` has named them
-    baseline, texts = data.efficiency[data.efficiency["variant"] == BASELINE], []
+    ] * bool(len(counts))
+    baseline = data.efficiency[data.efficiency["variant"] == BASELINE]
     early = baseline[baseline["bound"] == "at least"]
     if len(early):
         texts.append(
@@ -106,23 +98,17 @@ def _bounds(data: StudyData) -> list[str]:
             f"{BASELINE} was best at its last checkpoint on {listed(where)} and may not have finished learning: with "
             "more tokens its best, and so the factor, would be another."
         )
-    return texts
-
-
-def _plateaus(data: StudyData) -> list[str]:
-    """Where items drawn anew do not say which checkpoint is the baseline's best."""
     wide = data.intervals[(data.intervals["rule"] == "first") & (data.intervals["task"] == AVERAGE)]
-    wide = wide[wide["goal_first"] < wide["goal_last"]].drop_duplicates("depth")
     where = [
         f"checkpoint from {tokens(row.goal_first)} to {tokens(row.goal_last)} tokens at {depth_name(row.depth).lower()}"
-        for row in wide.itertuples()
+        for row in wide[wide["goal_first"] < wide["goal_last"]].drop_duplicates("depth").itertuples()
     ]
-    if not where:
-        return []
-    return [
-        f"Which checkpoint is {BASELINE}’s best on the average is not certain: it may be any {listed(where)}. The "
-        "intervals span all of these; the factor itself is read off one."
-    ]
+    if where:
+        texts.append(
+            f"Which checkpoint is {BASELINE}’s best on the average is not certain: it may be any {listed(where)}. The "
+            "intervals span all of these; the factor itself is read off one."
+        )
+    return texts
 
 
 def _fits(data: StudyData) -> list[str]:
@@ -143,15 +129,14 @@ def _fits(data: StudyData) -> list[str]:
     return [text]
 
 
-def _chance(data: StudyData) -> list[str]:
-    near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
-    if near.empty:
-        return []
-    return [f"{BASELINE}’s best is within two standard errors of chance on {_places(near)}: those factors say little."]
-
-
-def _items(data: StudyData) -> list[str]:
+def _benchmarks(data: StudyData) -> list[str]:
+    """Name what makes benchmarks weak: nearness to chance, a limit on items, few items."""
     texts, limit = [], _setting(data, "evaluation", "limit")
+    near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
+    if len(near):
+        texts.append(
+            f"{BASELINE}’s best is within two standard errors of chance on {_places(near)}: those factors say little."
+        )
     if isinstance(limit, int):
         texts.append(
             f"Evaluation was limited to the first {limit:,} items of each task of the harness: accuracies are not "

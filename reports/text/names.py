@@ -19,7 +19,7 @@ STAGES = {
 
 
 def task_name(task: str) -> str:
-    """Name a benchmark: the paper's spelling where it has one, else the name in the results."""
+    """Name a benchmark: the paper's spelling of the paper's benchmarks, else the name in the results."""
     return TASKS.get(task, task)
 
 
