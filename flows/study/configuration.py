@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import shlex
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -27,6 +27,7 @@ from pydantic import (
     model_validator,
 )
 
+from flows.study.settings_section import settings_section
 from flows.study.yaml_text import read_yaml
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_IT_RUNS, TrainingConfig
@@ -63,26 +64,21 @@ class Section(BaseModel):
 
 
 class StageSettings(Section):
-    """The validated form of a settings dataclass, which checks the values itself."""
+    """The validated form of a stage's settings dataclass, which checks the values itself."""
 
     kind: ClassVar[type]
 
     @model_validator(mode="after")
-    def _accepted_by_the_dataclass(self) -> StageSettings:
-        self._check()
+    def _accepted_by_the_stage(self) -> StageSettings:
+        settings(self, self.kind)
         return self
 
-    def _check(self) -> None:
-        settings(self, self.kind)
 
-
-def _section(kind: type, without: Collection[str] = ()) -> type[StageSettings]:
-    """Build a section with the fields and defaults of a settings dataclass, except the fields in `without`."""
+def _section(kind: type) -> type[StageSettings]:
+    """A section with the fields and defaults of a stage's settings dataclass."""
     hints = typing.get_type_hints(kind)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
-        if field.name in without:
-            continue
         if field.default is not dataclasses.MISSING:
             default = Field(field.default)
         elif field.default_factory is not dataclasses.MISSING:
@@ -199,7 +195,7 @@ class Models(Section):
         return depths
 
 
-class Training(_section(TrainingConfig, without=["seed"])):
+class Training(settings_section(Section, TrainingConfig, without=["seed"])):
     """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
     batch_tokens: int = 2**20
@@ -221,11 +217,13 @@ class Training(_section(TrainingConfig, without=["seed"])):
             raise ValueError(f"{checkpoints} checkpoints: give 1 to {MOST_CHECKPOINTS:,}, or a list of token counts")
         return checkpoints
 
-    def _check(self) -> None:
+    @model_validator(mode="after")
+    def _accepted_by_the_engine(self) -> Training:
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"seeds must differ, got {', '.join(map(str, self.seeds))}")
         for seed in self.seeds:
             TrainingConfig(**self.recipe(seed))
+        return self
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """The fields of TrainingConfig for one seed."""
@@ -250,12 +248,17 @@ class Training(_section(TrainingConfig, without=["seed"])):
         return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))
 
 
-class Evaluation(_section(EvaluationSettings)):
+class Evaluation(settings_section(Section, EvaluationSettings)):
     """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
 
     benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
     bootstrap_replicates: int = Field(1000, ge=0)
+
+    @model_validator(mode="after")
+    def _accepted_by_the_engine(self) -> Evaluation:
+        EvaluationSettings(**self.model_dump(include=set(EvaluationSettings.__dataclass_fields__)))
+        return self
 
     @field_validator("benchmarks")
     @classmethod
