@@ -2,9 +2,9 @@
 
 With GPUs, each of the processes side by side has one of its own, or with `--ranks` each training so many.
 
-`dreamer carry` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
+`dreamer bundle` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
 each model and seed. Here they are trained (all seeds to the screening point, the better one to the end) and evaluated,
-several processes side by side; `dreamer adopt` enters what they leave into the results database of any machine.
+several processes side by side; `dreamer collect` ingests what they leave into the results database of any machine.
 A folder can be interrupted at any moment and continued with the same command.
 """
 
@@ -29,7 +29,7 @@ PLAN = "plan.json"
 GRACE_SECONDS = 20.0
 
 
-def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
+def run_carried(folder: Path, processes: int, ranks: int = 1, *, accept_code_change: bool = False) -> None:
     """Train, with `ranks` processes each, and evaluate all of `folder`.
 
     Raises InputError if it is no carried study, SystemExit if a part fails.
@@ -39,15 +39,18 @@ def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
         runs = plan["runs"]
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
-            f"{folder} is no carried study: it has no {PLAN}; `dreamer carry STUDY FOLDER` writes one"
+            f"{folder} is no carried study: it has no {PLAN}; `dreamer bundle STUDY FOLDER` writes one"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / PLAN} is damaged ({error!r}); carry the study again") from None
+        raise InputError(f"{folder / PLAN} is damaged ({error!r}); bundle the study again") from None
+    options = ["--accept-code-change"] if accept_code_change else []
     if plan["stop_at"]:
         stop = ["--stop-at", str(plan["stop_at"])]
-        _side_by_side([_train(folder, run, *stop) for run in runs if not _went_on(folder, run)], processes, ranks)
+        _side_by_side(
+            [_train(folder, run, *stop, *options) for run in runs if not _went_on(folder, run)], processes, ranks
+        )
     chosen = choose(folder, plan)
-    _side_by_side([_train(folder, run) for run in chosen], processes, ranks)
+    _side_by_side([_train(folder, run, *options) for run in chosen], processes, ranks)
     checkpoints = [
         {"run_id": run["run_id"], "tokens": int(path.name), "path": os.path.relpath(path, folder)}
         for run in chosen
@@ -80,11 +83,11 @@ def _went_on(folder: Path, run: dict[str, Any]) -> bool:
     return (folder / "runs" / run["run_id"] / "chosen").exists()
 
 
-def _train(folder: Path, run: dict[str, Any], *stop: str) -> tuple[str, Sequence[str]]:
+def _train(folder: Path, run: dict[str, Any], *options: str) -> tuple[str, Sequence[str]]:
     place = folder / "runs" / run["run_id"]
-    if not stop:
+    if "--stop-at" not in options:
         (place / "chosen").touch()
-    return run["run_id"], ("model.train", str(place), *stop)
+    return run["run_id"], ("model.train", str(place), *options)
 
 
 def _side_by_side(commands: list[tuple[str, Sequence[str]]], processes: int, ranks: int = 1) -> None:
@@ -153,10 +156,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--processes", type=int, default=1, help="trainings and evaluations at a time (default 1)")
     parser.add_argument("--ranks", type=int, default=1, help="processes, and GPUs, for each training (default 1)")
+    parser.add_argument("--accept-code-change", action="store_true", help="go on with runs that other code has started")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # and what it has started is ended
     try:
-        run_carried(chosen.folder, max(1, chosen.processes), max(1, chosen.ranks))
+        processes, ranks = max(1, chosen.processes), max(1, chosen.ranks)
+        run_carried(chosen.folder, processes, ranks, accept_code_change=chosen.accept_code_change)
     except InputError as error:
         print(f"model.carried: {error}", file=sys.stderr)
         return 2

@@ -1,8 +1,8 @@
-"""Train one run: `python -m model.train <folder> [--stop-at TOKENS]`, from files alone and to files alone.
+"""Train one run, from files alone and to files alone: `python -m model.train <folder> [--stop-at TOKENS]`.
 
 The x-axis of everything this project says is the number of training tokens, so they are counted exactly: real tokens,
 by the optimiser step that consumed them. A run that is stopped or killed at any moment goes on from its last saved
-state, on a CPU to the same bits.
+state, on a CPU to the same bits. A run that other code has started goes on with `--accept-code-change` only.
 
 One process, or several ranks of one run: `torchrun --nproc-per-node N -m model.train <folder>`. Their number is no
 part of the run: it may change whenever the run is continued, the token stream is the same and the result differs by
@@ -24,6 +24,7 @@ from pathlib import Path
 
 import torch
 
+from model.training.code_changes import record_code_change
 from model.training.distributed import Elsewhere, joined
 from model.training.failures import TrainingFailed
 from model.training.journal import Journal
@@ -38,6 +39,7 @@ def train(
     folder: Path | str,
     *,
     stop_at: int | None = None,
+    accept_code_change: bool = False,
     stopped: Callable[[], bool] = lambda: False,
     line: Callable[[str], object] = lambda text: None,
     notice: Callable[[str], object] = lambda text: None,
@@ -45,10 +47,11 @@ def train(
     """Train the run in `folder` to its target, or to the first step at or above `stop_at` tokens.
 
     Returns 'complete' (the target is reached) or 'stopped'. `stopped` is asked after every step, `line` gets a line of
-    progress every few seconds, `notice` what happens once. However it ends, the run can be continued by calling this
-    again, also on a copy of the folder. Raises InputError for bad input and TrainingFailed when loss or gradients are
-    not finite, the loss leaves its course, or memory is short; in a process that is one of several ranks also
-    Elsewhere, when another of them says what is wrong.
+    progress every few seconds, `notice` what happens once. With `accept_code_change` a run that other code has started
+    goes on, and the change is recorded in its folder (`code_changes.json`). However it ends, the run can be continued
+    by calling this again, also on a copy of the folder. Raises InputError for bad input and TrainingFailed when loss or
+    gradients are not finite, the loss leaves its course, or memory is short; in a process that is one of several ranks
+    also Elsewhere, when another of them says what is wrong.
     """
     with joined(str(folder)) as ranks, ExitStack() as held:
         with ranks.together():
@@ -57,7 +60,10 @@ def train(
                 raise InputError(f"--stop-at is {stop_at}, but it must be at least 1")
             if ranks.is_first:
                 held.enter_context(_alone(run.folder))
-            trainer = Trainer(run, ranks)
+            trainer = Trainer(run, ranks, accept_code_change=accept_code_change)
+            if ranks.is_first and (change := trainer.code_change):
+                record_code_change(run.folder, change)
+                notice("{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(run.run_id, **change))
             goal = min(run.training.tokens, stop_at or run.training.tokens)
             journal = Journal(trainer, goal, line, notice) if ranks.is_first else None
         trainer.agree()
@@ -111,6 +117,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path, help="a folder with run.json")
     parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop early, at the first step at or above")
+    parser.add_argument(
+        "--accept-code-change", action="store_true", help="go on where other code has started, and record the change"
+    )
     parser.add_argument("--verbose", action="store_true", help="print progress also where there is no terminal")
     options = parser.parse_args(arguments)
 
@@ -122,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = train(
             options.folder,
             stop_at=options.stop_at,
+            accept_code_change=options.accept_code_change,
             stopped=lambda: bool(received),
             line=(lambda text: print(text, flush=True)) if talks else (lambda text: None),
             notice=lambda text: print(text, file=sys.stderr, flush=True),

@@ -1,7 +1,7 @@
-"""The part of `dreamer plan` about data: documents, downloads, disk, memory and core-hours, stage by stage.
+"""Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and core-hours.
 
-Sizes are those of `pipeline.sources.sizes`; a source whose size nobody knows is left out of the sums, which are then "at
-least". Rates are measured ones, and the table says where.
+Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at least". Rates were
+measured; the table names the measurements.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from flows.running.processes import cores
-from flows.stages.prepare import PROCESS_MEMORY
+from flows.running.devices import cores
+from flows.stages.sources import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
 from pipeline.dedup.clusters import memory_bytes
 from pipeline.errors import InputError
@@ -24,7 +24,7 @@ from pipeline.worlds.world import WORLD_SOURCE
 
 @dataclass(frozen=True)
 class Rate:
-    """Megabytes of text that one core gets through in a second of its time, and on what that was measured."""
+    """Megabytes of text that one core processes per second, and the data of that measurement."""
 
     megabytes: float
     where: str
@@ -45,7 +45,7 @@ BYTES_PER_TOKEN = 3.5
 
 
 def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
-    """The sources with their sizes, the stages with their cost, and lines about totals and memory.
+    """Build the table of sources with sizes, the table of stages with costs, and lines about totals and memory.
 
     Raises InputError for a file in the mirror that is damaged.
     """
@@ -53,7 +53,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
     rows = [
         {
             "source": source.name,
-            "documents": _known(size.documents, "{:,.0f}"),
+            "documents": "unknown" if size.documents is None else f"{size.documents:,.0f}",
             "to download": "at hand" if size.download == 0 else _amount(size.download),
             "text": _amount(size.text),
             "without traces": _amount(None if size.text is None else stripped_text(source, size.text)),
@@ -118,7 +118,7 @@ def _files(source: Source, mirror: Path | None) -> list[Path]:
 
 
 def amount(count: float) -> str:
-    """Bytes for people."""
+    """Format a number of bytes: 1.23 GB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -130,13 +130,9 @@ def _amount(count: float | None) -> str:
     return "unknown" if count is None else amount(count)
 
 
-def _known(count: float | None, form: str) -> str:
-    return "unknown" if count is None else form.format(count)
-
-
 def _total(values: list[float | int | None], form: str) -> str:
-    """The sum of what is known, and how many are not."""
+    """Format the sum of the known values, with the number of unknown ones."""
     total = sum(value for value in values if value is not None)
     unknown = sum(value is None for value in values)
-    said = form.format(total) if form else amount(total)
-    return f"at least {said} ({unknown} of {len(values)} sources unknown)" if unknown else said
+    text = form.format(total) if form else amount(total)
+    return f"at least {text} ({unknown} of {len(values)} sources unknown)" if unknown else text

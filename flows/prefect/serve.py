@@ -48,7 +48,7 @@ def main() -> None:
 def deployments() -> list[Any]:
     """`full-study` with its default, and the same flow under the name of every preset."""
     from flows.full_study import full_study
-    from flows.study.configuration import presets
+    from flows.study.loading import presets
 
     named = {"full-study": "demo"} | {preset: preset for preset in presets()}
     return [full_study.to_deployment(name, parameters={"study": preset}) for name, preset in named.items()]

@@ -12,7 +12,7 @@ import duckdb
 import pandas as pd
 import pytest
 
-from flows.study.configuration import load_study
+from flows.study.loading import load_study
 
 PROJECT = Path(__file__).resolve().parents[2]
 TINY = PROJECT / "tests" / "studies" / "tiny.yaml"

@@ -1,10 +1,10 @@
-"""What a study knows, as rows of the results database: the only place where stage outputs become tables."""
+"""Ingest stage outputs into the results database: the only place where they become rows of its tables."""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
@@ -14,30 +14,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.stages.evaluate import result_folders
-from flows.stages.prepare import Prepared
-from flows.stages.train import Planned, Run
+from flows.stages.models import PlannedModel
+from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
+from model.evaluation.measures import COLUMNS
 from model.evaluation.versions import code_version
-from pipeline.storage.store import Output, canonical
+from pipeline.storage.store import canonical
 from sql.results import connect, ingest
 from sql.statistics.bootstrap import factor_intervals
 from sql.statistics.curves import fit_curves
 
-# What an evaluation leaves: the first three always, the others as far as the study asks for them.
-FOUND = (
-    "evaluations",
-    "items",
-    "evaluation_versions",
-    "depth_evaluations",
-    "depth_attention",
-    "expert_usage",
-)
+# Tables of an evaluation's `rows` folder; which files are there depends on what the study asks for.
+EVALUATION_TABLES = (*COLUMNS, "depth_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
 
 
-def enter_study(study: Study, prepared: Prepared) -> None:
-    """The rows of `studies` and `curation`."""
+def ingest_study(study: Study, prepared: Prepared) -> None:
+    """Ingest the rows of `studies` and `curation`, and of `benchmarks` where the study overrides a benchmark."""
     versions = {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()}
     row = {
         "study_id": study.study_id,
@@ -46,22 +39,17 @@ def enter_study(study: Study, prepared: Prepared) -> None:
         "code_version": code_version(),
         "created_at": datetime.now(UTC).replace(tzinfo=None),
     }
-    curation = [
-        {"study_id": study.study_id, "stage": output.stage, "tokens": None, **count}
-        for output in prepared.stages
-        for count in output.results["counts"]
-    ]
-    tables = {"studies": pa.Table.from_pylist([row]), "curation": pa.Table.from_pylist(curation)}
-    declared = _declared(study, prepared)
-    ingest(study.database, {**tables, **({"benchmarks": pa.Table.from_pylist(declared)} if declared else {})})
+    curation = [{"study_id": study.study_id, **count} for count in prepared.counts()]
+    tables = {"studies": [row], "curation": curation, "benchmarks": _overridden_benchmarks(study, prepared)}
+    ingest(study.database, {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows})
 
 
-def _declared(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
-    """Rows of `benchmarks` for what the study file says otherwise than the table: which metric is a task's accuracy."""
+def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
+    """Rows of `benchmarks` for tasks whose accuracy is another metric in the study file than in the table."""
     with closing(connect(study.database)) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
-    wanted = {task["benchmark"]: task for task in prepared.specifications if "perplexity" not in task["metric"]}
+    wanted = {task["benchmark"]: task for task in prepared.tasks if "perplexity" not in task["metric"]}
     return [
         {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": f"said by {study.name}"}
         for name, task in wanted.items()
@@ -69,24 +57,22 @@ def _declared(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
     ]
 
 
-def enter_runs(study: Study, planned: Sequence[Planned], runs: Sequence[Run]) -> None:
-    """The rows of `models`, `runs`, `steps` and `checkpoints`."""
-    enter_rows(study, planned, [(run.planned.model_id, run.status, run.folder / "rows") for run in runs], [])
+def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained) -> None:
+    """Ingest the rows of `models`, `runs`, `steps` and `checkpoints`."""
+    ingest_rows(study, planned, [(run.model_id, run.status, run.folder / "rows") for run in trained.runs], [])
 
 
-def enter_evaluations(study: Study, outputs: Mapping[str, Output]) -> None:
-    """The rows of all that evaluation finds, and the intervals and curves computed from them."""
-    enter_rows(
-        study, [], [], [folder for output in outputs.values() for folder in result_folders(output.path / "results")]
-    )
+def ingest_evaluations(study: Study, evaluated: Evaluated) -> None:
+    """Ingest all rows of the evaluations, then compute the intervals and curves."""
+    ingest_rows(study, [], [], evaluated.row_folders())
 
 
-def enter_rows(
-    study: Study, planned: Sequence[Planned], runs: Sequence[tuple[str, str, Path]], evaluations: Sequence[Path]
+def ingest_rows(
+    study: Study, planned: Sequence[PlannedModel], runs: Sequence[tuple[str, str, Path]], evaluations: Sequence[Path]
 ) -> None:
-    """Enter models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations.
+    """Ingest models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations.
 
-    With evaluations, the intervals of the data-efficiency factors and the fitted curves are computed anew.
+    After evaluations, computes the intervals of the data-efficiency factors and the fitted curves anew.
     """
     models = [
         {
@@ -112,7 +98,8 @@ def enter_rows(
         "steps": [folder / "steps.parquet" for _, _, folder in runs],
         "checkpoints": _checkpoints([folder.parent for _, _, folder in runs]),
         **{
-            table: [path for folder in evaluations if (path := folder / f"{table}.parquet").exists()] for table in FOUND
+            table: [path for folder in evaluations if (path := folder / f"{table}.parquet").exists()]
+            for table in EVALUATION_TABLES
         },
     }
     ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
@@ -123,8 +110,8 @@ def enter_rows(
 
 
 def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:
-    """The rows of `checkpoints`, as far as the models are there: rows may have been brought here without them."""
+    """Rows of `checkpoints`; none for a run that has come here as rows alone, without its models."""
     names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
     files = [path for run in runs for path in sorted(run.glob("checkpoints/[0-9]*/checkpoint.json"))]
-    said = [json.loads(path.read_text()) for path in files]
-    return pa.Table.from_pylist([{name: one[name] for name in names} for one in said]) if said else []
+    values = [json.loads(path.read_text()) for path in files]
+    return pa.Table.from_pylist([{name: one[name] for name in names} for one in values]) if values else []
