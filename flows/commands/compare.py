@@ -17,22 +17,18 @@ FACTORS = ["depth", "variant", "task", "rule"]
 
 def compare_studies(options: argparse.Namespace) -> None:
     """Compare the two studies that the command names."""
-    sides = [
-        (*find_results(getattr(options, side), None), getattr(options, f"{side}_study")) for side in ("first", "second")
-    ]
-    (first, first_study), (second, second_study) = [(path, named or known) for path, known, named in sides]
-    print_comparison(first, second, first_study=first_study, second_study=second_study)
+    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
+    print_comparison(first, second, first_study=options.first_study or one, second_study=options.second_study or other)
 
 
 def print_comparison(
     first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None
 ) -> None:
-    """Compare two studies by their results files, or the folders that hold them, by `sql.statistics.comparison`.
+    """Compare two studies by their results files, with `sql.statistics.comparison`, and print the tables.
 
     Raises InputError where there is nothing to compare, or a file holds several studies and none is named.
     """
-    files = [path / "results.duckdb" if path.is_dir() else path for path in (first, second)]
-    found = compare(*files, first_study=first_study, second_study=second_study)
+    found = compare(first, second, first_study=first_study, second_study=second_study)
     console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n", soft_wrap=True)
     console.print(
         "Accuracy on the same items: paired tests, p by Holm over all rows; low and high: 95 % of the difference"

@@ -6,6 +6,7 @@ measured; the table names the measurements.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +55,9 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         {
             "source": source.name,
             "documents": "unknown" if size.documents is None else f"{size.documents:,.0f}",
-            "to download": "at hand" if size.download == 0 else _amount(size.download),
-            "text": _amount(size.text),
-            "without traces": _amount(None if size.text is None else stripped_text(source, size.text)),
+            "to download": "at hand" if size.download == 0 else amount(size.download),
+            "text": amount(size.text),
+            "without traces": amount(None if size.text is None else stripped_text(source, size.text)),
         }
         for source, size in sources
     ]
@@ -84,9 +85,9 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
     sizes = [size for _, size in sources]
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
-        "data": f"{_total([s.documents for s in sizes], '{:,.0f}')} documents, "
-        f"{_total([s.download for s in sizes], '')} to download, "
-        f"{_total([s.text for s in sizes], '')} of text",
+        "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
+        f"{_total([s.download for s in sizes])} to download, "
+        f"{_total([s.text for s in sizes])} of text",
         "stages": f"{sum(hours for *_, hours, _ in costs):,.3g} core-hours, {amount(sum(c[2] for c in costs))} of disk"
         f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
         "epochs": f"{study.training.tokens / max(stripped / BYTES_PER_TOKEN, 1):,.3g} over about "
@@ -98,6 +99,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
 
 
 def _sized(study: Study, entry: str | dict) -> tuple[Source, Size]:
+    """Find the size of a source, after the row limits of the source and of the study."""
     source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
     if entry == BUILTIN:
         documents = study.data.world.documents
@@ -106,19 +108,22 @@ def _sized(study: Study, entry: str | dict) -> tuple[Source, Size]:
     limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
     if limit is None or size.documents is None or size.documents <= limit:
         return source, size
-    share = limit / size.documents
-    return source, Size(limit, size.download, None if size.text is None else size.text * share)
+    text = None if size.text is None else size.text * limit / size.documents
+    return source, Size(limit, size.download, text)
 
 
 def _files(source: Source, mirror: Path | None) -> list[Path]:
+    """List the files of a source that are in the mirror."""
     try:
         return source_files(source, mirror / source.repository) if mirror else []
-    except InputError:  # not in the mirror: it is to be fetched
+    except InputError:  # not in the mirror: still to download
         return []
 
 
-def amount(count: float) -> str:
+def amount(count: float | None) -> str:
     """Format a number of bytes: 1.23 GB."""
+    if count is None:
+        return "unknown"
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -126,13 +131,8 @@ def amount(count: float) -> str:
     return f"{count:.3g} TB"
 
 
-def _amount(count: float | None) -> str:
-    return "unknown" if count is None else amount(count)
-
-
-def _total(values: list[float | int | None], form: str) -> str:
+def _total(values: list[float | int | None], form: Callable[[float], str] = amount) -> str:
     """Format the sum of the known values, with the number of unknown ones."""
-    total = sum(value for value in values if value is not None)
+    text = form(sum(value for value in values if value is not None))
     unknown = sum(value is None for value in values)
-    text = form.format(total) if form else amount(total)
     return f"at least {text} ({unknown} of {len(values)} sources unknown)" if unknown else text

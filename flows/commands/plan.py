@@ -17,7 +17,7 @@ from pipeline.errors import InputError
 from pipeline.sources.table import notices, resolve_source
 from reports.words import duration
 
-# Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, a share of a GPU's peak.
+# Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
 CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
 GPU_FLOPS = 0.15 * 989e12
 BACKWARD = 3  # a forward and a backward pass cost three forward passes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -51,11 +52,11 @@ def build_stage(
 
 
 def plain(value: Any) -> Any:
-    """Reduce a value to what JSON knows: dataclasses become mappings, tuples lists, paths and other things text."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return plain(dataclasses.asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(one) for one in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
+    """Reduce a value to what JSON knows: dataclasses become mappings, tuples and sets lists, paths text."""
+
+    def reduce(other: Any) -> Any:
+        if dataclasses.is_dataclass(other):
+            return dataclasses.asdict(other)
+        return list(other) if isinstance(other, set | frozenset) else str(other)
+
+    return json.loads(json.dumps(value, default=reduce))

@@ -75,17 +75,7 @@ def ingest_rows(
     After evaluations, computes the intervals of the data-efficiency factors and the fitted curves anew.
     """
     models = [
-        {
-            "study_id": study.study_id,
-            "model_id": model.model_id,
-            "variant": model.variant,
-            "depth": model.depth,
-            "parameters": model.parameters,
-            "flops_per_token": model.flops_per_token,
-            "memory_bytes": model.memory_bytes,
-            "config": canonical(model.config.to_dict()),
-        }
-        for model in planned
+        {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())} for model in planned
     ]
     trained = [
         {**row, "study_id": study.study_id, "model_id": model_id, "status": status}

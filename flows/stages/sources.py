@@ -76,12 +76,13 @@ def curate_sources(study: Study, store: Store, sources: list[tuple[Source, list[
         if not store.builds:
             raise
     size = sum(path.stat().st_size for _, files in sources for path in files) if study.data.limit is None else 0
-    done = []
-    with workers(min(processes_for(study, size), len(arguments)), study.data.cluster) as run:
+    processes, done = min(processes_for(study, size), len(arguments)), []
+    with workers(processes, study.data.cluster) as run:
         built = run(curate_source, [(store, *each) for each in arguments])
         for (source, _), outputs in zip(sources, built, strict=True):
             done.append(outputs)
-            progress.report(f"clean {source.name}", 1.0, "done")
+            if processes > 1 or study.data.cluster:  # other processes cannot report here
+                progress.report(f"clean {source.name}", 1.0, "done")
     return done
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.section import Section, dataclass_section, distinct
+from flows.study.section import Section, distinct
 from model.training.run import HOW_IT_RUNS, TrainingConfig
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.stage import DecontaminationSettings
@@ -23,16 +23,11 @@ from pipeline.worlds.world import WORLD_SOURCE, WorldSettings
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
-BUILTIN = "builtin"  # the name under which a study asks for the built-in world, as a source and as benchmarks
-
-
-Clean, Dedup, Decontamination, World = map(
-    dataclass_section, (CleanSettings, DedupSettings, DecontaminationSettings, WorldSettings)
-)
+BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 
 
 class Tokenizer(Section):
-    """Exactly one of: train one on the study's own documents, take one of the hub, take a local tokenizer.json."""
+    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
 
     vocabulary_size: int | None = Field(
         None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
@@ -51,15 +46,15 @@ class Tokenizer(Section):
 
 
 class Data(Section):
-    """Where documents come from and what is done to them before training."""
+    """The sources of the documents, and how they are curated and tokenised."""
 
     mirror: Path | None = None
-    world: World = Field(default_factory=WorldSettings)
+    world: WorldSettings = WorldSettings()
     sources: list[str | dict[str, Any]] = Field(min_length=1)
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
-    clean: Clean = Field(default_factory=CleanSettings)
-    deduplicate: Dedup = Field(default_factory=DedupSettings)
-    decontaminate: Decontamination = Field(default_factory=DecontaminationSettings)
+    clean: CleanSettings = CleanSettings()
+    deduplicate: DedupSettings = DedupSettings()
+    decontaminate: DecontaminationSettings = DecontaminationSettings()
     memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
     cluster: str | None = Field(
         None, description="a Dask scheduler whose workers read, clean and tokenise (tcp://host:8786), or 'local'"
@@ -73,7 +68,7 @@ class Data(Section):
         for entry in entries:
             source = resolve_source(entry) if entry != BUILTIN else None
             name = source.name if source else WORLD_SOURCE["name"]
-            if name in names:  # it is part of every document's id
+            if name in names:  # the name is part of every document's id
                 raise ValueError(f"the name {name!r} is given twice; names of sources must differ")
             names.add(name)
             if source and source.use != "train":
@@ -84,7 +79,7 @@ class Data(Section):
 
 
 class Variant(Section):
-    """One model to compare: a family, optionally renamed and with fields of its configuration overridden."""
+    """One architecture to compare: a family, with a name and overridden fields of DreamerConfig."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9+_.-]+$")
     family: Literal["LA", "DR", "DR+DA"]
@@ -93,7 +88,7 @@ class Variant(Section):
 
 
 class Models(Section):
-    """Which architectures, at which depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
+    """The architectures and depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
 
     depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1)
     variants: list[Variant] = Field(default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1)
@@ -156,7 +151,7 @@ class Training(Section):
 
     @field_validator("checkpoints")
     @classmethod
-    def _some(cls, checkpoints: int | list[int]) -> int | list[int]:
+    def _countable(cls, checkpoints: int | list[int]) -> int | list[int]:
         if isinstance(checkpoints, int) and not 1 <= checkpoints <= MOST_CHECKPOINTS:
             raise ValueError(f"{checkpoints} checkpoints: give 1 to {MOST_CHECKPOINTS:,}, or a list of token counts")
         return checkpoints

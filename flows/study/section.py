@@ -5,13 +5,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 
 
 class Section(BaseModel):
-    """Validate one mapping of a study file. An unknown key is an error that names the nearest valid key."""
+    """Validate one mapping of a study file.
+
+    A field may be a stage's settings dataclass: pydantic checks the types, the dataclass its own rules, so that fields
+    and defaults are written down once.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -20,14 +24,13 @@ class Section(BaseModel):
     def _known_keys(cls, value: Any) -> Any:
         return _check_keys(value, cls.model_fields)
 
-
-def dataclass_section(kind: type) -> Any:
-    """Turn a stage's settings dataclass into the type of a section.
-
-    Pydantic validates the types; the dataclass checks its own values. Fields and defaults are written down once.
-    """
-    names = [field.name for field in dataclasses.fields(kind)]
-    return Annotated[kind, BeforeValidator(lambda value: _check_keys(value, names))]
+    @field_validator("*", mode="before")
+    @classmethod
+    def _known_keys_of_dataclass(cls, value: Any, info: ValidationInfo) -> Any:
+        kind = cls.model_fields[str(info.field_name)].annotation
+        return (
+            _check_keys(value, [f.name for f in dataclasses.fields(kind)]) if dataclasses.is_dataclass(kind) else value
+        )
 
 
 def _check_keys(value: Any, valid: Iterable[str]) -> Any:
