@@ -13,32 +13,24 @@ import pandas as pd
 
 from flows.commands.tables import console, print_table
 from flows.stages.outputs import Prepared, read_returned
-from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output
 
 SHOWN = 400  # characters of a text
+FILTERS = ("stage", "source", "reason")
 
 
 def dropped(options: argparse.Namespace) -> None:
-    """Print the dropped documents that the options ask for."""
-    wanted = {name: getattr(options, name) for name in ("stage", "source", "reason", "limit")}
-    print_dropped(load_study(options.study, root=options.root), **wanted)
-
-
-def print_dropped(
-    study: Study, *, stage: str | None = None, source: str | None = None, reason: str | None = None, limit: int = 5
-) -> None:
     """Print how many documents each stage dropped, by source and reason, and examples that fit the filters.
 
     Without a filter one example of each reason is shown, at most `limit`. Raises InputError for a study without data,
     and for a stage, source or reason that dropped nothing, naming those that did.
     """
-    if limit < 0:
-        raise InputError(f"--limit is {limit}: it must not be negative")
-    prepared = read_returned(study, Prepared)
+    if options.limit < 0:
+        raise InputError(f"--limit is {options.limit}: it must not be negative")
+    prepared = read_returned(load_study(options.study, root=options.root), Prepared)
     outputs = prepared.stages
     counts = [
         {"stage": output.stage, **{key: row[key] for key in ("source", "reason", "documents", "characters")}}
@@ -46,7 +38,7 @@ def print_dropped(
         for row in output.results["counts"]
         if row["reason"] != KEPT
     ]
-    wanted = {key: value for key, value in (("stage", stage), ("source", source), ("reason", reason)) if value}
+    wanted = {key: value for key in FILTERS if (value := getattr(options, key))}
     for key, value in wanted.items():
         _check(key, value, [row[key] for row in counts])
     chosen = [row for row in counts if _fits(row, wanted)]
@@ -61,31 +53,27 @@ def print_dropped(
     print_table(pd.DataFrame(chosen))
     if not wanted:
         console.print("\nOne example of each reason; choose with --stage, --source, --reason and --limit:")
-    examples = _examples(outputs, wanted, limit) if wanted else _one_of_each_reason(outputs, chosen)
-    for row in itertools.islice(examples, limit):
+    examples = _examples(outputs, wanted) if wanted else _one_of_each_reason(outputs, chosen)
+    for row in itertools.islice(examples, options.limit):
         _print_document(row)
 
 
 def _one_of_each_reason(outputs: Sequence[Output], chosen: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    seen: dict[str, None] = {}
+    """Read one document for each reason, the most frequent reason first."""
+    first: dict[str, Mapping[str, Any]] = {}
     for row in sorted(chosen, key=lambda row: -row["documents"]):
-        if row["reason"] not in seen:
-            seen[row["reason"]] = None
-            yield from _examples(outputs, {key: row[key] for key in ("stage", "source", "reason")}, 1)
+        first.setdefault(row["reason"], row)
+    for row in first.values():
+        yield from itertools.islice(_examples(outputs, {key: row[key] for key in FILTERS}), 1)
 
 
-def _examples(outputs: Sequence[Output], wanted: Mapping[str, str], limit: int) -> Iterator[dict[str, Any]]:
-    """Read up to `limit` dropped documents that fit, with the stage that dropped them."""
+def _examples(outputs: Sequence[Output], wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Read the dropped documents that fit, with the stage that dropped them."""
     for output in outputs:
-        if not any(_fits({"stage": output.stage, **row}, wanted) for row in output.results["counts"]):
-            continue
-        for batch in read_documents(output.path, kind="dropped", batch_rows=1024):
-            for row in batch.to_pylist():
-                if limit and _fits({"stage": output.stage, **row}, wanted):
-                    limit -= 1
-                    yield {"stage": output.stage, **row}
-            if not limit:
-                return
+        if any(_fits({"stage": output.stage, **row}, wanted) for row in output.results["counts"]):
+            for batch in read_documents(output.path, kind="dropped", batch_rows=1024):
+                rows = ({"stage": output.stage, **row} for row in batch.to_pylist())
+                yield from (row for row in rows if _fits(row, wanted))
 
 
 def _fits(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:

@@ -24,17 +24,13 @@ BACKWARD = 3  # a forward and a backward pass cost three forward passes
 
 
 def plan(options: argparse.Namespace) -> None:
-    """Print the plan of the study that the command names."""
-    print_plan(load_study(options.study, mirror=options.mirror, root=options.root))
-
-
-def print_plan(study: Study) -> None:
     """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
 
     The mismatch columns are what matching leaves between a model and LA; estimates name the assumptions behind them.
     Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, or the
     mirror does not exist.
     """
+    study = load_study(options.study, mirror=options.mirror, root=options.root)
     if study.data.mirror and not study.data.mirror.is_dir():
         raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
     size = study.data.tokenizer.vocabulary_size

@@ -10,22 +10,17 @@ from typing import Any
 import numpy as np
 
 from flows.stages.outputs import Prepared, read_returned
-from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import read_tokenizer
 
 
 def preview(options: argparse.Namespace) -> None:
-    """Print the rows that the options ask for."""
-    print_preview(load_study(options.study, root=options.root), rows=options.rows, seed=options.seed)
-
-
-def print_preview(study: Study, *, rows: int = 3, seed: int | None = None) -> None:
     """Print the first rows that a run with this seed trains on: each document, with what carries loss in «».
 
     The default is the study's first seed. Raises InputError when the study has no packed data yet.
     """
+    study, rows, seed = load_study(options.study, root=options.root), options.rows, options.seed
     if rows < 1:
         raise InputError(f"--rows is {rows}: it must be at least 1")
     if seed is not None and not 0 <= seed < 2**63:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -50,19 +50,15 @@ def sources(options: argparse.Namespace) -> None:
 
 
 def download(options: argparse.Namespace) -> None:
-    """Fetch data sets into a mirror folder, and print the folders of their repositories."""
-    with progress.on_terminal():
-        print(*download_all(options.names, options.mirror), sep="\n")
-
-
-def download_all(names: Sequence[str], mirror: Path) -> list[Path]:
-    """Fetch every named source or benchmark, or all that a study names; returns the repositories' folders.
+    """Fetch every named source or benchmark, or all that a study names; print the folders of their repositories.
 
     Raises InputError for an unknown name, or a repository that cannot be fetched.
     """
-    entries = [entry for name in names for entry in _entries(name)]
+    entries = [entry for name in options.names for entry in _entries(name)]
     print_notices(entry for entry in entries if isinstance(entry, Source))
-    return hub.download(entries, mirror, progress=partial(progress.report, "download"))
+    with progress.on_terminal():
+        folders = hub.download(entries, options.mirror, progress=partial(progress.report, "download"))
+    print(*folders, sep="\n")
 
 
 def print_notices(chosen: Iterable[Source]) -> None:
