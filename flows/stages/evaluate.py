@@ -98,7 +98,8 @@ def _evaluate(study: Study, store: Store, prepared: Prepared, slots: Slots, run:
         **{name: getattr(settings, name) for name in ("limit", "max_new_tokens", "depths", "introspect")},
     }
     trained = store.find(*run.output.split("/"))
-    assert trained, run.output
+    if trained is None:
+        raise InputError(f"{run.folder} is gone; `dreamer run {study.arguments}` trains the model again")
     output = store.build("evaluation", VERSION, configuration, [trained, prepared.items], work, resumes=True)
     progress.report(label, 1.0, "done")
     return output

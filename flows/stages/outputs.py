@@ -152,14 +152,14 @@ def read_returned(study: Study, kind: type[Returned]) -> Returned:
     path, store = study.folder / FILES[kind], study.store_folder
     try:
         values = json.loads(path.read_text())
+        if kind is Trained:
+            values["runs"] = [Run(**run, folder=store / run["output"] / f"seed{run['seed']}") for run in values["runs"]]
+        lists_as_tuples = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        returned = kind(**lists_as_tuples, store=store)
     except FileNotFoundError:
         raise InputError(f"{study.folder}: {MISSING[kind].format(study.arguments)}") from None
-    except ValueError as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(f"{path} is damaged ({error}); remove it and run the study again") from None
-    if kind is Trained:
-        values["runs"] = [Run(**run, folder=store / run["output"] / f"seed{run['seed']}") for run in values["runs"]]
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    returned = kind(**values, store=store)
     if isinstance(returned, Prepared) and not returned.found:
         raise InputError(f"{store}: the data are gone; `dreamer run {study.arguments}` prepares them again")
     return returned

@@ -167,3 +167,11 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     for command in ("run", "plan", "status", "report", "sql", "sources", "download", "bundle", "collect"):
         assert f"\n    {command} " in said
+
+
+def test_old_names_of_subcommands_still_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("adopt", "collect"):
+        assert "plan.json is missing" in refusal(capsys, name, TINY, tmp_path, "--root", tmp_path / "run")
+    with pytest.raises(SystemExit, match="0"):
+        main(["carry", "--help"])
+    assert "dreamer bundle" in capsys.readouterr().out

@@ -88,6 +88,13 @@ def test_outputs_removed_from_the_store_are_missed(study: Study) -> None:
         read_returned(study, Prepared)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"study_id": "tiny", "outputs": [], "more": 1}'])
+def test_a_damaged_record_is_one_line(study: Study, text: str) -> None:
+    (study.folder / "prepared.json").write_text(text)
+    with pytest.raises(InputError, match=r"prepared\.json is damaged .*; remove it and run the study again"):
+        read_returned(study, Prepared)
+
+
 def test_models_trained_on_other_data_are_not_evaluated(study: Study) -> None:
     trained = Trained(study.study_id, study.store_folder, "0123456789abcdef", ())
     with pytest.raises(InputError, match="trained on other data; `dreamer run"):
