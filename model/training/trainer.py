@@ -35,7 +35,7 @@ class Trainer:
 
     With several ranks each has all of this and the rows that are its own; whatever is saved does not depend on how
     many they are. Raises InputError if run.json and the data do not fit each other, or have changed since the state
-    was saved.
+    was saved; changed code is accepted with `accept_code_change`, and then described in `code_change`.
     """
 
     def __init__(self, run: Run, ranks: Ranks | None = None, *, accept_code_change: bool = False) -> None:
