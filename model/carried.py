@@ -1,8 +1,8 @@
 """Train and evaluate a carried study on a machine with torch and little else: `python -m model.carried <folder>`.
 
-`dreamer carry` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
+`dreamer bundle` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
 each model and seed. All seeds are trained to the screening point, the better one to the end, several processes side by
-side, each with a GPU of its own (with `--ranks`, each training with so many). `dreamer adopt` ingests the result files
+side, each with a GPU of its own (with `--ranks`, each training with so many). `dreamer collect` ingests the result files
 on any machine. The command can be interrupted at any moment, and run again to continue.
 """
 
@@ -28,7 +28,7 @@ Command = tuple[str, Sequence[str]]
 """A name, for its log and for messages; the module and its arguments."""
 
 
-def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
+def run_carried(folder: Path, processes: int, ranks: int = 1, *, accept_code_change: bool = False) -> None:
     """Train the runs of `folder`, by `ranks` processes each, and evaluate them; `processes` of these at a time.
 
     Raises InputError if the folder is no carried study, SystemExit if a process fails.
@@ -38,19 +38,19 @@ def run_carried(folder: Path, processes: int, ranks: int = 1) -> None:
         runs = plan["runs"]
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(
-            f"{folder} is no carried study: it has no {PLAN}; `dreamer carry STUDY FOLDER` writes one"
+            f"{folder} is no carried study: it has no {PLAN}; `dreamer bundle STUDY FOLDER` writes one"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / PLAN} is damaged ({error!r}); carry the study again") from None
-    logs = folder / "runs"
+        raise InputError(f"{folder / PLAN} is damaged ({error!r}); bundle the study again") from None
+    logs, options = folder / "runs", ["--accept-code-change"] if accept_code_change else []
     if plan["stop_at"]:
-        early = ["--stop-at", str(plan["stop_at"])]
+        early = ["--stop-at", str(plan["stop_at"]), *options]
         screening = [_train(folder, run, *early) for run in runs if not _is_chosen(folder, run)]
         _side_by_side(screening, logs, processes, ranks)
     chosen = choose(folder, plan)
     for run in chosen:
         (folder / "runs" / run["run_id"] / "chosen").touch()
-    _side_by_side([_train(folder, run) for run in chosen], logs, processes, ranks)
+    _side_by_side([_train(folder, run, *options) for run in chosen], logs, processes, ranks)
     checkpoints = [
         {"run_id": run["run_id"], "tokens": int(path.name), "path": os.path.relpath(path, folder)}
         for run in chosen
@@ -129,10 +129,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--processes", type=int, default=1, help="trainings and evaluations at a time (default 1)")
     parser.add_argument("--ranks", type=int, default=1, help="processes, and GPUs, for each training (default 1)")
+    parser.add_argument("--accept-code-change", action="store_true", help="go on with runs that other code has started")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # stops all children
     try:
-        run_carried(chosen.folder, max(1, chosen.processes), max(1, chosen.ranks))
+        processes, ranks = max(1, chosen.processes), max(1, chosen.ranks)
+        run_carried(chosen.folder, processes, ranks, accept_code_change=chosen.accept_code_change)
     except InputError as error:
         print(f"model.carried: {error}", file=sys.stderr)
         return 2

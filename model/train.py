@@ -1,7 +1,8 @@
 """Train one run, or resume it: `python -m model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
 
 Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed them. A run that is
-stopped or killed at any moment resumes from its newest saved state, on a CPU to the same bits.
+stopped or killed at any moment resumes from its newest saved state, on a CPU to the same bits. A run that other code
+has started resumes with `--accept-code-change` only.
 
 Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`. N may change when a
 run is resumed: the token stream stays the same, and the result differs by rounding.
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import torch
 
+from model.training.code_changes import record_code_change
 from model.training.config import TrainingConfig, read_run
 from model.training.distributed import OtherRankFailed, process_group
 from model.training.failures import TrainingFailed
@@ -36,6 +38,7 @@ def train(
     folder: Path | str,
     *,
     stop_at: int | None = None,
+    accept_code_change: bool = False,
     stopped: Callable[[], bool] = lambda: False,
     line: Callable[[str], object] = lambda text: None,
     notice: Callable[[str], object] = lambda text: None,
@@ -43,9 +46,10 @@ def train(
     """Train the run in `folder` to its target, or to the first step at or above `stop_at` tokens.
 
     Returns 'complete' (the target is reached) or 'stopped'. `stopped` is called after every step, `line` gets a line of
-    progress every few seconds, `notice` what happens once. Another call resumes the run, also on a copy of the folder.
-    Raises InputError for bad input; TrainingFailed when loss or gradients are not finite, the loss spikes, or memory
-    is short; OtherRankFailed in one of several ranks, when another rank says what is wrong.
+    progress every few seconds, `notice` what happens once. With `accept_code_change` a run that other code has started
+    resumes, and the change is recorded in its folder (`code_changes.json`). Another call resumes the run, also on a copy
+    of the folder. Raises InputError for bad input; TrainingFailed when loss or gradients are not finite, the loss
+    spikes, or memory is short; OtherRankFailed in one of several ranks, when another rank says what is wrong.
     """
     with process_group(str(folder)) as ranks, ExitStack() as held:
         with ranks.failing_together():
@@ -54,7 +58,10 @@ def train(
                 raise InputError(f"--stop-at is {stop_at}, but it must be at least 1")
             if ranks.is_first:
                 held.enter_context(_alone(run.folder))
-            trainer = Trainer(run, ranks)
+            trainer = Trainer(run, ranks, accept_code_change=accept_code_change)
+            if ranks.is_first and (change := trainer.code_change):
+                record_code_change(run.folder, change)
+                notice("{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(run.run_id, **change))
             goal = min(run.training.tokens, stop_at or run.training.tokens)
             recorder = Recorder(trainer, goal, line, notice) if ranks.is_first else None
         trainer.synchronize()
@@ -108,6 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("folder", type=Path, help="a folder with run.json")
     parser.add_argument("--stop-at", type=int, metavar="TOKENS", help="stop early, at the first step at or above")
+    parser.add_argument(
+        "--accept-code-change", action="store_true", help="go on where other code has started, and record the change"
+    )
     parser.add_argument("--verbose", action="store_true", help="print progress also where there is no terminal")
     options = parser.parse_args(arguments)
 
@@ -119,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = train(
             options.folder,
             stop_at=options.stop_at,
+            accept_code_change=options.accept_code_change,
             stopped=lambda: bool(received),
             line=(lambda text: print(text, flush=True)) if talks else (lambda text: None),
             notice=lambda text: print(text, file=sys.stderr, flush=True),

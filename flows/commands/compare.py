@@ -1,27 +1,34 @@
-"""`dreamer compare`: what changed beyond noise between two studies, as tables with the verdict on top."""
+"""`dreamer compare`: print what changed beyond noise between two studies, the verdict first."""
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.show import console, print_table
+from flows.commands.results import find_results
+from flows.commands.tables import console, print_table
 from sql.statistics.comparison import compare
 
 ACCURACIES = ["depth", "variant", "task", "checkpoint", "items", "first", "second", "difference", "low", "high"]
 FACTORS = ["depth", "variant", "task", "rule"]
 
 
+def compare_studies(options: argparse.Namespace) -> None:
+    """Compare the two studies that the command names."""
+    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
+    print_comparison(first, second, first_study=options.first_study or one, second_study=options.second_study or other)
+
+
 def print_comparison(
     first: Path, second: Path, *, first_study: str | None = None, second_study: str | None = None
 ) -> None:
-    """Compare two studies by their results files (or the folders that hold them); see sql/statistics/comparison.py.
+    """Compare two studies by their results files, with `sql.statistics.comparison`, and print the tables.
 
-    Raises InputError where there is nothing to compare, or a file has several studies and none is named.
+    Raises InputError where there is nothing to compare, or a file holds several studies and none is named.
     """
-    files = [path / "results.duckdb" if path.is_dir() else path for path in (first, second)]
-    found = compare(*files, first_study=first_study, second_study=second_study)
+    found = compare(first, second, first_study=first_study, second_study=second_study)
     console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n", soft_wrap=True)
     console.print(
         "Accuracy on the same items: paired tests, p by Holm over all rows; low and high: 95 % of the difference"
@@ -44,9 +51,9 @@ def _marks(changed: pd.Series) -> list[str]:
 
 
 def _factor(row: dict, side: str) -> str:
-    """The factor and its interval: 1.50 [1.20, 1.90]."""
+    """Format a factor and its interval: 1.50 [1.20, 1.90]."""
     factor, low, high, bound = (row[f"{name}_{side}"] for name in ("factor", "low", "high", "bound"))
     if pd.isna(factor):
         return "-"
-    said = f"{'' if bound == 'exact' else f'{bound} '}{factor:.2f}"
-    return said if pd.isna(low) else f"{said} [{low:.2f}, {high:.2f}]"
+    text = f"{'' if bound == 'exact' else f'{bound} '}{factor:.2f}"
+    return text if pd.isna(low) else f"{text} [{low:.2f}, {high:.2f}]"

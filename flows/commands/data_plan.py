@@ -1,18 +1,19 @@
-"""The part of `dreamer plan` about data: documents, downloads, disk, memory and core-hours, stage by stage.
+"""Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and core-hours.
 
-Sizes are those of `pipeline.sources.sizes`; a source whose size nobody knows is left out of the sums, which are then
-"at least". Rates are measured ones, and the table says where.
+Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at least". Rates were
+measured; the table names the measurements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from flows.running.processes import cores
-from flows.stages.prepare import PROCESS_MEMORY
+from flows.running.devices import cores
+from flows.stages.sources import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
 from pipeline.errors import InputError
 from pipeline.sources.repositories import source_files
@@ -25,7 +26,7 @@ from pipeline.worlds.world import WORLD_SOURCE
 
 @dataclass(frozen=True)
 class Rate:
-    """Megabytes of text that one core gets through in a second of its time, and on what that was measured."""
+    """Megabytes of text that one core processes per second, and the data of that measurement."""
 
     megabytes: float
     where: str
@@ -46,7 +47,7 @@ BYTES_PER_TOKEN = 3.5
 
 
 def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
-    """The sources with their sizes, the stages with their cost, and lines about totals and memory.
+    """Build the table of sources with sizes, the table of stages with costs, and lines about totals and memory.
 
     Raises InputError for a file in the mirror that is damaged.
     """
@@ -54,10 +55,10 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
     rows = [
         {
             "source": source.name,
-            "documents": _known(size.documents, "{:,.0f}"),
-            "to download": "at hand" if size.download == 0 else _amount(size.download),
-            "text": _amount(size.text),
-            "without traces": _amount(None if size.text is None else stripped_text(source, size.text)),
+            "documents": "unknown" if size.documents is None else f"{size.documents:,.0f}",
+            "to download": "at hand" if size.download == 0 else amount(size.download),
+            "text": amount(size.text),
+            "without traces": amount(None if size.text is None else stripped_text(source, size.text)),
         }
         for source, size in sources
     ]
@@ -85,9 +86,9 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
     sizes = [size for _, size in sources]
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
-        "data": f"{_total([s.documents for s in sizes], '{:,.0f}')} documents, "
-        f"{_total([s.download for s in sizes], '')} to download, "
-        f"{_total([s.text for s in sizes], '')} of text",
+        "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
+        f"{_total([s.download for s in sizes])} to download, "
+        f"{_total([s.text for s in sizes])} of text",
         "stages": f"{sum(hours for *_, hours, _ in costs):,.3g} core-hours, {amount(sum(c[2] for c in costs))} of disk"
         f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
         "epochs": f"{study.training.tokens / max(stripped / BYTES_PER_TOKEN, 1):,.3g} over about "
@@ -99,6 +100,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
 
 
 def _sized(study: Study, entry: str | dict) -> tuple[Source, Size]:
+    """Find the size of a source, after the row limits of the source and of the study."""
     source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
     if entry == BUILTIN:
         documents = study.data.world.documents
@@ -107,19 +109,22 @@ def _sized(study: Study, entry: str | dict) -> tuple[Source, Size]:
     limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
     if limit is None or size.documents is None or size.documents <= limit:
         return source, size
-    share = limit / size.documents
-    return source, Size(limit, size.download, None if size.text is None else size.text * share)
+    text = None if size.text is None else size.text * limit / size.documents
+    return source, Size(limit, size.download, text)
 
 
 def _files(source: Source, mirror: Path | None) -> list[Path]:
+    """List the files of a source that are in the mirror."""
     try:
         return source_files(source, mirror / source.repository) if mirror else []
-    except InputError:  # not in the mirror: it is to be fetched
+    except InputError:  # not in the mirror: still to download
         return []
 
 
-def amount(count: float) -> str:
-    """Bytes for people."""
+def amount(count: float | None) -> str:
+    """Format a number of bytes: 1.23 GB."""
+    if count is None:
+        return "unknown"
     for unit in ("B", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -127,17 +132,8 @@ def amount(count: float) -> str:
     return f"{count:.3g} TB"
 
 
-def _amount(count: float | None) -> str:
-    return "unknown" if count is None else amount(count)
-
-
-def _known(count: float | None, form: str) -> str:
-    return "unknown" if count is None else form.format(count)
-
-
-def _total(values: list[float | int | None], form: str) -> str:
-    """The sum of what is known, and how many are not."""
-    total = sum(value for value in values if value is not None)
+def _total(values: list[float | int | None], form: Callable[[float], str] = amount) -> str:
+    """Format the sum of the known values, with the number of unknown ones."""
+    text = form(sum(value for value in values if value is not None))
     unknown = sum(value is None for value in values)
-    said = form.format(total) if form else amount(total)
-    return f"at least {said} ({unknown} of {len(values)} sources unknown)" if unknown else said
+    return f"at least {text} ({unknown} of {len(values)} sources unknown)" if unknown else text

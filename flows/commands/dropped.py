@@ -1,7 +1,9 @@
-"""`dreamer dropped`: what curation dropped and why, with examples."""
+"""`dreamer dropped`: print what curation dropped and why, with examples."""
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -9,81 +11,73 @@ from typing import Any
 
 import pandas as pd
 
-from flows.commands.show import console, print_table
-from flows.stages.outputs import recall
-from flows.study.configuration import Study
+from flows.commands.tables import console, print_table
+from flows.stages.outputs import Prepared, read_returned
+from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output
 
 SHOWN = 400  # characters of a text
+FILTERS = ("stage", "source", "reason")
 
 
-def print_dropped(
-    study: Study, *, stage: str | None = None, source: str | None = None, reason: str | None = None, limit: int = 5
-) -> None:
-    """How many documents each stage dropped, by source and reason, and examples of those that were asked for.
+def dropped(options: argparse.Namespace) -> None:
+    """Print how many documents each stage dropped, by source and reason, and examples that fit the filters.
 
-    Without a filter one example of each reason is shown, as far as `limit` goes. Raises InputError for a study without
-    data, and for a stage, source or reason that dropped nothing, naming those that did.
+    Without a filter one example of each reason is shown, at most `limit`. Raises InputError for a study without data,
+    and for a stage, source or reason that dropped nothing, naming those that did.
     """
-    if limit < 0:
-        raise InputError(f"--limit is {limit}: it must not be negative")
-    study_id, outputs = recall(study)
-    outputs = [output for output in outputs if "counts" in output.results]
+    if options.limit < 0:
+        raise InputError(f"--limit is {options.limit}: it must not be negative")
+    prepared = read_returned(load_study(options.study, root=options.root), Prepared)
+    outputs = prepared.stages
     counts = [
         {"stage": output.stage, **{key: row[key] for key in ("source", "reason", "documents", "characters")}}
         for output in outputs
         for row in output.results["counts"]
         if row["reason"] != KEPT
     ]
-    wanted = {key: value for key, value in (("stage", stage), ("source", source), ("reason", reason)) if value}
+    wanted = {key: value for key in FILTERS if (value := getattr(options, key))}
     for key, value in wanted.items():
         _check(key, value, [row[key] for row in counts])
     chosen = [row for row in counts if _fits(row, wanted)]
     if not chosen:
-        said = " and ".join(f"{key} {value!r}" for key, value in wanted.items())
-        near = _known([f"{r['stage']} / {r['source']} / {r['reason']}" for r in counts if _fits_any(r, wanted)])
-        raise InputError(f"nothing was dropped by {said} together; there is {near}" if wanted else _nothing(study_id))
-    console.print(f"{study_id}\n")
+        if not wanted:
+            raise InputError(f"{prepared.study_id}: the stages that have finished dropped nothing")
+        asked = " and ".join(f"{key} {value!r}" for key, value in wanted.items())
+        near = [row for row in counts if any(row[key] == value for key, value in wanted.items())]
+        known = _known([f"{row['stage']} / {row['source']} / {row['reason']}" for row in near])
+        raise InputError(f"nothing was dropped by {asked} together; there is {known}")
+    console.print(f"{prepared.study_id}\n")
     print_table(pd.DataFrame(chosen))
     if not wanted:
         console.print("\nOne example of each reason; choose with --stage, --source, --reason and --limit:")
-    taken = _each_once(outputs, chosen) if not wanted else _examples(outputs, wanted, limit)
-    for number, row in enumerate(taken):
-        if number == limit:
-            break
+    examples = _examples(outputs, wanted) if wanted else _one_of_each_reason(outputs, chosen)
+    for row in itertools.islice(examples, options.limit):
         _print_document(row)
 
 
-def _each_once(outputs: Sequence[Output], chosen: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    seen: dict[str, None] = {}
+def _one_of_each_reason(outputs: Sequence[Output], chosen: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Read one document for each reason, the most frequent reason first."""
+    first: dict[str, Mapping[str, Any]] = {}
     for row in sorted(chosen, key=lambda row: -row["documents"]):
-        if row["reason"] not in seen:
-            seen[row["reason"]] = None
-            yield from _examples(outputs, {key: row[key] for key in ("stage", "source", "reason")}, 1)
+        first.setdefault(row["reason"], row)
+    for row in first.values():
+        yield from itertools.islice(_examples(outputs, {key: row[key] for key in FILTERS}), 1)
 
 
-def _examples(outputs: Sequence[Output], wanted: Mapping[str, str], limit: int) -> Iterator[dict[str, Any]]:
-    """Up to `limit` dropped documents that fit, with the stage that dropped them."""
+def _examples(outputs: Sequence[Output], wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Read the dropped documents that fit, with the stage that dropped them."""
     for output in outputs:
-        if not any(_fits({"stage": output.stage, **row}, wanted) for row in output.results["counts"]):
-            continue
-        for batch in read_documents(output.path, kind="dropped", batch_rows=1024):
-            for row in batch.to_pylist():
-                if limit and _fits({"stage": output.stage, **row}, wanted):
-                    limit -= 1
-                    yield {"stage": output.stage, **row}
-            if not limit:
-                return
+        if any(_fits({"stage": output.stage, **row}, wanted) for row in output.results["counts"]):
+            for batch in read_documents(output.path, kind="dropped", batch_rows=1024):
+                rows = ({"stage": output.stage, **row} for row in batch.to_pylist())
+                yield from (row for row in rows if _fits(row, wanted))
 
 
 def _fits(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     return row["reason"] != KEPT and all(row[key] == value for key, value in wanted.items())
-
-
-def _fits_any(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    return any(row[key] == value for key, value in wanted.items())
 
 
 def _check(key: str, value: str, known: Sequence[str]) -> None:
@@ -97,10 +91,6 @@ def _known(names: Sequence[str]) -> str:
     return ", ".join(dict.fromkeys(names)) or "none"
 
 
-def _nothing(study_id: str) -> str:
-    return f"{study_id}: the stages that have finished dropped nothing"
-
-
 def _print_document(row: Mapping[str, Any]) -> None:
     header = f"\n── {row['id']} · {row['source']} · dropped by {row['stage']}: {row['reason']}"
     console.print(header, soft_wrap=True)
@@ -112,7 +102,7 @@ def _print_document(row: Mapping[str, Any]) -> None:
 
 
 def _shortened(text: str) -> str:
-    """The text for a terminal: at most `SHOWN` characters of its beginning and end, control characters escaped."""
+    """Shorten a text to `SHOWN` characters of its beginning and end, and escape control characters."""
     if len(text) > SHOWN:
         half = SHOWN // 2
         text = f"{text[:half]} … [{len(text) - 2 * half:,} characters] … {text[-half:]}"

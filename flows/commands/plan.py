@@ -1,31 +1,37 @@
-"""`dreamer plan`: what a study will need, computed from its configuration alone; it does no work."""
+"""`dreamer plan`: print what a study will need, computed from its configuration alone, without any work."""
 
 from __future__ import annotations
+
+import argparse
 
 import pandas as pd
 
 from flows.commands.data_plan import amount, data_tables
-from flows.commands.show import console, print_table
-from flows.stages.train import Planned, accelerators, devices, plan_models
+from flows.commands.tables import console, print_table
+from flows.running.devices import concurrency, gpus
+from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
+from flows.study.loading import load_study
 from model.accounting import flops_per_token
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from pipeline.sources.table import resolve_source
+from reports.text.numbers import duration
 
-# Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, a share of a GPU's peak.
+# Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
 CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
 GPU_FLOPS = 0.15 * 989e12
 BACKWARD = 3  # a forward and a backward pass cost three forward passes
 
 
-def print_plan(study: Study) -> None:
-    """The matched models (Table 1 and 3) and what matching leaves between them, the sources and the data stages, then
-    tokens, compute, disk and time, with the assumptions they rest on.
+def plan(options: argparse.Namespace) -> None:
+    """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
 
-    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, or there
-    is no such mirror.
+    The mismatch columns are what matching leaves between a model and LA; estimates name the assumptions behind them.
+    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, or the
+    mirror does not exist.
     """
+    study = load_study(options.study, mirror=options.mirror, root=options.root)
     if study.data.mirror and not study.data.mirror.is_dir():
         raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
     size = study.data.tokenizer.vocabulary_size
@@ -47,7 +53,7 @@ def print_plan(study: Study) -> None:
     flops = sum(
         BACKWARD * flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned
     )
-    on_gpu, count = accelerators(study) > 0, devices(study)
+    on_gpu, count = gpus(study) > 0, concurrency(study)
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
     kept = len(training.points) * (1 if screened else len(training.seeds))
     checkpoints = sum(4 * model.parameters * kept for model in planned)
@@ -62,8 +68,8 @@ def print_plan(study: Study) -> None:
         "seeds": f"{len(training.seeds)}"
         + (f", all to {training.screening:.0%} of the tokens, the best to the end" if screened else ""),
         "compute": f"{flops:.3g} FLOPs of training",
-        "time": f"{_duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
-        "": "" if on_gpu else f"{_duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
+        "time": f"{duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
+        "": "" if on_gpu else f"{duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
         "disk": f"{amount(checkpoints)} of checkpoints, {amount(state)} to resume from, {amount(tokens)} of tokens",
     }
     console.print()
@@ -75,13 +81,13 @@ def print_plan(study: Study) -> None:
             console.print(f"{'licence':<9} {notice}", soft_wrap=True)
 
 
-def _baselines(study: Study, planned: list[Planned]) -> dict[int, Planned]:
-    """The model of each depth that the others were matched to, where it is one of the study's: LA as it stands."""
+def _baselines(study: Study, planned: list[PlannedModel]) -> dict[int, PlannedModel]:
+    """Find the LA of each depth that the other models were matched to, where the study has an unchanged LA."""
     names = {v.name for v in study.models.variants if v.family == "LA" and not v.overrides}
     return {model.depth: model for model in planned if model.variant in names}
 
 
-def _model_row(model: Planned, baseline: Planned | None) -> dict[str, object]:
+def _model_row(model: PlannedModel, baseline: PlannedModel | None) -> dict[str, object]:
     config = model.config
     mismatch = {
         name: f"{100 * (ours / theirs - 1):+.2f} %" if theirs else "-"
@@ -102,10 +108,3 @@ def _model_row(model: Planned, baseline: Planned | None) -> dict[str, object]:
         "hidden": config.hidden_size,
         "depth": config.depth,
     }
-
-
-def _duration(seconds: float) -> str:
-    for name, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {name}"
-    return f"{seconds:.0f} seconds"

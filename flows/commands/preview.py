@@ -1,39 +1,46 @@
-"""`dreamer preview`: rows of the packed stream as a run reads them, decoded."""
+"""`dreamer preview`: print decoded rows of the packed token stream, in the order in which a run reads them."""
 
 from __future__ import annotations
 
+import argparse
 import itertools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from flows.stages.outputs import find_output, recall
-from flows.study.configuration import Study
+from flows.stages.outputs import Prepared, read_returned
+from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import read_tokenizer
 
 
-def print_preview(study: Study, *, rows: int = 3, seed: int | None = None) -> None:
-    """The first rows that a run with this seed trains on: each document, with what carries loss in «».
+def preview(options: argparse.Namespace) -> None:
+    """Print the first rows that a run with this seed trains on: each document, with what carries loss in «».
 
     The default is the study's first seed. Raises InputError when the study has no packed data yet.
     """
+    study, rows, seed = load_study(options.study, root=options.root), options.rows, options.seed
     if rows < 1:
         raise InputError(f"--rows is {rows}: it must be at least 1")
     if seed is not None and not 0 <= seed < 2**63:
         raise InputError(f"--seed is {seed}: it must not be negative, and below 2^63")
-    study_id, outputs = recall(study)
-    packed, tokenizer = (find_output(study, outputs, stage) for stage in ("tokens", "tokenizer"))
+    prepared = read_returned(study, Prepared)
+    packed, tokenizer = prepared.output("tokens"), prepared.output("tokenizer")
+    if packed is None or tokenizer is None:
+        raise InputError(f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` goes on")
     seed = seed if seed is not None else study.training.seeds[0]
-    print(f"{study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in", end=" ")
+    print(
+        f"{prepared.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in",
+        end=" ",
+    )
     print(f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked.")
-    for line in preview(packed.path, tokenizer.path, seed, rows, study.training.loss_on):
+    for line in decoded_rows(packed.path, tokenizer.path, seed, rows, study.training.loss_on):
         print(line)
 
 
-def preview(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str) -> list[str]:
-    """Lines of text: for each row of the stream how full it is, then one paragraph for each of its documents."""
+def decoded_rows(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str) -> list[str]:
+    """Decode rows of the stream: for each row one line on how full the row is, then one paragraph for each document."""
     from model.training.stream import TokenStream
 
     codec = read_tokenizer(tokenizer)
@@ -56,7 +63,7 @@ def preview(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str) -
 
 
 def _marked(codec: Any, tokens: np.ndarray, learned: np.ndarray) -> str:
-    """Decoded tokens, runs of those that carry loss in «»."""
+    """Decode tokens, with runs of tokens that carry loss in «»."""
     borders = [0, *(np.flatnonzero(np.diff(learned)) + 1).tolist(), len(tokens)]
     text = ""
     for start, end in itertools.pairwise(borders):

@@ -1,7 +1,8 @@
-"""`dreamer profile`: where a training step of a study's models spends its time."""
+"""`dreamer profile`: measure where a training step of a study's models spends its time."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -9,23 +10,32 @@ import sys
 import tempfile
 from pathlib import Path
 
+from flows.running.devices import Slots
 from flows.running.processes import BAD_INPUT, Failed
-from flows.stages.outputs import find_output, recall
-from flows.stages.train import Slots, describe_run, plan_models
+from flows.stages.models import describe_run, plan_models
+from flows.stages.outputs import Prepared, read_returned
 from flows.study.configuration import Study
+from flows.study.loading import load_study
 from model.profiling.profile import random_data
 from pipeline.errors import InputError
 from pipeline.storage.store import Output
 
 
-def print_profile(study: Study, model_id: str | None) -> None:
-    """Profile one training step of one model of the study, or of each, in a process of its own, and print it.
+def profile(options: argparse.Namespace) -> None:
+    """Profile the models that the options name."""
+    print_profile(load_study(options.study, root=options.root), options.model)
 
-    The study's packed tokens are read where it has some, else random ones of the same shape. Nothing of the
-    study is changed. Raises InputError for a model the study does not have, or while its vocabulary is not known.
+
+def print_profile(study: Study, model_id: str | None) -> None:
+    """Profile one training step of one model of the study, or of each, in a process of its own, and print the result.
+
+    Reads the study's packed tokens, or random tokens of the same shape where there are none yet. Changes nothing of the
+    study. Raises InputError for a model the study does not have, or while its vocabulary is not known.
     """
     packed = find_packed(study)
-    size = _vocabulary_size(packed) if packed else study.data.tokenizer.vocabulary_size
+    size = study.data.tokenizer.vocabulary_size
+    if packed:
+        size = json.loads((packed.path / "packed.json").read_text())["vocabulary_size"]
     if size is None:
         raise InputError(
             "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', or run the study's data stages first"
@@ -36,7 +46,7 @@ def print_profile(study: Study, model_id: str | None) -> None:
         known = ", ".join(model.model_id for model in planned)
         raise InputError(f"{study.name} has no model {model_id!r}; it has {known}")
     print(f"tokens: {packed.path if packed else f'random, as {study.folder} has no packed ones of this length yet'}")
-    with Slots(study).one() as environment, tempfile.TemporaryDirectory() as place:
+    with Slots(study).take() as environment, tempfile.TemporaryDirectory() as place:
         root = Path(place)
         if packed is None:
             data = random_data(root / "data", chosen[0].config, study.training.batch_tokens)
@@ -50,17 +60,13 @@ def print_profile(study: Study, model_id: str | None) -> None:
 
 
 def find_packed(study: Study) -> Output | None:
-    """The study's packed tokens, if they are there and of its sequence length (its settings may have changed since)."""
+    """Find the study's packed tokens, if they have its sequence length (the settings may have changed since)."""
     try:
-        packed = find_output(study, recall(study)[1], "tokens")
+        packed = read_returned(study, Prepared).output("tokens")
     except InputError:
         return None
-    length = packed.manifest["configuration"]["sequence_length"]
+    length = packed.manifest["configuration"]["sequence_length"] if packed else None
     return packed if length == study.training.sequence_length else None
-
-
-def _vocabulary_size(packed: Output) -> int:
-    return json.loads((packed.path / "packed.json").read_text())["vocabulary_size"]
 
 
 def _profile(folder: Path, environment: dict[str, str]) -> str:

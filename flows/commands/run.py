@@ -1,32 +1,50 @@
-"""`dreamer run`: the same flows in this process, with a Prefect server only for as long as they run."""
+"""`dreamer run`: run the flow `full-study` in this process, on a Prefect server that lives as long as the run."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+from flows.commands.sources import print_notices
+from flows.commands.tables import print_outcome
 from flows.running import progress
+from flows.running.devices import ranks_per_run
+from flows.stages.evaluate import evaluate_runs
+from flows.stages.models import plan_models
+from flows.stages.prepare import prepare_data
+from flows.stages.sources import locate_benchmarks, locate_sources
+from flows.stages.train import train_models
 from flows.study.configuration import BUILTIN, Study
+from flows.study.loading import load_study
+from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Missing, Store
+from sql.results import connect, query
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run a study to its report unless it is complete, then print its data-efficiency factors."""
+    study = load_study(options.study, mirror=options.mirror, root=options.root)
+    if is_complete(study):
+        print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
+    else:
+        preflight(study)
+        with progress.on_terminal():
+            run_in_process(study, options)
+    print_outcome(study)
 
 
 def is_complete(study: Study) -> bool:
-    """Whether every stage is in the store, its rows in the database, and the report written."""
-    from flows.stages.evaluate import evaluate_runs
-    from flows.stages.prepare import prepare_data
-    from flows.stages.train import plan_models, train_models
-    from sql.results import query
-
+    """Check that every output is in the store, its rows in the database, and the report written."""
     if not (study.report.exists() and study.database.exists()):
         return False
     store = Store(study.store_folder, builds=False)
     try:
         prepared = prepare_data(study, store)
-        planned = plan_models(study, prepared.vocabulary_size)
-        runs = train_models(study, store, prepared.packed, planned)
-        evaluate_runs(study, store, prepared, runs)
+        trained = train_models(study, store, prepared, plan_models(study, prepared.vocabulary_size))
+        evaluate_runs(study, store, prepared, trained)
     except Missing:
         return False
     factors = query(study.database, f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'")
@@ -34,30 +52,21 @@ def is_complete(study: Study) -> bool:
 
 
 def preflight(study: Study) -> None:
-    """What can be known to fail before anything starts: impossible models, data that are nowhere, a locked file.
+    """Find what can be known to fail before any work: impossible models, data that are nowhere, a locked database.
 
     Raises InputError.
     """
-    from flows.stages.prepare import locate_benchmarks, locate_sources
-    from flows.stages.train import plan_models, ranks_of_each
-    from pipeline.sources.source import notices
-    from pipeline.sources.table import resolve_source
-    from sql.results import connect
-
-    for entry in study.data.sources:
-        for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
-            print(f"licence: {notice}", file=sys.stderr)
+    print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
-    ranks_of_each(study, len(planned))
+    ranks_per_run(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
     study.folder.mkdir(parents=True, exist_ok=True)
     connect(study.database).close()
 
 
-def run_in_process(study: Study, name: str, mirror: Path | None, root: Path | None) -> None:
-    """Run `full-study` here: on the Prefect server of the project's settings when one answers, else on one of our own
-    that lives as long as the run."""
+def run_in_process(study: Study, options: argparse.Namespace) -> None:
+    """Run `full-study` on the Prefect server of the project's settings if it answers, else on a server of our own."""
     settings = {
         "PREFECT_HOME": str((study.folder / ".prefect").resolve()),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -67,6 +76,7 @@ def run_in_process(study: Study, name: str, mirror: Path | None, root: Path | No
     }
     for key, value in settings.items():
         os.environ.setdefault(key, value)
+    # Prefect reads its environment when it is imported.
     from flows.prefect.serve import allow_loopback, healthy, own_server
 
     allow_loopback()
@@ -75,8 +85,12 @@ def run_in_process(study: Study, name: str, mirror: Path | None, root: Path | No
     from flows.full_study import full_study
 
     configured = get_current_settings().api.url
+    arguments = {
+        name: str(path) if isinstance(path := getattr(options, name), Path) else path
+        for name in ("study", "mirror", "root", "accept_code_change")
+    }
     progress.report("Prefect's server", 0.0, "starting")
     with nullcontext(configured) if configured and healthy(configured) else own_server() as address:
         progress.report("Prefect's server", 1.0, address)
         with temporary_settings({PREFECT_API_URL: address}):
-            full_study(study=name, mirror=str(mirror) if mirror else None, root=str(root) if root else None)
+            full_study(**arguments)

@@ -1,1 +1,3 @@
-"""What Prefect needs: the plugin, the server and the deployments."""
+"""Prefect around the flows: a plugin for bare deployment names, the server, the deployments.
+
+Imports `flows.full_study` and `flows.study`."""

@@ -1,8 +1,8 @@
-"""A Prefect plugin: `prefect deployment run full-study` finds a deployment by its bare name.
+"""Let Prefect find a deployment by its bare name: `prefect deployment run full-study`.
 
-As shipped, Prefect takes only `<flow>/<deployment>` and refuses a name without a slash before it asks the server. The
-entry point is Prefect's own (`prefect.plugins`, switched on in pyproject.toml); replacing the client's method is not
-part of its promise, so a test runs the real command, and `full-study/full-study` works without this file.
+Prefect itself accepts only `<flow>/<deployment>`. The entry point `prefect.plugins` is public (pyproject.toml switches
+the plugin on); replacing a method of the client is not, so a test runs the real command. `full-study/full-study` works
+without this plugin.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PREFECT_PLUGIN_API_REQUIRES = ">=0.1,<1"
 
 @register_hook
 def setup_environment(*, ctx: Any) -> None:
-    """Teach the client to look a name without a slash up among all deployments."""
+    """Replace the client's look-up: search a name without a slash among all deployments."""
     from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
     from prefect.exceptions import ObjectNotFound

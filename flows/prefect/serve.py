@@ -1,4 +1,4 @@
-"""`make up`: a Prefect server if none answers, and a runner for every deployment, in the foreground until Ctrl-C.
+"""Serve every deployment in the foreground until Ctrl-C (`make up`), with a Prefect server if none answers.
 
 The deployment `full-study` runs the `demo` preset unless told otherwise; beside it is one deployment for each preset.
 """
@@ -23,7 +23,7 @@ START_SECONDS = 120
 
 
 def main() -> None:
-    """Start what is missing, print the address, serve until stopped; the server we started ends with us."""
+    """Start a server if none answers, print its address, serve until stopped, and end the server that was started."""
     allow_loopback()
     from prefect import serve
     from prefect.settings import get_current_settings
@@ -46,22 +46,22 @@ def main() -> None:
 
 
 def deployments() -> list[Any]:
-    """`full-study` with its default, and the same flow under the name of every preset."""
+    """Build the deployments of the flow: `full-study` with the preset `demo`, and one named after each preset."""
     from flows.full_study import full_study
-    from flows.study.configuration import presets
+    from flows.study.loading import presets
 
     named = {"full-study": "demo"} | {preset: preset for preset in presets()}
     return [full_study.to_deployment(name, parameters={"study": preset}) for name, preset in named.items()]
 
 
 def allow_loopback() -> None:
-    """A proxy setting without these makes Prefect's client miss its own server."""
+    """Exclude loopback addresses from a proxy, through which Prefect's client would not reach its own server."""
     for name in ("NO_PROXY", "no_proxy"):
         os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
 
 
 def healthy(address: str) -> bool:
-    """Whether a Prefect API answers at this address."""
+    """Check that a Prefect API answers at an address."""
     try:
         with urllib.request.urlopen(f"{address}/health", timeout=2) as answer:
             return answer.status == 200
@@ -70,9 +70,9 @@ def healthy(address: str) -> bool:
 
 
 def start_server(address: str) -> subprocess.Popen[bytes]:
-    """A server process of our own at the address, answering when this returns; it does not outlive us.
+    """Start a Prefect server at an address and wait until the server answers; it ends when this process ends.
 
-    Raises RuntimeError when it does not come up.
+    Raises RuntimeError when the server ends or does not answer in time.
     """
     place = urlsplit(address)
     command = bound_command(
@@ -92,7 +92,7 @@ def start_server(address: str) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def own_server() -> Iterator[str]:
-    """A server on a free port of the loopback for as long as the block lasts: the address of its API."""
+    """Run a Prefect server on a free loopback port during the block. Yields the address of its API."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"

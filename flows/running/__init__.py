@@ -1,1 +1,3 @@
-"""Child processes, devices and progress."""
+"""Running work: child processes that never outlive a study, devices, and progress for whoever listens.
+
+Imports `flows.study`, `model.training` (the launcher of ranks) and `pipeline.errors`."""

@@ -1,22 +1,21 @@
-"""Child processes that never outlive us and can always be stopped: training and evaluation run in them.
+"""Run child processes that can always be stopped and never outlive this process: training and evaluation.
 
-`stop_all` ends every living child (`model.training.launch.stop`). It is called from the main thread, where signals and
-Prefect's cancellation arrive, while worker threads wait for the children.
+Every child has a session of its own and gets SIGTERM from the kernel when its parent dies. `stop_all` ends all living
+children: SIGTERM, a grace period to save state in, SIGKILL for the rest of the tree. Signals and Prefect's
+cancellation reach the main thread, so the main thread calls `stop_all` while worker threads wait for the children.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from model.training.launch import GRACE_SECONDS, ProcessGroup, stop
 from pipeline.errors import InputError
@@ -26,13 +25,16 @@ _living: set[ProcessGroup] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 class Failed(RuntimeError):
-    """A child ended with an error of its own; the text says which, and where its log is."""
+    """A child process failed; the text names the child and its log."""
 
 
 class Stopped(RuntimeError):
-    """A child ended because we were told to stop."""
+    """A child process ended, or was not started, because the study is being stopped."""
 
 
 def run_module(
@@ -44,11 +46,11 @@ def run_module(
     environment: Mapping[str, str] | None = None,
     ranks: int = 1,
 ) -> None:
-    """Run `python -m module arguments` to its end, calling `tick` about twice a second; its output goes to `log`.
+    """Run `python -m module arguments` to its end, append its output to `log`, call `tick` about three times a second.
 
-    With `ranks`, so many processes of it that know of each other, as torchrun would start them; where one of them
-    fails, the others are given the time to notice it, and then killed. Raises InputError with the last line said when
-    the status is 2, Failed for any other failure.
+    Starts `ranks` processes that form one process group, as torchrun does. When one rank fails, the others get a grace
+    period to notice, and are then killed. Raises InputError with the log's last line when the exit status is 2, Failed
+    for any other failure, Stopped after `stop_all`.
     """
     refuse_when_stopping()
     group = ProcessGroup(module, *arguments, log=log, environment=environment, ranks=ranks)
@@ -71,19 +73,14 @@ def run_module(
         raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {group.last_line()}")
 
 
-def cores() -> int:
-    """How many CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def refuse_when_stopping() -> None:
-    """Raise Stopped once `stop_all` has been called: nothing new is begun."""
-    if _stopping.is_set():
+def wait_unless_stopping(seconds: float) -> None:
+    """Wait. Raises Stopped as soon as `stop_all` has been called: nothing new starts from then on."""
+    if _stopping.wait(seconds):
         raise Stopped("the study is being stopped")
 
 
 def stop_all(grace: float = GRACE_SECONDS) -> None:
-    """End every living child and its whole tree, and let no new one start until `stopping` is over."""
+    """End every living child with its whole tree, and let no new child start until `stopped_on_exit` ends."""
     _stopping.set()
     with _lock:
         groups = list(_living)
@@ -92,7 +89,7 @@ def stop_all(grace: float = GRACE_SECONDS) -> None:
 
 @contextmanager
 def stopped_on_exit() -> Iterator[None]:
-    """Whatever ends the block (an error, Ctrl-C, SIGTERM, a Prefect cancellation), no child is left behind."""
+    """Stop all children when the block ends by an error, Ctrl-C, SIGTERM or a cancellation by Prefect."""
     _stopping.clear()
 
     def terminate(*_: Any) -> None:
@@ -113,42 +110,25 @@ def stopped_on_exit() -> Iterator[None]:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-@contextmanager
-def free_devices(names: Sequence[str], wanted: int = 1) -> Iterator[list[str]]:
-    """Wait for and hold `wanted` of this machine's accelerators, all at once: their names.
+def side_by_side(jobs: Sequence[T], work: Callable[[T], R]) -> list[R]:
+    """Call `work` on all jobs, each in a thread of its own; the first error ends all.
 
-    The locks are the operating system's, on a file for each device: they need no server, and a dead holder frees
-    them. What is not enough is let go, so that two who wait for several never wait for each other.
+    The calling thread only waits, so that signals and cancellations reach it at once.
     """
-    folder = Path(tempfile.gettempdir()) / f"dreamer-devices-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
-    while True:
-        with ExitStack() as held:
-            found: list[str] = []
-            for name in names:
-                if len(found) < wanted and _hold(folder / name, held):
-                    found.append(name)
-            if len(found) == wanted:
-                yield found
-                return
-        if _stopping.wait(0.5):
-            raise Stopped("waiting for a device")
-
-
-def _hold(path: Path, held: ExitStack) -> bool:
-    """Lock a file until `held` ends, unless another process or thread has it."""
-    file = path.open("w")
+    if not jobs:
+        return []
+    pool = ThreadPoolExecutor(len(jobs))
+    futures = [pool.submit(work, job) for job in jobs]
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return False
-    held.enter_context(file)
-    return True
+        for future in as_completed(futures):
+            future.result()
+        return [future.result() for future in futures]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def read_progress(path: Path) -> dict[str, Any]:
-    """What a child last wrote of its progress; empty when it has not, or is just writing."""
+    """Read the progress file of a child; an empty dictionary where none is there yet, or none that is whole."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, json.JSONDecodeError):

@@ -1,7 +1,7 @@
-"""What a person sees while a study runs: one line for each piece of work, with the time left.
+"""Report progress to whoever listens: bars on a terminal, lines in a log or pipe, artifacts in Prefect's UI.
 
-The plain functions report to `progress.report(key, fraction, words)` and do not know who listens: a terminal (rich), a
-log file or pipe (a plain line now and then), or Prefect (progress artifacts), as the flow or the command has chosen.
+Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
+process comes from the file that the child writes (`model.training.records`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 
 class Listener(Protocol):
-    """Somebody who wants to know how far the work is."""
+    """The interface of a listener: `update` is called for every report."""
 
     def update(self, key: str, fraction: float, words: str) -> None: ...
 
@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 
 def report(key: str, fraction: float, words: str = "") -> None:
-    """Tell all listeners that the piece of work `key` is `fraction` (0 to 1) done; `words` says where it is."""
+    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail, such as time left."""
     with _lock:
         for listener in _listeners:
             listener.update(key, min(max(fraction, 0.0), 1.0), words)
@@ -44,7 +44,7 @@ def listening(listener: Listener) -> Iterator[Listener]:
 
 @contextmanager
 def on_terminal() -> Iterator[None]:
-    """Live bars when standard error is a terminal, else one line whenever something has moved by a tenth."""
+    """Show progress on standard error: live bars on a terminal, else a line at every tenth."""
     if not sys.stderr.isatty():
         with listening(Lines()):
             yield
@@ -66,7 +66,7 @@ def on_terminal() -> Iterator[None]:
 
 
 class Bars:
-    """Rich progress bars, one for each key in order of appearance."""
+    """Show a rich progress bar for each key, in order of appearance."""
 
     def __init__(self, bars: Any) -> None:
         self.bars, self.tasks = bars, dict[str, Any]()
@@ -78,7 +78,7 @@ class Bars:
 
 
 class Lines:
-    """A plain line at the start, at every tenth and at the end of each piece of work."""
+    """Write a plain line at the start, at every tenth and at the end of each key."""
 
     def __init__(self) -> None:
         self.started = time.monotonic()
@@ -96,10 +96,10 @@ class Lines:
 
 
 class Artifacts:
-    """Progress artifacts and log lines of the flow run that made this object, at most one update in two seconds a key.
+    """Send progress artifacts and log lines to the current flow run, for each key at most once in two seconds.
 
-    Reports come from worker threads, which know no flow run: artifacts are made in the context of the maker. A server
-    that does not answer costs the progress in its UI, not the study.
+    Reports come from worker threads, which belong to no flow run, so artifacts are sent in the context in which this
+    object was made. A server that does not answer costs the progress in the UI, not the study.
     """
 
     def __init__(self) -> None:

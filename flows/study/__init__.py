@@ -1,1 +1,3 @@
-"""What a study is: the YAML file and the presets."""
+"""The configuration of a study: sections validated by pydantic, loading of YAML files, presets.
+
+Imports `pipeline` and `model` for the settings that they define; nothing else of `flows`."""

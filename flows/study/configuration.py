@@ -1,109 +1,34 @@
-"""What a study is: the YAML file a user writes, validated by pydantic, with every default visible here.
+"""The configuration of a study: the sections of the YAML file, with every default.
 
 Sections in reading order: where the data come from and how they are curated, which models are compared, how they are
-trained, on what they are evaluated. The settings of a curation stage are the frozen dataclass of that stage: said once,
-there, and turned into a validated section here.
+trained, on which benchmarks they are evaluated. The settings of a curation stage are that stage's own dataclass.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import shlex
-import typing
-from collections.abc import Mapping
-from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    ValidationError,
-    create_model,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.settings_section import settings_section
-from flows.study.yaml_text import read_yaml
+from flows.study.section import Section, distinct, settings_section
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_IT_RUNS, TrainingConfig
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
-from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import digest
 from pipeline.worlds.world import WORLD_SOURCE, WorldSettings
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
-BUILTIN = "builtin"  # the name under which a study asks for the built-in world, as a source and as benchmarks
-
-
-class Section(BaseModel):
-    """A part of a study file. An unknown key is an error that names the nearest valid one."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        for key in value:
-            if key not in cls.model_fields:
-                near = difflib.get_close_matches(str(key), cls.model_fields, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"valid keys are {', '.join(cls.model_fields)}"
-                raise ValueError(f"unknown key {key!r}; {hint}")
-        return value
-
-
-class StageSettings(Section):
-    """The validated form of a stage's settings dataclass, which checks the values itself."""
-
-    kind: ClassVar[type]
-
-    @model_validator(mode="after")
-    def _accepted_by_the_stage(self) -> StageSettings:
-        settings(self, self.kind)
-        return self
-
-
-def _section(kind: type) -> type[StageSettings]:
-    """A section with the fields and defaults of a stage's settings dataclass."""
-    hints = typing.get_type_hints(kind)
-    fields: dict[str, Any] = {}
-    for field in dataclasses.fields(kind):
-        if field.default is not dataclasses.MISSING:
-            default = Field(field.default)
-        elif field.default_factory is not dataclasses.MISSING:
-            default = Field(default_factory=field.default_factory)
-        else:
-            default = Field(...)
-        fields[field.name] = (hints[field.name], default)
-    section = create_model(kind.__name__, __base__=StageSettings, **fields)
-    section.kind = kind
-    section.__doc__ = kind.__doc__
-    return section
-
-
-def settings(section: BaseModel, kind: type) -> Any:
-    """Turn a validated section back into the stage's dataclass."""
-    return kind(**{field.name: getattr(section, field.name) for field in dataclasses.fields(kind)})
-
-
-Clean, Dedup, Decontamination, World = (
-    _section(kind) for kind in (CleanSettings, DedupSettings, DecontaminationSettings, WorldSettings)
-)
+BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 
 
 class Tokenizer(Section):
-    """Exactly one of: train one on the study's own documents, take one of the hub, take a local tokenizer.json."""
+    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
 
     vocabulary_size: int | None = Field(
         None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
@@ -122,15 +47,15 @@ class Tokenizer(Section):
 
 
 class Data(Section):
-    """Where documents come from and what is done to them before training."""
+    """The sources of the documents, and how they are curated and tokenised."""
 
     mirror: Path | None = None
-    world: World = Field(default_factory=World)  # type: ignore[valid-type]
+    world: WorldSettings = WorldSettings()
     sources: list[str | dict[str, Any]] = Field(min_length=1)
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
-    clean: Clean = Field(default_factory=Clean)  # type: ignore[valid-type]
-    deduplicate: Dedup = Field(default_factory=Dedup)  # type: ignore[valid-type]
-    decontaminate: Decontamination = Field(default_factory=Decontamination)  # type: ignore[valid-type]
+    clean: CleanSettings = CleanSettings()
+    deduplicate: DedupSettings = DedupSettings()
+    decontaminate: DecontaminationSettings = DecontaminationSettings()
     memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
     cluster: str | None = Field(
         None, description="a Dask scheduler whose workers read, clean and tokenise (tcp://host:8786), or 'local'"
@@ -144,7 +69,7 @@ class Data(Section):
         for entry in entries:
             source = resolve_source(entry) if entry != BUILTIN else None
             name = source.name if source else WORLD_SOURCE["name"]
-            if name in names:  # it is part of every document's id
+            if name in names:  # the name is part of every document's id
                 raise ValueError(f"the name {name!r} is given twice; names of sources must differ")
             names.add(name)
             if source and source.use != "train":
@@ -155,7 +80,7 @@ class Data(Section):
 
 
 class Variant(Section):
-    """One model to compare: a family, optionally renamed and with fields of its configuration overridden."""
+    """One architecture to compare: a family, with a name and overridden fields of DreamerConfig."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9+_.-]+$")
     family: Literal["LA", "DR", "DR+DA"]
@@ -164,7 +89,7 @@ class Variant(Section):
 
 
 class Models(Section):
-    """Which architectures, at which depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
+    """The architectures and depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
 
     depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1)
     variants: list[Variant] = Field(default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1)
@@ -182,20 +107,16 @@ class Models(Section):
     @field_validator("variants")
     @classmethod
     def _distinct(cls, variants: list[Variant]) -> list[Variant]:
-        names = [variant.name for variant in variants]
-        if len(set(names)) < len(names):
-            raise ValueError(f"variant names must differ, got {', '.join(names)}")
+        distinct([variant.name for variant in variants], "variant names")
         return variants
 
     @field_validator("depths")
     @classmethod
     def _different(cls, depths: list[int]) -> list[int]:
-        if len(set(depths)) < len(depths):
-            raise ValueError(f"depths must differ, got {', '.join(map(str, depths))}")
-        return depths
+        return distinct(depths, "depths")
 
 
-class Training(settings_section(Section, TrainingConfig, without=["seed"])):
+class Training(settings_section(TrainingConfig, without=["seed"])):
     """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
     batch_tokens: int = 2**20
@@ -212,16 +133,14 @@ class Training(settings_section(Section, TrainingConfig, without=["seed"])):
 
     @field_validator("checkpoints")
     @classmethod
-    def _sensible_number(cls, checkpoints: int | list[int]) -> int | list[int]:
+    def _countable(cls, checkpoints: int | list[int]) -> int | list[int]:
         if isinstance(checkpoints, int) and not 1 <= checkpoints <= MOST_CHECKPOINTS:
             raise ValueError(f"{checkpoints} checkpoints: give 1 to {MOST_CHECKPOINTS:,}, or a list of token counts")
         return checkpoints
 
     @model_validator(mode="after")
     def _accepted_by_the_engine(self) -> Training:
-        if len(set(self.seeds)) < len(self.seeds):
-            raise ValueError(f"seeds must differ, got {', '.join(map(str, self.seeds))}")
-        for seed in self.seeds:
+        for seed in distinct(self.seeds, "seeds"):
             TrainingConfig(**self.recipe(seed))
         return self
 
@@ -248,7 +167,7 @@ class Training(settings_section(Section, TrainingConfig, without=["seed"])):
         return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))
 
 
-class Evaluation(settings_section(Section, EvaluationSettings)):
+class Evaluation(settings_section(EvaluationSettings)):
     """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
 
     benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
@@ -280,16 +199,16 @@ class Study(Section):
     models: Models = Field(default_factory=Models)
     training: Training
     evaluation: Evaluation
-    _words: str | None = PrivateAttr(None)
+    _arguments: str | None = PrivateAttr(None)
 
     @property
-    def words(self) -> str:
-        """The study as it was named on the command line, for advice on what to run."""
-        return self._words or self.name
+    def arguments(self) -> str:
+        """STUDY and its options as given on the command line, for advice on which command to run."""
+        return self._arguments or self.name
 
     @property
     def study_id(self) -> str:
-        """The name and a digest of what decides the results: where files lie and how it was computed do not."""
+        """The name and a digest of all settings that decide the results, without paths and ways of computing."""
         apart = {
             "root": True,
             "store": True,
@@ -319,60 +238,3 @@ class Study(Section):
     @property
     def needs_world(self) -> bool:
         return BUILTIN in self.data.sources or BUILTIN in self.evaluation.benchmarks
-
-
-def presets() -> list[str]:
-    """The names of the studies that come with the package."""
-    return sorted(
-        path.name.removesuffix(".yaml")
-        for path in resources.files("flows.study.presets").iterdir()
-        if path.name.endswith(".yaml")
-    )
-
-
-def load_study(
-    study: str | Path | Mapping[str, Any], *, mirror: Path | str | None = None, root: Path | str | None = None
-) -> Study:
-    """The study of a preset's name, a YAML file's path, or a mapping; `mirror` and `root` override what it says.
-
-    Raises InputError, in one line, for a file that is not there, is not YAML, or does not validate.
-    """
-    if isinstance(study, Mapping):
-        where, content = "study", dict(study)
-    else:
-        where = str(study)
-        if where in presets():
-            text = (resources.files("flows.study.presets") / f"{where}.yaml").read_text()
-        else:
-            path = Path(study)
-            if path.is_dir() or not path.exists():
-                raise InputError(
-                    f"study {where!r} is neither a preset ({', '.join(presets())}) nor a YAML file that exists"
-                )
-            text = path.read_bytes()
-        content = read_yaml(where, text)
-        if not isinstance(content, dict):
-            raise InputError(f"{where}: a study is a mapping with the keys {', '.join(Study.model_fields)}")
-    if mirror is not None:
-        content["data"] = {**(content.get("data") or {}), "mirror": str(mirror)}
-    if root is not None:
-        content["root"] = str(root)
-    try:
-        found = Study.model_validate(content)
-    except ValidationError as error:
-        raise InputError(f"{where}: {_first_line(error)}") from None
-    if not isinstance(study, Mapping):
-        options = {"--mirror": mirror, "--root": root}
-        given = [str(word) for option in options.items() if option[1] is not None for word in option]
-        found._words = shlex.join([where, *given])
-    return found
-
-
-def _first_line(error: ValidationError) -> str:
-    """All validation errors on one line, the place of each first."""
-    parts = []
-    for one in error.errors(include_url=False):
-        place = ".".join(str(part) for part in one["loc"])
-        message = one["msg"].removeprefix("Value error, ")
-        parts.append(f"{place}: {message}" if place and not message.startswith(f"{place}.") else message)
-    return "; ".join(parts)

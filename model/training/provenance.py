@@ -30,20 +30,22 @@ PACKAGES = (
 
 
 def source_digests(module: str) -> dict[str, str]:
-    """Hash the source files that a module runs: its own and all of `model/` that it imports, with their C files.
+    """Hash the source files that a module runs: its own and all of `model/` that it imports.
+
+    The C files in the folder `source/` beside a module belong to that module.
 
     Example: `source_digests("model.train")` is `{"model/accounting.py": "5c0e...", ..., "model/train.py": "91ab..."}`.
     """
     found: dict[str, str] = {}
     waiting = [module]
     while waiting:
-        source = (PROJECT / waiting.pop().replace(".", "/")).with_suffix(".py")
+        place = PROJECT / waiting.pop().replace(".", "/")
+        source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
         if not source.is_file() or str(source.relative_to(PROJECT)) in found:
             continue
-        for path in (source, source.with_suffix(".c")):
-            if path.is_file():
-                digest = hashlib.blake2b(path.read_bytes(), digest_size=8)
-                found[str(path.relative_to(PROJECT))] = digest.hexdigest()
+        for path in (source, *source.parent.glob("source/*.[ch]")):
+            digest = hashlib.blake2b(path.read_bytes(), digest_size=8)
+            found[str(path.relative_to(PROJECT))] = digest.hexdigest()
         waiting += [name for name in _imports(source.read_bytes()) if name.startswith("model.")]
     return dict(sorted(found.items()))
 
@@ -68,7 +70,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
         if isinstance(old, Mapping) and isinstance(new, Mapping):
             found += differences(old, new, "" if name == "code" else f"{path}.")
         elif old != new:
-            is_digest = path == "data" or path.endswith((".py", ".c"))
+            is_digest = path == "data" or path.endswith((".py", ".c", ".h"))
             found.append(f"{path} changed" if is_digest else f"{path} was {old!r} and is {new!r}")
     return found
 

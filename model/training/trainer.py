@@ -18,6 +18,7 @@ from model import ops
 from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
+from model.training.code_changes import code_digest
 from model.training.config import Run
 from model.training.distributed import Ranks
 from model.training.failures import TrainingFailed, has_spiked
@@ -35,10 +36,11 @@ class Trainer:
     """A run's model, optimiser, stream and counters, new or restored from its newest state.
 
     Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the number of ranks.
-    Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved.
+    Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved. Changed
+    code is accepted with `accept_code_change`, and then described in `code_change`.
     """
 
-    def __init__(self, run: Run, ranks: Ranks | None = None) -> None:
+    def __init__(self, run: Run, ranks: Ranks | None = None, *, accept_code_change: bool = False) -> None:
         self.run, self.config, self.ranks = run, run.training, ranks or Ranks()
         self.device = choose_device(self.config.device, self.ranks.local)
         if self.device.type == "cuda":
@@ -64,10 +66,11 @@ class Trainer:
         self._compiled = False
         self.due = 0 in self.config.checkpoints
         self.log_bytes = 0
+        self.code_change: dict[str, Any] | None = None  # accepted on this resume
 
         state = newest_state(run.folder / "state")
         if state:
-            self._check_origin(state)
+            self.code_change = self._check_origin(state, accept_code_change)
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
             raise InputError(f"{run.folder} holds checkpoints, but no state to go on from; remove it to start over")
         torch.manual_seed(self.config.seed)
@@ -266,14 +269,30 @@ class Trainer:
         }
         save_model(folder, self.model, extra)
 
-    def _check_origin(self, state: State) -> None:
-        changed = differences(state.values["origin"], self.origin)
-        if changed:
-            more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
-            raise InputError(
-                f"{self.run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
-                "undo that, or remove the folder to start over"
+    def _check_origin(self, state: State, accept_code_change: bool) -> dict[str, Any] | None:
+        """Compare what the run was started with; returns the code change, if there is one and it is accepted.
+
+        Raises InputError for every other difference.
+        """
+        before = state.values["origin"]
+        changed = differences(before, self.origin)
+        if not changed:
+            return None
+        old, new = code_digest(before["code"]), code_digest(self.origin["code"])
+        way = ""
+        if not differences({**before, "code": {}}, {**self.origin, "code": {}}):  # nothing else has changed
+            if accept_code_change:
+                at = {name: state.values[name] for name in ("tokens", "step")}
+                return {**at, "before": old, "after": new, "changed": changed}
+            way = (
+                f"go on with the changed code by --accept-code-change ({self.run.run_id} was started with code {old}, "
+                f"this is {new}), "
             )
+        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        raise InputError(
+            f"{self.run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
+            f"undo that, {way}or remove the folder to start over"
+        )
 
     def _restore(self, state: State) -> None:
         values = state.values

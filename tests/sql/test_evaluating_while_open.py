@@ -16,10 +16,11 @@ import pytest
 import yaml
 
 from flows.stages.evaluate import checkpoints
+from flows.stages.ingest import EVALUATION_TABLES
+from flows.stages.models import plan_models
 from flows.stages.prepare import prepare_data
-from flows.stages.results import FOUND
-from flows.stages.train import plan_models, train_models
-from flows.study.configuration import load_study
+from flows.stages.train import train_models
+from flows.study.loading import load_study
 from pipeline.storage.store import Store
 from sql import results
 from tests.sql.processes import PROJECT, shell, start
@@ -34,19 +35,20 @@ ENTER = """
     import sys
     import time
     from pathlib import Path
-    from flows.stages.evaluate import result_folders
-    from flows.stages.results import FOUND
+    from flows.stages.outputs import result_folders
+    from flows.stages.ingest import EVALUATION_TABLES
     from pipeline.errors import InputError
     from sql import results
 
-    file, output, last = map(Path, sys.argv[1:4])
+    results_file, output, last = map(Path, sys.argv[1:4])
     entered = set()
     while True:
         done = last.exists()
         for rows in sorted(set(result_folders(output)) - entered):
-            tables = {name: [rows / f"{name}.parquet"] for name in FOUND if (rows / f"{name}.parquet").exists()}
+            files = {name: rows / f"{name}.parquet" for name in EVALUATION_TABLES}
+            tables = {name: [file] for name, file in files.items() if file.exists()}
             try:
-                results.ingest(file, tables, wait=float(sys.argv[4]))
+                results.ingest(results_file, tables, wait=float(sys.argv[4]))
             except InputError as error:
                 sys.exit(str(error))
             entered.add(rows)
@@ -67,11 +69,11 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     study = load_study({**content, "workers": 2}, root=root)
     store = Store(study.store_folder)
     prepared = prepare_data(study, store)
-    runs = train_models(study, store, prepared.packed, plan_models(study, prepared.vocabulary_size))
+    trained = train_models(study, store, prepared, plan_models(study, prepared.vocabulary_size))
     asked = {
-        "checkpoints": [checkpoint for run in runs for checkpoint in checkpoints(run)],
+        "checkpoints": [checkpoint for run in trained.runs for checkpoint in checkpoints(run)],
         "tokenizer": str(prepared.tokenizer.path.resolve()),
-        "tasks": prepared.specifications,
+        "tasks": prepared.tasks,
         "harness": False,
         "observe": str(prepared.packed.path.resolve()),
         "device": "cpu",
@@ -147,7 +149,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path
 
     assert evaluator(quiet).communicate()[1] == ""
     assert start(ENTER, calm, quiet.with_suffix(""), last, 60).communicate()[1] == ""
-    names = [name for name in FOUND if len(results.query(calm, f"from {name}"))]
+    names = [name for name in EVALUATION_TABLES if len(results.query(calm, f"from {name}"))]
     assert {"evaluations", "items", "evaluation_versions"} < set(names)
     expected, found = tables(calm, names), tables(disturbed, names)
     for name in names:

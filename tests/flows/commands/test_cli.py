@@ -110,7 +110,7 @@ def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], t
 
 
 def test_a_reader_that_leaves_early_is_no_failure() -> None:
-    command = f"set -o pipefail; '{sys.executable}' -m flows.cli sources --long | head -1"
+    command = f"set -o pipefail; '{sys.executable}' -m flows.commands.cli sources --long | head -1"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
 
@@ -165,5 +165,13 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     said = capsys.readouterr().out
-    for command in ("run", "plan", "status", "report", "sql", "sources", "download", "carry", "adopt"):
+    for command in ("run", "plan", "status", "report", "sql", "sources", "download", "bundle", "collect"):
         assert f"\n    {command} " in said
+
+
+def test_old_names_of_subcommands_still_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("adopt", "collect"):
+        assert "plan.json is missing" in refusal(capsys, name, TINY, tmp_path, "--root", tmp_path / "run")
+    with pytest.raises(SystemExit, match="0"):
+        main(["carry", "--help"])
+    assert "dreamer bundle" in capsys.readouterr().out

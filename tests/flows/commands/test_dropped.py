@@ -6,7 +6,7 @@ import pytest
 
 from flows.commands.cli import main
 from flows.stages.prepare import prepare_data
-from flows.study.configuration import load_study
+from flows.study.loading import load_study
 from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Store
 
@@ -18,12 +18,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
     study = load_study(TINY, root=root)
     prepared = prepare_data(study, Store(study.store_folder))
-    for output in prepared.stages:
-        for row in output.results["counts"]:
-            assert row["tokens"] > 0
+    rows = list(prepared.counts())
+    assert all(row["tokens"] > 0 for row in rows)
     before = None
-    for output in prepared.stages[2:]:  # from cleaning on, what a stage takes in is what the one before it kept
-        counts = output.results["counts"]
+    for stage in ("clean", "deduplicate", "decontaminate", "tokens"):  # each takes in what the one before it kept
+        counts = [row for row in rows if row["stage"] == stage]
         assert before in (None, sum(row["tokens"] for row in counts))
         before = sum(row["tokens"] for row in counts if row["reason"] == KEPT)
     assert before == prepared.packed.results["tokens"]

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import model.training.launch
-from flows.running.processes import Failed, Stopped, free_devices, run_module, stop_all, stopped_on_exit
+from flows.running.devices import lock_gpus
+from flows.running.processes import Failed, Stopped, run_module, stop_all, stopped_on_exit
 from pipeline.errors import InputError
 
 HELPER = """
@@ -140,7 +141,7 @@ def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("own_locks")
 def test_a_device_is_held_by_one_at_a_time() -> None:
-    with free_devices(["test-0", "test-1"]) as first, free_devices(["test-0", "test-1"]) as second:
+    with lock_gpus(["test-0", "test-1"]) as first, lock_gpus(["test-0", "test-1"]) as second:
         assert [first, second] == [["test-0"], ["test-1"]]
 
 
@@ -149,14 +150,14 @@ def test_who_wants_several_devices_holds_none_while_waiting() -> None:
     names, got = ["test-0", "test-1"], []
 
     def wait_for_both() -> None:
-        with free_devices(names, 2) as found:
+        with lock_gpus(names, 2) as found:
             got.append(found)
 
-    with free_devices(names) as (first,):
+    with lock_gpus(names) as (first,):
         thread = threading.Thread(target=wait_for_both)
         thread.start()
         time.sleep(0.1)
-        with free_devices(["test-1"]) as second:
+        with lock_gpus(["test-1"]) as second:
             assert second == ["test-1"]
         assert first == "test-0"
         assert not got

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from flows.stages.prepare import prepare_data
-from flows.study.configuration import load_study
+from flows.study.loading import load_study
 from model.training.stream import TokenStream
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output, Store

@@ -1,8 +1,8 @@
 import pytest
 
 from flows.commands.profile import print_profile
-from flows.stages.outputs import remember
-from flows.study.configuration import load_study
+from flows.stages.outputs import Prepared, names, write_returned
+from flows.study.loading import load_study
 from model.profiling.random_stream import write_random_stream
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
@@ -34,10 +34,10 @@ def test_the_packed_tokens_of_the_study_are_used_not_those_of_another(tmp_path, 
         store.build("tokens", 1, {"sequence_length": length, "seed": seed}, [], work)
         for length, seed in ((128, 0), (128, 1), (64, 0))
     )
-    remember(study, [output])
+    write_returned(study, Prepared(study.study_id, store.root, names([output])))
     print_profile(study, "LA-4")
     assert capfd.readouterr().out.startswith(f"tokens: {output.path}\n\nLA of depth 4")
-    remember(study, [shorter])
+    write_returned(study, Prepared(study.study_id, store.root, names([shorter])))
     print_profile(study, "LA-4")
     assert capfd.readouterr().out.startswith("tokens: random")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.study.configuration import load_study, presets
+from flows.study.loading import load_study, presets
 from pipeline.errors import InputError
 
 TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"

@@ -9,11 +9,14 @@ import duckdb
 import pytest
 import yaml
 
-from flows.stages.evaluate import evaluate_runs, result_folders
+from flows.stages.evaluate import evaluate_runs
+from flows.stages.ingest import ingest_evaluations, ingest_runs
+from flows.stages.models import plan_models
+from flows.stages.outputs import Run, result_folders
 from flows.stages.prepare import prepare_data
-from flows.stages.results import enter_evaluations, enter_runs
-from flows.stages.train import Run, plan_models, train_models
-from flows.study.configuration import Study, load_study
+from flows.stages.train import train_models
+from flows.study.configuration import Study
+from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
 
@@ -36,13 +39,14 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Run
     store = Store(study.store_folder)
     prepared = prepare_data(study, store)
     planned = plan_models(study, prepared.vocabulary_size)
-    runs = train_models(study, store, prepared.packed, planned)
-    enter_runs(study, planned, runs)
-    outputs = evaluate_runs(study, store, prepared, runs)
-    for _ in range(2):  # entering again changes nothing
-        enter_evaluations(study, outputs)
-    assert all(len(result_folders(output.path / "results")) == 3 for output in outputs.values())
-    return study, runs, outputs[runs[-1].run_id].path
+    trained = train_models(study, store, prepared, planned)
+    ingest_runs(study, planned, trained)
+    evaluated = evaluate_runs(study, store, prepared, trained)
+    for _ in range(2):  # ingesting again changes nothing
+        ingest_evaluations(study, evaluated)
+    folders = {run_id: store.root / name for run_id, name in evaluated.outputs.items()}
+    assert all(len(result_folders(folder / "results")) == 3 for folder in folders.values())
+    return study, list(trained.runs), folders[trained.runs[-1].run_id]
 
 
 @pytest.mark.slow

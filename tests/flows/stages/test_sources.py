@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from flows.stages.prepare import curate_source, prepare_data
-from flows.study.configuration import load_study
+from flows.stages.prepare import prepare_data
+from flows.stages.sources import curate_source
+from flows.study.loading import load_study
 from pipeline.clean import CleanSettings
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source

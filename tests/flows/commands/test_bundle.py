@@ -13,9 +13,9 @@ import duckdb
 import pandas as pd
 import pytest
 
-from flows.commands.carry import adopt, carry
+from flows.commands.bundle import collect_bundle, write_bundle
 from flows.commands.cli import main
-from flows.study.configuration import load_study
+from flows.study.loading import load_study
 from pipeline.errors import InputError
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -28,11 +28,11 @@ def factors(root: Path) -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_carried_and_adopted_equals_run_here(tmp_path: Path) -> None:
+def test_bundled_and_collected_equals_run_here(tmp_path: Path) -> None:
     study, folder = load_study(TINY, root=tmp_path / "carried"), tmp_path / "box"
-    carry(study, folder)
+    write_bundle(study, folder)
     with pytest.raises(InputError, match="has not ended"):
-        adopt(study, folder)
+        collect_bundle(study, folder)
     # Of the packages, the machine there has what model/ may import.
     hidden = tmp_path / "hidden"
     for package in ("lm_eval", "prefect", "duckdb", "pydantic", "datasets"):
@@ -49,7 +49,7 @@ def test_carried_and_adopted_equals_run_here(tmp_path: Path) -> None:
     for _ in range(2):  # the second time there is nothing left to do
         ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500)
         assert ran.returncode == 0, ran.stdout + ran.stderr
-    adopt(study, folder)
+    collect_bundle(study, folder)
     assert main(["run", str(TINY), "--root", str(tmp_path / "here")]) == 0
     here = factors(tmp_path / "here")
     assert len(here)
@@ -83,7 +83,7 @@ def box(tmp_path: Path) -> Path:
 def test_what_has_not_come_back_is_named(box: Path, tmp_path: Path, lost: str) -> None:
     shutil.rmtree(box / lost)
     with pytest.raises(InputError, match=rf"box/{lost}.*parquet is missing, \d in all: copy the folder again"):
-        adopt(load_study(TINY, root=tmp_path / "run"), box)
+        collect_bundle(load_study(TINY, root=tmp_path / "run"), box)
     assert not (tmp_path / "run").exists()
 
 
@@ -101,5 +101,5 @@ def test_what_has_not_come_back_is_named(box: Path, tmp_path: Path, lost: str) -
 def test_damaged_files_of_a_carried_study(box: Path, tmp_path: Path, name: str, content: str, said: str) -> None:
     (box / f"{name}.json").write_text(content)
     with pytest.raises(InputError, match=said):
-        adopt(load_study(TINY, root=tmp_path / "run"), box)
+        collect_bundle(load_study(TINY, root=tmp_path / "run"), box)
     assert not (tmp_path / "run").exists()

@@ -8,7 +8,7 @@ import pytest
 
 from flows.commands.cli import main
 from flows.commands.data_plan import data_tables
-from flows.study.configuration import load_study
+from flows.study.loading import load_study
 from pipeline.sources.sizes import SIZES
 from pipeline.sources.table import SOURCES
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.stages.prepare import prepare_data
-from flows.study.configuration import load_study
+from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Store

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-import flows.stages.train
-from flows.stages.train import Slots, describe_run, plan_models, ranks_of_each
-from flows.study.configuration import load_study
+import flows.running.devices
+from flows.running.devices import Slots, ranks_per_run
+from flows.stages.models import describe_run, plan_models
+from flows.study.loading import load_study
 from model.training.config import HOW_IT_RUNS, TrainingConfig
 from pipeline.errors import InputError
 
@@ -22,39 +23,39 @@ def study(**training: object) -> object:
 
 @pytest.fixture
 def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.train, "accelerators", lambda study: 8)
+    monkeypatch.setattr(flows.running.devices, "gpus", lambda study: 8)
 
 
 @pytest.mark.usefixtures("eight_gpus")
 @pytest.mark.parametrize(("runs", "ranks"), [(1, 8), (2, 4), (3, 2), (6, 1), (20, 1)])
 def test_gpus_are_divided_by_the_runs(runs: int, ranks: int) -> None:
-    assert ranks_of_each(study(), runs) == ranks
-    assert ranks_of_each(study(ranks=3), runs) == 3
-    assert ranks_of_each(study(batch_tokens=1024), runs) == 1  # a batch of one row cannot be shared
+    assert ranks_per_run(study(), runs) == ranks
+    assert ranks_per_run(study(ranks=3), runs) == 3
+    assert ranks_per_run(study(batch_tokens=1024), runs) == 1  # a batch of one row cannot be shared
 
 
 @pytest.mark.usefixtures("eight_gpus")
 def test_more_gpus_than_there_are_is_bad_input() -> None:
     with pytest.raises(InputError, match=r"training\.ranks is 9, but this machine has 8 GPUs"):
-        ranks_of_each(study(ranks=9), 1)
+        ranks_per_run(study(ranks=9), 1)
 
 
 def test_a_cpu_trains_by_one_process_unless_told() -> None:
-    assert ranks_of_each(study(device="cpu"), 1) == 1
-    assert ranks_of_each(study(device="cpu", ranks=4), 1) == 4
+    assert ranks_per_run(study(device="cpu"), 1) == 1
+    assert ranks_per_run(study(device="cpu", ranks=4), 1) == 4
 
 
 @pytest.mark.usefixtures("eight_gpus")
 def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     slots = Slots(study())
-    with slots.some(3) as first, slots.one() as second, slots.some(4) as third:
+    with slots.take(3) as first, slots.take() as second, slots.take(4) as third:
         assert first == {"CUDA_VISIBLE_DEVICES": "0,1,2"}
         assert second == {"CUDA_VISIBLE_DEVICES": "3"}
         assert third == {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
-    monkeypatch.setattr(flows.train, "accelerators", lambda study: 2)
-    with Slots(study()).some(2) as both:
+    monkeypatch.setattr(flows.running.devices, "gpus", lambda study: 2)
+    with Slots(study()).take(2) as both:
         assert both == {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
 
 

@@ -1,0 +1,55 @@
+"""`dreamer sql`, `dreamer report`, `dreamer export`: query a results file, write its report, write its tables."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from flows.commands.tables import print_table
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+from sql import export as tables
+from sql.results import query
+
+
+def sql(options: argparse.Namespace) -> None:
+    """Print the rows of a query as a table or as comma-separated values."""
+    table = query(find_results(options.study, options.root)[0], options.query)
+    if options.csv:
+        table.to_csv(sys.stdout, index=False)
+    else:
+        print_table(table)
+
+
+def report(options: argparse.Namespace) -> None:
+    """Write the report of a study, or of the newest study that a results file holds."""
+    from reports.page.report import write_report  # takes a second, which a query need not wait for
+
+    database, wanted = find_results(options.study, options.root)
+    newest_first = "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id"
+    known = list(query(database, newest_first)["study_id"])
+    if not known:
+        raise InputError(f"{database}: holds no study yet")
+    print(write_report(database, wanted if wanted in known else known[0], database.parent / "report"))
+
+
+def export(options: argparse.Namespace) -> None:
+    """Write every table and view as a file, and print the paths."""
+    database, _ = find_results(options.study, options.root)
+    print(*tables.export(database, options.folder, format=options.format), sep="\n")
+
+
+def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
+    """Find the results file of a study, or take a results file's own path; returns the study's id, if one is named.
+
+    Raises InputError where the file does not exist.
+    """
+    if Path(name).suffix == ".duckdb":
+        if not Path(name).exists():
+            raise InputError(f"{name}: no such results file")
+        return Path(name), None
+    study = load_study(name, root=root)
+    if not study.database.exists():
+        raise InputError(f"{study.database}: no results yet; `dreamer run {study.arguments}` makes them")
+    return study.database, study.study_id

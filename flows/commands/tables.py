@@ -1,0 +1,68 @@
+"""Print tables: any data frame, and the data-efficiency factors at the end of a run."""
+
+from __future__ import annotations
+
+import math
+import sys
+from numbers import Integral
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from flows.study.configuration import Study
+from sql.results import query
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """End well when the reader of our output (head, less) has gone, where rich would end with status 1."""
+        raise BrokenPipeError
+
+
+# In a pipe there is no terminal to fit into: a row is one line, however long. Brackets in data are no markup.
+console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
+
+OUTCOME = """
+SELECT d.depth, d.variant, d.task, d.baseline_accuracy, d.baseline_tokens, d.variant_tokens, d.factor, d.bound,
+       i.low, i.high, d.near_chance
+FROM data_efficiency AS d
+LEFT JOIN factor_intervals AS i
+    ON (i.study_id, i.depth, i.variant, i.task, i.rule) = (d.study_id, d.depth, d.variant, d.task, 'first')
+WHERE d.study_id = '{study_id}'
+ORDER BY d.depth, d.task = 'average' DESC, d.task, d.variant
+"""
+
+
+def print_table(table: pd.DataFrame) -> None:
+    """Print a data frame as a table, numbers to the right."""
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in table.columns:
+        shown.add_column(str(column), justify="right" if pd.api.types.is_numeric_dtype(table[column]) else "left")
+    for row in table.itertuples(index=False):
+        shown.add_row(*map(cell, row))
+    console.print(shown)
+
+
+def cell(value: Any) -> str:
+    """Format one value of a table: four digits of a number below a million, a dash for null."""
+    if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if isinstance(value, float) and math.isinf(value):
+        return "unbounded"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
+
+
+def print_outcome(study: Study) -> None:
+    """Print the data-efficiency factors of a study, and the paths of its report and results."""
+    table = query(study.database, OUTCOME.format(study_id=study.study_id))
+    console.print(f"\nData efficiency of {study.study_id}: the tokens LA needs for its best accuracy,")
+    console.print("over the tokens the variant needs for the same accuracy\n")
+    print_table(table.rename(columns={"low": "95 % low", "high": "high"}))
+    console.print(f"\nreport   {study.report.resolve()}", soft_wrap=True)
+    console.print(f"results  {study.database.resolve()}", soft_wrap=True)

@@ -1,0 +1,114 @@
+"""Divide this machine among processes: how many run at once, and which GPUs each of them sees."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from flows.running.processes import wait_unless_stopping
+from flows.study.configuration import Study
+from pipeline.errors import InputError
+
+POLL_SECONDS = 0.5
+
+
+def cores() -> int:
+    """Count the CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def gpus(study: Study) -> int:
+    """Count the CUDA devices that the study may use on this machine."""
+    import torch
+
+    return torch.cuda.device_count() if study.training.device != "cpu" else 0
+
+
+def concurrency(study: Study) -> int:
+    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core."""
+    return study.workers or gpus(study) or cores()
+
+
+def ranks_per_run(study: Study, runs: int) -> int:
+    """Count the processes (ranks) that train each of `runs` runs: `training.ranks`, else the GPUs divided by the runs.
+
+    At least one, at most one for each row of a batch, and one on a CPU. Raises InputError if the study wants more
+    GPUs for one run than the machine has.
+    """
+    found, wanted, training = gpus(study), study.training.ranks, study.training
+    if wanted and found and wanted > found:
+        raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
+    divided = concurrency(study) // runs if found else 1
+    return wanted or max(1, min(divided, training.batch_tokens // training.sequence_length))
+
+
+class Slots:
+    """Run at most `concurrency` processes at once; each GPU belongs to one process at a time."""
+
+    def __init__(self, study: Study) -> None:
+        self.gpus, self.count = gpus(study), concurrency(study)
+        self._free, self._changed = self.count, threading.Condition()
+
+    @contextmanager
+    def take(self, wanted: int = 1) -> Iterator[dict[str, str]]:
+        """Wait for `wanted` slots. Yields the environment variables that show processes only their own GPUs."""
+        taken = min(wanted, self.count)
+        with self._changed:
+            while self._free < taken:
+                wait_unless_stopping(0)
+                self._changed.wait(POLL_SECONDS)
+            self._free -= taken
+        try:
+            if not self.gpus:
+                yield {}
+                return
+            with lock_gpus(_visible_gpus(self.gpus), wanted) as names:
+                yield {"CUDA_VISIBLE_DEVICES": ",".join(names)}
+        finally:
+            with self._changed:
+                self._free += taken
+                self._changed.notify_all()
+
+
+@contextmanager
+def lock_gpus(names: Sequence[str], wanted: int = 1) -> Iterator[list[str]]:
+    """Wait for `wanted` of the named GPUs, all at once, and lock them. Yields their names.
+
+    The locks are the operating system's, on one file for each GPU: a killed holder frees them at once. A process that
+    finds too few GPUs frees what it has, so that two waiting processes never wait for each other.
+    """
+    folder = Path(tempfile.gettempdir()) / f"dreamer-devices-{os.getuid()}"
+    folder.mkdir(exist_ok=True)
+    while True:
+        with ExitStack() as held:
+            found: list[str] = []
+            for name in names:
+                if len(found) < wanted and _lock(folder / name, held):
+                    found.append(name)
+            if len(found) == wanted:
+                yield found
+                return
+        wait_unless_stopping(POLL_SECONDS)
+
+
+def _lock(path: Path, held: ExitStack) -> bool:
+    """Lock a file until `held` ends. Returns False where another process or thread holds the lock."""
+    file = path.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return False
+    held.enter_context(file)
+    return True
+
+
+def _visible_gpus(count: int) -> list[str]:
+    """List the names by which CUDA_VISIBLE_DEVICES knows the `count` GPUs that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]

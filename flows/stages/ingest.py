@@ -1,0 +1,105 @@
+"""Ingest stage outputs into the results database: the only place where they become rows of its tables."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows.stages.models import PlannedModel
+from flows.stages.outputs import Evaluated, Prepared, Trained
+from flows.study.configuration import Study
+from model.evaluation.metrics import COLUMNS
+from model.training.provenance import package_version
+from pipeline.storage.store import canonical
+from sql.results import connect, ingest
+from sql.statistics.compute import compute_statistics
+
+# Tables of an evaluation's `rows` folder; which files are there depends on what the study asks for.
+EVALUATION_TABLES = (*COLUMNS, "depth_evaluations")
+PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
+
+
+def ingest_study(study: Study, prepared: Prepared) -> None:
+    """Ingest the rows of `studies` and `curation`, and of `benchmarks` where the study overrides a benchmark."""
+    versions = {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    row = {
+        "study_id": study.study_id,
+        "name": study.name,
+        "config": canonical({"study": study.model_dump(mode="json", exclude={"root", "store"}), "packages": versions}),
+        "code_version": package_version(),
+        "created_at": datetime.now(UTC).replace(tzinfo=None),
+    }
+    curation = [{"study_id": study.study_id, **count} for count in prepared.counts()]
+    tables = {"studies": [row], "curation": curation, "benchmarks": _overridden_benchmarks(study, prepared)}
+    ingest(study.database, {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows})
+
+
+def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
+    """Rows of `benchmarks` for tasks whose accuracy is another metric in the study file than in the table."""
+    with closing(connect(study.database)) as connection:
+        rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
+    known = {task: (metric, filter) for task, metric, filter in rows}
+    wanted = {task["benchmark"]: task for task in prepared.tasks if "perplexity" not in task["metric"]}
+    return [
+        {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": f"said by {study.name}"}
+        for name, task in wanted.items()
+        if known.get(name) != (task["metric"], task["filter"])
+    ]
+
+
+def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained) -> None:
+    """Ingest the rows of `models`, `runs`, `steps` and `checkpoints`."""
+    ingest_rows(study, planned, [(run.model_id, run.status, run.folder / "rows") for run in trained.runs], [])
+
+
+def ingest_evaluations(study: Study, evaluated: Evaluated) -> None:
+    """Ingest all rows of the evaluations, then compute the intervals and curves."""
+    ingest_rows(study, [], [], evaluated.row_folders())
+
+
+def ingest_rows(
+    study: Study, planned: Sequence[PlannedModel], runs: Sequence[tuple[str, str, Path]], evaluations: Sequence[Path]
+) -> None:
+    """Ingest models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations.
+
+    After evaluations, computes the intervals of the data-efficiency factors and the fitted curves anew.
+    """
+    models = [
+        {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())} for model in planned
+    ]
+    trained = [
+        {**row, "study_id": study.study_id, "model_id": model_id, "status": status}
+        for model_id, status, folder in runs
+        for row in pq.read_table(folder / "runs.parquet").to_pylist()
+    ]
+    tables: dict[str, Any] = {
+        "models": pa.Table.from_pylist(models) if models else [],
+        "runs": pa.Table.from_pylist(trained) if trained else [],
+        "steps": [folder / "steps.parquet" for _, _, folder in runs],
+        "checkpoints": _checkpoints([folder.parent for _, _, folder in runs]),
+        **{
+            table: [path for folder in evaluations if (path := folder / f"{table}.parquet").exists()]
+            for table in EVALUATION_TABLES
+        },
+    }
+    ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
+    if evaluations and study.evaluation.bootstrap_replicates:
+        with closing(connect(study.database)) as connection:
+            compute_statistics(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
+
+
+def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:
+    """Rows of `checkpoints`; none for a run that has come here as rows alone, without its models."""
+    names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
+    files = [path for run in runs for path in sorted(run.glob("checkpoints/[0-9]*/checkpoint.json"))]
+    values = [json.loads(path.read_text()) for path in files]
+    return pa.Table.from_pylist([{name: one[name] for name in names} for one in values]) if values else []

@@ -1,0 +1,92 @@
+"""Load a study: find the preset or the YAML file, read the text strictly, validate the values."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from flows.study.configuration import Study
+from pipeline.errors import InputError
+
+
+def presets() -> list[str]:
+    """List the names of the studies that come with the package."""
+    files = resources.files("flows.study.presets").iterdir()
+    return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def load_study(
+    study: str | Path | Mapping[str, Any], *, mirror: Path | str | None = None, root: Path | str | None = None
+) -> Study:
+    """Load the study of a preset's name, of a YAML file's path, or of a mapping.
+
+    `mirror` and `root` override the study's own values. Raises InputError, in one line, for a file that does not
+    exist, is not YAML, or does not validate.
+    """
+    named = None if isinstance(study, Mapping) else str(study)
+    content = dict(study) if isinstance(study, Mapping) else _read_content(str(study))
+    if mirror is not None:
+        content["data"] = {**(content.get("data") or {}), "mirror": str(mirror)}
+    if root is not None:
+        content["root"] = str(root)
+    try:
+        loaded = Study.model_validate(content)
+    except ValidationError as error:
+        raise InputError(f"{named or 'study'}: {_on_one_line(error)}") from None
+    if named is not None:
+        options = {"--mirror": mirror, "--root": root}
+        given = [str(word) for option in options.items() if option[1] is not None for word in option]
+        loaded._arguments = shlex.join([named, *given])
+    return loaded
+
+
+def _read_content(study: str) -> dict[str, Any]:
+    """Read the mapping in a preset or a YAML file."""
+    if study in presets():
+        content = read_yaml(study, (resources.files("flows.study.presets") / f"{study}.yaml").read_text())
+    elif Path(study).exists() and not Path(study).is_dir():
+        content = read_yaml(study, Path(study).read_bytes())
+    else:
+        raise InputError(f"study {study!r} is neither a preset ({', '.join(presets())}) nor a YAML file that exists")
+    if not isinstance(content, dict):
+        raise InputError(f"{study}: a study is a mapping with the keys {', '.join(Study.model_fields)}")
+    return content
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Load plain values only. A key given twice is an error, where YAML would let the second one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"the key {key!r} is given twice, {str(node.start_mark).strip()}")
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(where: str, text: str | bytes) -> Any:
+    """Parse a YAML text. Raises InputError, in one line that begins with `where`, for any other text."""
+    try:
+        return yaml.load(text, _StrictLoader)
+    except yaml.YAMLError as error:
+        raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{where}: not UTF-8 text ({error})") from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; nesting without an end
+        raise InputError(f"{where}: not valid YAML: {error}") from None
+
+
+def _on_one_line(error: ValidationError) -> str:
+    """Join all validation errors on one line, the place of each first."""
+    parts = []
+    for one in error.errors(include_url=False):
+        place = ".".join(str(part) for part in one["loc"])
+        message = one["msg"].removeprefix("Value error, ")
+        parts.append(f"{place}: {message}" if place and not message.startswith(f"{place}.") else message)
+    return "; ".join(parts)

@@ -1,0 +1,186 @@
+"""The flows: stages hand values on, each sub-flow runs alone, and a killed study ends in the same tables."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+import yaml
+
+import flows.full_study
+from flows.commands.cli import main
+from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
+from flows.running import progress
+from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+
+PROJECT = Path(__file__).resolve().parents[2]
+TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
+DREAMER = Path(sys.executable).with_name("dreamer")
+# Everything but what a clock has measured.
+TABLES = {
+    "curation": "*",
+    "models": "*",
+    "runs": "* EXCLUDE (seconds, tokens_per_second, mfu)",
+    "steps": "* EXCLUDE (seconds)",
+    "evaluations": "*",
+    "items": "*",
+    "token_accuracy": "*",
+    "data_efficiency": "*",
+    "factor_intervals": "*",
+    "fitted_curves": "*",
+    "depth_attention": "*",
+    "expert_usage": "*",
+    "checkpoints": "* EXCLUDE (seconds)",
+}
+
+
+def start(root: Path, log: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with log.open("ab") as output:
+        command = [DREAMER, "run", str(TINY), "--root", str(root)]
+        return subprocess.Popen(
+            command, stdout=output, stderr=output, env=environment, cwd=PROJECT, start_new_session=True
+        )
+
+
+def tables(root: Path) -> dict[str, pd.DataFrame]:
+    with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
+        return {
+            name: connection.execute(f"SELECT {columns} FROM {name} ORDER BY ALL").df()
+            for name, columns in TABLES.items()
+        }
+
+
+@pytest.mark.slow
+def test_three_kills_change_nothing(tmp_path: Path) -> None:
+    started = time.monotonic()
+    calm = start(tmp_path / "calm", tmp_path / "calm.log")
+    assert calm.wait(600) == 0, (tmp_path / "calm.log").read_text()
+    seconds = time.monotonic() - started
+    moments = random.Random(time.time_ns())
+    kills = 0
+    while kills < 3:
+        process = start(tmp_path / "killed", tmp_path / "killed.log")
+        pause = moments.uniform(0.1, 0.3) * seconds  # short enough for three to fit before the work is done
+        try:
+            process.wait(pause)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its children are in sessions of their own: they have to notice
+            process.wait()
+            print(f"killed after {pause:.1f} s")
+            kills += 1
+        else:
+            assert process.returncode == 0, (tmp_path / "killed.log").read_text()
+            break  # the work was done before another kill
+    assert kills >= 1
+    last = start(tmp_path / "killed", tmp_path / "killed.log")
+    assert last.wait(600) == 0, (tmp_path / "killed.log").read_text()
+    expected, found = tables(tmp_path / "calm"), tables(tmp_path / "killed")
+    for name, table in expected.items():
+        assert len(table), name
+        pd.testing.assert_frame_equal(found[name], table)
+    study = load_study(TINY, root=tmp_path / "killed")
+    assert not list(study.store_folder.glob("*/*.partial"))
+    again = subprocess.run(
+        [DREAMER, "run", str(TINY), "--root", str(tmp_path / "killed")], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert again.returncode == 0
+    assert "Nothing to do" in again.stderr
+
+
+class Done:
+    """A listener that notes in order what is reported as done."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        if words == "done":
+            self.keys.append(key)
+
+
+def small_study(folder: Path, **training: object) -> Path:
+    """A study file of one model and one seed."""
+    content = yaml.safe_load(TINY.read_text())
+    content["data"]["world"]["documents"] = 600
+    content["models"]["variants"] = ["LA"]
+    content["training"] |= {"seeds": [0], "tokens": 3000, "checkpoints": 1, **training}
+    content["evaluation"] |= {"limit": 5, "bootstrap_replicates": 0, "introspect": False}
+    path = folder / "small.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+@pytest.mark.slow
+def test_every_stage_is_done_once_and_each_sub_flow_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, root = small_study(tmp_path), tmp_path / "run"
+    with progress.listening(Done()) as listener:
+        assert main(["run", str(path), "--root", str(root)]) == 0
+    each_source = ("documents world", "traces world", "clean world")
+    of_all = ("deduplicate", "decontaminate", "tokenizer", "tokens", "funnel")
+    assert listener.keys == [
+        *("world", "items", *each_source, *of_all),
+        *("train LA-2 seed 0", "evaluate LA-2 seed 0"),
+    ]
+    # Alone, a sub-flow takes what the ones before it have written, and prepares or trains nothing again.
+    study, arguments = load_study(path, root=root), {"study": str(path), "root": str(root)}
+    with monkeypatch.context() as patched:
+        patched.setattr(flows.full_study, "prepare_data", None)
+        trained = train_models_flow.fn(**arguments)
+        patched.setattr(flows.full_study, "train_models", None)
+        evaluated = evaluate_checkpoints_flow.fn(**arguments)
+        patched.setattr(flows.full_study, "evaluate_runs", None)
+        report = Path(report_flow.fn(**arguments))
+    assert trained == read_finished(study, Trained)
+    assert evaluated == read_finished(study, Evaluated)
+    assert report == study.report
+    assert study.study_id in report.read_text()
+    assert prepare_data_flow.fn(**arguments) == read_finished(study, Prepared)
+
+
+def test_a_sub_flow_without_the_ones_before_it_says_what_is_missing(tmp_path: Path) -> None:
+    arguments = {"study": str(TINY), "root": str(tmp_path)}
+    for flow in (train_models_flow, evaluate_checkpoints_flow):
+        with pytest.raises(InputError, match=r"no data yet; `dreamer run .*tiny\.yaml --root .*` prepares them"):
+            flow.fn(**arguments)
+    with pytest.raises(InputError, match=r"results\.duckdb: no such results file; run the study first"):
+        report_flow.fn(**arguments)
+
+
+@pytest.mark.slow
+def test_an_unfinished_study_goes_on_with_changed_code_when_told_to(tmp_path: Path) -> None:
+    path, root = small_study(tmp_path, tokens=120_000), tmp_path / "run"
+    command = [DREAMER, "run", str(path), "--root", str(root)]
+    process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL, start_new_session=True)
+    while not (states := list(root.glob("store/training/*.partial/seed0/state/*/values.json"))):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    time.sleep(3)  # its child saves a state and ends
+    (run,) = {state.parents[2] for state in states}
+    for values in run.glob("state/*/values.json"):
+        saved = json.loads(values.read_text())
+        saved["origin"]["code"]["model/dreamer.py"] = "0123456789abcdef"
+        values.write_text(json.dumps(saved))
+    refused = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert refused.returncode == 2
+    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("dreamer: ")]
+    for words in ("model/dreamer.py changed", "--accept-code-change", "LA-2-s0-", "was started with code"):
+        assert words in line
+    assert subprocess.run([*command, "--accept-code-change"], cwd=PROJECT, capture_output=True).returncode == 0
+    (manifest,) = root.glob("store/training/*/manifest.json")
+    recorded = json.loads(manifest.read_text())["results"]["code_changes"]
+    ((change,),) = recorded.values()
+    assert 0 < change["tokens"] < 120_000
+    assert change["changed"] == ["model/dreamer.py changed"]
+    assert json.loads((manifest.parent / "seed0" / "code_changes.json").read_text()) == [change]
