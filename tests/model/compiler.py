@@ -1,4 +1,4 @@
-"""Whether native.c can be tested here. That it does not compile is no reason: then its tests have to fail."""
+"""Whether the C engine's tests run: everywhere but without a C compiler. A library that is missing makes them fail."""
 
 import os
 import shlex

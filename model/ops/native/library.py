@@ -1,4 +1,4 @@
-"""Load the compiled C sources, and call their functions: operations in C for one CPU core.
+"""Load the compiled C libraries and call their functions.
 
 Where the library is missing or does not fit, torch's operations compute the same up to rounding, slower.
 """
@@ -62,9 +62,9 @@ def _function(name: str, dtype: torch.dtype) -> Callable[..., int]:
 def call(name: str, *arguments: Tensor | list[Tensor] | float | None) -> None:
     """Call a C function with contiguous tensors, lists of tensors, numbers, and None for tensors that are optional.
 
-    Raises TypeError or ValueError for arguments that do not fit the function's signature, MemoryError without memory.
+    Raises TypeError or ValueError for arguments that do not fit the function's signature, and torch.OutOfMemoryError.
     """
     real = next(each.dtype for each in arguments if isinstance(each, Tensor) and each.is_floating_point())
     function = _function(name, real)
     if function(*signatures()[name].bind(name, real, arguments)):
-        raise MemoryError(f"{name}: no memory for its workspace")
+        raise torch.OutOfMemoryError(f"{name}: no memory for its workspace")
