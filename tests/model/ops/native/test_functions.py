@@ -1,4 +1,4 @@
-"""native_kernels.py and native_parts.py beside torch's own operations: the same values and gradients for all sizes."""
+"""The native engine beside the torch engine: equal values and gradients for all sizes."""
 
 from __future__ import annotations
 

@@ -26,16 +26,6 @@ def loads():
 
 
 @needs_compiler
-def test_several_threads_are_left_to_torch():
-    assert library.runs(torch.device("cpu"), torch.float32)
-    torch.set_num_threads(2)
-    assert not library.runs(torch.device("cpu"), torch.float32)
-    torch.set_num_threads(1)
-    assert not library.runs(torch.device("cpu"), torch.bfloat16)
-    assert not library.runs(torch.device("meta"), torch.float32)
-
-
-@needs_compiler
 def test_the_library_is_there_where_a_compiler_is():
     assert library.available(torch.float32)
     assert library.available(torch.float64)
