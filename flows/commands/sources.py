@@ -16,7 +16,7 @@ from flows.study.configuration import BUILTIN
 from flows.study.loading import load_study, presets
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
-from pipeline.sources import download as hub
+from pipeline.sources import repositories
 from pipeline.sources.table import SOURCES, Source, notices, resolve_source
 
 
@@ -58,7 +58,7 @@ def download(options: argparse.Namespace) -> None:
     entries = [entry for name in options.names for entry in _entries(name)]
     print_notices(entry for entry in entries if isinstance(entry, Source))
     with progress.on_terminal():
-        folders = hub.download(entries, options.mirror, progress=partial(progress.report, "download"))
+        folders = repositories.download(entries, options.mirror, progress=partial(progress.report, "download"))
     print(*folders, sep="\n")
 
 

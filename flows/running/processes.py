@@ -52,7 +52,7 @@ def run_module(
     period to notice, and are then killed. Raises InputError with the log's last line when the exit status is 2, Failed
     for any other failure, Stopped after `stop_all`.
     """
-    refuse_when_stopping()
+    wait_unless_stopping(0)
     group = ProcessGroup(module, *arguments, log=log, environment=environment, ranks=ranks)
     with _lock:
         _living.add(group)
