@@ -48,8 +48,8 @@ def train(
     Returns 'complete' (the target is reached) or 'stopped'. `stopped` is called after every step, `line` gets a line of
     progress every few seconds, `notice` what happens once. Another call resumes the run, also on a copy of the folder.
     With `accept_code_change` a run that other code has started resumes, and the change is recorded in its folder
-    (`code_changes.json`). Raises InputError for bad input; TrainingFailed when loss or gradients are not finite, the loss
-    spikes, or memory is short; OtherRankFailed in one of several ranks, when another rank says what is wrong.
+    (`code_changes.json`). Raises InputError for bad input; TrainingFailed when loss or gradients are not finite, the
+    loss spikes, or memory is short; OtherRankFailed in one of several ranks, when another rank says what is wrong.
     """
     with process_group(str(folder)) as ranks, ExitStack() as held:
         with ranks.failing_together():

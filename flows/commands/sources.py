@@ -17,7 +17,8 @@ from flows.study.loading import load_study, presets
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.sources import repositories
-from pipeline.sources.table import SOURCES, Source, notices, resolve_source
+from pipeline.sources.source import Source, notices
+from pipeline.sources.table import SOURCES, resolve_source
 
 
 def sources(options: argparse.Namespace) -> None:
