@@ -118,8 +118,8 @@ def test_a_halving_is_told_and_remembered(tmp_path, monkeypatch, capsys):
     folder = write_run(tmp_path, tokens=600, checkpoints=[], spike_deviations=0)
     original = Trainer.__init__
 
-    def short_of_memory(trainer, *arguments):
-        original(trainer, *arguments)
+    def short_of_memory(trainer, *arguments, **options):
+        original(trainer, *arguments, **options)
         Shortage(trainer, at_least_rows=3)
 
     monkeypatch.setattr(Trainer, "__init__", short_of_memory)
