@@ -24,7 +24,7 @@ from benchmarks.device_timing import (
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.ops import Documents, Routing, attend_depth, cross_entropy_sum, route, swiglu_experts
-from model.ops.torch_kernels.attention import attend_ragged, takes_ragged
+from model.ops.torch_kernels.attention import attend_packed, takes_packed
 from model.ops.torch_kernels.routing import dispatch
 from model.training.wrapping import compile_parts, recompute_activations
 
@@ -241,8 +241,8 @@ def sequence_attention(sizes: Sizes, say: Say) -> None:
         "masked documents": lambda *parts: dense(*parts, mask, False),
         "masked documents, repeated keys": lambda *parts: dense(*parts, mask, True),
     }
-    if takes_ragged(sizes.dtype, sizes.device):
-        ways["ragged documents"] = lambda *parts: attend_ragged(*parts, documents)
+    if takes_packed(sizes.dtype, sizes.device, K):
+        ways["packed documents"] = lambda *parts: attend_packed(*parts, documents)
     for name, way in ways.items():
         forget_peak(sizes)
         try:

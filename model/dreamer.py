@@ -26,7 +26,7 @@ from pipeline.errors import InputError
 
 History = tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of earlier depths
 Observer = Callable[[int, str, Attended], None]
-Weights = Any  # what an attention needs at one depth and no token changes; its `prepare` knows the form
+Weights = Any  # the output of `prepare` for one depth: casts of weights and routing keys, independent of tokens
 
 
 # Rotary codes
@@ -141,9 +141,7 @@ class ExpertAttention(nn.Module):
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
         """Prepare the routing keys of each depth, and cast the weights to the dtype of the products."""
-        inward, outward = self.inward.to(dtype), self.outward.to(dtype)
-        if code_LP is not None:
-            inward, outward = ops.reused(inward), ops.reused(outward)
+        inward, outward = ops.expert_weights(self.inward, dtype), ops.expert_weights(self.outward, dtype)
         return [(keys, inward, outward) for keys in self.router.prepare(code_LP)]
 
     @ops.fusable("expert_attention")

@@ -143,8 +143,9 @@ def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | N
     if job.observe is None:
         return None
     texts = [text for task in tasks for text in task.requests.get("loglikelihood_rolling", ())]
-    if texts:
-        return sample_of_texts(tokenizer.encode_all(texts), read_packed(job.observe)["sequence_length"])
+    encoded = [text for text in tokenizer.encode_all(texts) if len(text)]
+    if encoded:
+        return sample_of_texts(encoded, read_packed(job.observe)["sequence_length"])
     return sample_of_stream(job.observe)
 
 

@@ -108,6 +108,9 @@ class Cache:
                 f"the cache has room for {capacity} positions: {self.longest} are filled, {new} more do not fit; "
                 "make it longer"
             )
+        dtype = model.dtype or model.head.dtype
+        if self.keys.dtype != dtype:
+            raise InputError(f"the cache holds {self.keys.dtype}, but the model computes in {dtype}")
         if lengths is not None and lengths.shape != tokens.shape[:1]:
             raise InputError(
                 f"lengths are {list(lengths.shape)}, but for these tokens they must be {list(tokens.shape[:1])}"

@@ -1,8 +1,8 @@
 """Train one run, or resume it: `python -m model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
 
 Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed them. A run that is
-stopped or killed at any moment resumes from its newest saved state, on a CPU to the same bits. A run that other code
-has started resumes with `--accept-code-change` only.
+stopped or killed at any moment resumes from its newest saved state, on a CPU by the same engine to the same bits. A run
+that other code has started resumes with `--accept-code-change` only.
 
 Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`. N may change when a
 run is resumed: the token stream stays the same, and the result differs by rounding.

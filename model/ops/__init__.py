@@ -23,7 +23,7 @@ from model.ops.native import engine as native
 from model.ops.types import Attended, Documents, Routing, Visible
 
 ENGINES: dict[str, ModuleType] = {"reference": reference, "torch": torch_kernels, "native": native}
-_forced: str | None = None
+_forced: dict[object, str] = {}  # by the open blocks of `engine`, of whatever thread; the newest decides
 
 
 @contextmanager
@@ -33,13 +33,20 @@ def engine(name: str) -> Iterator[None]:
     A forward pass and its backward pass belong into one block. "native" still leaves to torch what it does not take.
     What counts or records torch's operations (FlopCounterMode and other dispatch modes) needs "torch" or "reference".
     """
-    global _forced
-    assert name in ENGINES, f"engine is {name!r}, but it must be one of {', '.join(ENGINES)}"
-    before, _forced = _forced, name
+    if name not in ENGINES:
+        raise ValueError(f"engine is {name!r}, but it must be one of {', '.join(ENGINES)}")
+    block = object()
+    _forced[block] = name
     try:
         yield
     finally:
-        _forced = before
+        del _forced[block]
+
+
+def engine_of(*tensors: Tensor | None) -> str:
+    """Return the name of the engine that computes an operation on these tensors."""
+    chosen = _engine(*tensors)
+    return next(name for name, module in ENGINES.items() if module is chosen)
 
 
 def _engine(*tensors: Tensor | None) -> ModuleType:
@@ -48,11 +55,12 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
     The native one takes plain tensors of one dtype on a CPU, and is meant for a single thread. What torch compiles must
     be torch's operations.
     """
-    if _forced in ("reference", "torch"):
-        return ENGINES[_forced]
     if torch.compiler.is_compiling():  # before anything that a compiler cannot follow
         return torch_kernels
-    if _forced != "native" and (torch.get_num_threads() > 1 or os.environ.get("DREAMER_NATIVE") == "0"):
+    forced = next(reversed(_forced.values()), None)
+    if forced in ("reference", "torch"):
+        return ENGINES[forced]
+    if forced is None and (torch.get_num_threads() > 1 or os.environ.get("DREAMER_NATIVE") == "0"):
         return torch_kernels
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
     plain = all(tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter)) for tensor in tensors)
@@ -134,9 +142,9 @@ def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor)
     return _engine(x, inward, outward).swiglu_experts(x, routing, inward, outward)
 
 
-def reused(weights: Tensor) -> Tensor:
-    """The same weights, for several depths to multiply: an engine may then add up their gradient in place."""
-    return _engine(weights).reused(weights)
+def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """Prepare the weights [E, I, O] of experts for `swiglu_experts`, once for all depths."""
+    return _engine(weights).expert_weights(weights, dtype)
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
@@ -160,4 +168,4 @@ def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_eleme
     return _engine(hidden, head).cross_entropy_sum(hidden, head, targets, chunk_elements)
 
 
-__all__ = ["Attended", "Documents", "Routing", "Visible", "engine", "fusable"]
+__all__ = ["Attended", "Documents", "Routing", "Visible", "engine", "engine_of", "fusable"]

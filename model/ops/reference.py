@@ -16,15 +16,16 @@ from model.ops.types import Routing, Visible
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """Compute x / sqrt(mean(x^2) + epsilon) * gain."""
-    return x / (x.square().mean(dim=-1, keepdim=True) + epsilon).sqrt() * gain
+    """Compute x / sqrt(mean(x^2) + epsilon) * gain, in float32 where x is narrower."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (wide / (wide.square().mean(dim=-1, keepdim=True) + epsilon).sqrt() * gain).to(x.dtype)
 
 
 def rotate(x: Tensor, code: Tensor) -> Tensor:
     """Rotate the pairs (x[..., 2i], x[..., 2i + 1]) by angles whose cosines and sines are `code` [..., K/2, 2]."""
     first, second = x[..., ::2], x[..., 1::2]
     cosine, sine = code[..., 0], code[..., 1]
-    return torch.stack((first * cosine - second * sine, first * sine + second * cosine), dim=-1).flatten(-2)
+    return torch.stack((first * cosine - second * sine, first * sine + second * cosine), dim=-1).flatten(-2).to(x.dtype)
 
 
 def split_heads(
@@ -85,9 +86,9 @@ def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor)
     return output
 
 
-def reused(weights: Tensor) -> Tensor:
-    """Return the weights."""
-    return weights
+def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast."""
+    return weights.to(dtype)
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:

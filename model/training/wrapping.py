@@ -6,30 +6,38 @@ Both functions change the model in place.
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from model import ops
-from model.dreamer import Dreamer, ExpertAttention
+from model.dreamer import Block, Dreamer, ExpertAttention
 from model.ops.torch_kernels.routing import GROUPS
 
 
 def recompute_activations(model: Dreamer) -> None:
     """Recompute each depth in the backward pass instead of keeping its activations (activation checkpointing)."""
-    layer = model.layer
+    model.layer = MethodType(_recomputed, model)  # a method, so that a copy of the model recomputes its own layers
 
-    def recomputed(*arguments: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return layer(*arguments)
-        return checkpoint(layer, *arguments, use_reentrant=False, context_fn=_keep_selections)
 
-    model.layer = recomputed
+def _recomputed(model: Dreamer, block: Block, x: Tensor, *others: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return Dreamer.layer(model, block, x, *others)
+    engine = ops.engine_of(x)  # also where the backward pass runs in another thread, or behind an `ops.engine` block
+    arguments = (engine, model, block, x, *others)
+    return checkpoint(_layer_by, *arguments, use_reentrant=False, context_fn=_keep_selections)
+
+
+def _layer_by(engine: str, model: Dreamer, *arguments: Any) -> Any:
+    with ops.engine(engine):
+        return Dreamer.layer(model, *arguments)
 
 
 def _keep_selections() -> tuple[Any, Any]:
-    """Keep the experts that torch's operations have chosen: a depth cannot be recomputed with others.
+    """Save the outputs of topk, argmax and sort, so that a recomputed layer selects the same experts.
 
     The native engine chooses again, with the same result to the bit.
     """

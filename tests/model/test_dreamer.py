@@ -236,8 +236,8 @@ def attention_of_documents(query: Tensor, key: Tensor, value: Tensor, bounds: Te
 def test_ragged_rows_need_no_mask(config, monkeypatch):
     model = build(config)
     expected = gradients(model, random_tokens(), documents=random_documents())
-    monkeypatch.setattr(torch_attention, "takes_ragged", lambda dtype, device: True)
-    monkeypatch.setattr(torch_attention, "_ragged_kernel", lambda: (attention_of_documents, {}))
+    monkeypatch.setattr(torch_attention, "takes_packed", lambda dtype, device, head_size: True)
+    monkeypatch.setattr(torch_attention, "_packed_kernel", lambda: (attention_of_documents, {}))
     monkeypatch.setattr(Documents, "mask", lambda *_: pytest.fail("a mask is made"))
     with ops.engine("torch"):
         assert_same_gradients(gradients(model, random_tokens(), documents=random_documents()), expected)

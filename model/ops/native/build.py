@@ -1,6 +1,6 @@
 """Compile the C sources below this folder into one shared library for each real type.
 
-Installing the package does this (setup.py); `python -m model.ops.native.build` does it in an unpacked source tree, on
+Installing the package does this (setup.py); `python model/ops/native/build.py` does it in an unpacked source tree, on
 machines where nothing is installed. Only the standard library is used: pip's build environment has nothing else.
 """
 
@@ -58,7 +58,6 @@ def compile_library(real: str, path: Path) -> None:
     The library records `source_digest` and the processor features that it may use. Raises OSError where there is no
     compiler or compiling fails.
     """
-    path.unlink(missing_ok=True)
     compiler = shlex.split(os.environ.get("CC") or "cc")
     command = [*compiler, *FLAGS, f"-DREAL={real}", str(SOURCE / "native.c"), "-lm"]
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:

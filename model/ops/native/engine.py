@@ -62,7 +62,7 @@ def route(
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
     """Merge, and give the merged weights one gradient for all depths."""
     merged, shared = torch_kernels.mixed_weights(weights, shared, dtype)
-    return reused(merged), shared
+    return _with_one_gradient(merged), shared
 
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
@@ -73,8 +73,12 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
     return NativeMixedProduct.apply(x, scores, *weights, order.tokens, order.ends)
 
 
-def reused(weights: Tensor) -> Tensor:
-    """Let all products add to one gradient in place."""
+def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast, and give the weights one gradient for all depths."""
+    return _with_one_gradient(weights.to(dtype))
+
+
+def _with_one_gradient(weights: Tensor) -> Tensor:
     return SharedWeights.apply(weights) if weights.requires_grad else weights
 
 
@@ -137,18 +141,21 @@ def expert_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any
 
 
 def _takes(visible: Visible) -> bool:
-    """Whether these are rows of one batch, and not faster by torch."""
+    """Tell whether the C attention takes these keys: packed documents, or rows of at most LONG tokens."""
     return isinstance(visible, Documents) and (visible.labels is not None or visible.length <= LONG)
 
 
 def _small(*weights: Tensor) -> bool:
-    """Whether matrices [..., I, O] fit into a cache: only those are multiplied at least as fast as by torch."""
+    """Tell whether matrices [..., I, O] fit into a cache: only these are multiplied at least as fast as by torch."""
     return all(max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18 for each in weights)
 
 
 def _alike(x: Tensor, *others: Tensor | None) -> bool:
-    """Whether all have the dtype of x: nothing is promoted."""
-    return all(other is None or other.dtype == x.dtype for other in others)
+    """Tell whether all are plain tensors of the dtype and device of x: nothing is promoted or unwrapped."""
+    return all(
+        other is None or (other.dtype == x.dtype and other.is_cpu and type(other) in (Tensor, nn.Parameter))
+        for other in others
+    )
 
 
 __all__ = ["available", "cross_entropy_sum", "swiglu_experts"]

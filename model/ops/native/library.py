@@ -1,6 +1,6 @@
 """Load the compiled C libraries and call their functions.
 
-Where the library is missing or does not fit, torch's operations compute the same up to rounding, slower.
+Without a library that fits, torch's operations compute the same results up to rounding, slower.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ class SharedWeights(torch.autograd.Function):
     """Pass weights [E, I, O] on unchanged; all products of the result add to one gradient for each backward pass.
 
     A product finds this node as the `grad_fn` of its weights (`gradient_of`). When all products have added their
-    part, the engine comes to `backward`, which hands the sum on. Raises RuntimeError for gradients of gradients.
+    part, autograd comes to `backward`, which hands the sum on: hooks on the result itself get None. Raises RuntimeError
+    for gradients of gradients.
     """
 
     @staticmethod
@@ -49,7 +50,10 @@ def transpose(weights: Tensor) -> Tensor:
 
 
 def gradient_of(weights: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Give the array to add the weights' gradient to, and what `backward` returns for them: the array, or nothing."""
+    """Return (total, returned): `backward` adds the weights' gradient to `total` and returns `returned`.
+
+    `returned` is None where SharedWeights hands the total on, else the total.
+    """
     gradients = getattr(weights.grad_fn, "gradients", None)
     task_id = getattr(torch._C, "_current_graph_task_id", None)
     will_execute = getattr(torch._C, "_will_engine_execute_node", None)

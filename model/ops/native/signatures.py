@@ -12,7 +12,7 @@ import ctypes
 import functools
 import re
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from model.ops.native.build import SOURCE
 FUNCTION = re.compile(r"^int (\w+)\((.*?)\) \{$", re.MULTILINE | re.DOTALL)
 PARAMETER = re.compile(r"(int64|double) (\w+)|(?:in|out)(\w*)\((\w+), ((?:[^()]|\([^()]*\))*)\)")
 KINDS = {"int64": ctypes.c_int64, "double": ctypes.c_double}
+KNOWN = 1000  # checked combinations kept for each function
 INTEGERS = {"_int64": torch.int64, "_int32": torch.int32}
 
 
@@ -42,33 +43,58 @@ class Signature(NamedTuple):
     parameters: list[Array | None]
     types: list[type]  # as ctypes takes them, sizes included
     computed: dict[str, CodeType]  # sizes such as N * K
+    known: dict[tuple, list[int]]  # the sizes of arguments that have been checked, by their shapes, types and layouts
 
     def bind(self, function: str, real: torch.dtype, arguments: tuple) -> list:
         """Turn arguments into the values that ctypes passes on: sizes, numbers and pointers.
 
-        Raises TypeError for a wrong dtype or device, ValueError for a wrong shape or memory that is not contiguous.
+        Checks every combination of shapes, types and layouts once. Raises TypeError for a wrong dtype or device,
+        ValueError for a wrong shape or memory that is not contiguous.
         """
+        kinds: list[Any] = [real]
+        values: list[Any] = []
+        for argument in arguments:
+            if isinstance(argument, Tensor):
+                kinds.append(_kind(argument))
+                values.append(argument.data_ptr())
+            elif isinstance(argument, list):
+                kinds.append(tuple(map(_kind, argument)))
+                values.append((ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument]))
+            else:
+                kinds.append(type(argument))
+                values.append(argument)
+        kind = tuple(kinds)
+        sizes = self.known.get(kind)
+        if sizes is None:
+            if len(self.known) >= KNOWN:
+                self.known.clear()
+            sizes = self.known[kind] = self._sizes(function, real, arguments)
+        return [*sizes, *values]
+
+    def _sizes(self, function: str, real: torch.dtype, arguments: tuple) -> list[int]:
+        """Check the arguments and return the sizes that their shapes say."""
         sizes: dict[str, int] = {}
-        values = []
         for parameter, argument in zip(self.parameters, arguments, strict=True):
             if parameter is None or (argument is None and parameter.optional):
-                values.append(argument)
-            elif parameter.count is None:
+                continue
+            if parameter.count is None:
                 _check(function, parameter, real, argument, sizes)
-                values.append(argument.data_ptr())
-            else:
-                for tensor in argument:
-                    _check(function, parameter, real, tensor, sizes)
-                if not argument or sizes.setdefault(parameter.count, len(argument)) != len(argument):
-                    wanted = sizes.get(parameter.count, "at least 1")
-                    raise ValueError(f"{function}: {parameter.name} are {len(argument)}, but must be {wanted}")
-                values.append((ctypes.c_void_p * len(argument))(*[tensor.data_ptr() for tensor in argument]))
+                continue
+            for tensor in argument:
+                _check(function, parameter, real, tensor, sizes)
+            if not argument or sizes.setdefault(parameter.count, len(argument)) != len(argument):
+                wanted = sizes.get(parameter.count, "at least 1")
+                raise ValueError(f"{function}: {parameter.name} are {len(argument)}, but must be {wanted}")
         for name, code in self.computed.items():
             if name in sizes and sizes[name] != eval(code, {}, sizes):
                 raise ValueError(f"{function}: {name} is {sizes[name]}, but must be {eval(code, {}, sizes)}")
         if "M" in sizes and (not sizes["M"] or sizes["N"] % sizes["M"]):
             raise ValueError(f"{function}: {sizes['N']} query heads are no multiple of {sizes['M']} key heads")
-        return [*map(sizes.__getitem__, self.sizes), *values]
+        return [sizes[name] for name in self.sizes]
+
+
+def _kind(tensor: Tensor) -> tuple:
+    return tensor.shape, tensor.dtype, tensor.is_cpu, tensor.is_contiguous()
 
 
 def _check(function: str, parameter: Array, real: torch.dtype, tensor: Tensor, sizes: dict[str, int]) -> None:
@@ -93,7 +119,7 @@ def signatures() -> dict[str, Signature]:
 
 
 def _signature(text: str) -> Signature:
-    signature = Signature([], [], [], {})
+    signature = Signature([], [], [], {}, {})
     for number_type, number, kind, name, shape in PARAMETER.findall(text):
         signature.types.append(KINDS.get(number_type, ctypes.c_void_p))
         if number.isupper():

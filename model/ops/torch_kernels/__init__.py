@@ -6,16 +6,16 @@ May import model.ops.types.
 from model.ops.torch_kernels.attention import attend_depth, attend_sequence
 from model.ops.torch_kernels.loss import cross_entropy_sum
 from model.ops.torch_kernels.norms import rms_norm, split_heads
-from model.ops.torch_kernels.products import mixed_product, mixed_weights, reused, swiglu_experts
+from model.ops.torch_kernels.products import expert_weights, mixed_product, mixed_weights, swiglu_experts
 from model.ops.torch_kernels.routing import route, routing_keys
 
 __all__ = [
     "attend_depth",
     "attend_sequence",
     "cross_entropy_sum",
+    "expert_weights",
     "mixed_product",
     "mixed_weights",
-    "reused",
     "rms_norm",
     "route",
     "routing_keys",

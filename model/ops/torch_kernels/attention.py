@@ -15,10 +15,10 @@ from model.ops.types import Documents, Visible
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Attend by a flash kernel for ragged rows where there is one, else by torch's attention with a mask."""
+    """Attend by a flash kernel for packed documents where there is one, else by torch's attention with a mask."""
     labelled = isinstance(visible, Documents) and visible.labels is not None
-    if labelled and takes_ragged(query.dtype, query.device):
-        return attend_ragged(query, key.flatten(0, 1), value.flatten(0, 1), visible)
+    if labelled and takes_packed(query.dtype, query.device, query.shape[-1]):
+        return attend_packed(query, key.flatten(0, 1), value.flatten(0, 1), visible)
     mask = visible.mask(query.dtype)
     query = query.unflatten(0, (len(key), -1))
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
@@ -31,26 +31,26 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
     return attended.transpose(1, 2).flatten(0, 1)
 
 
-def takes_ragged(dtype: torch.dtype, device: torch.device) -> bool:
-    """Whether `attend_ragged` takes such tensors: flash attention needs compute capability 8 (A100) or more."""
-    narrow = dtype in (torch.bfloat16, torch.float16)
-    return device.type == "cuda" and narrow and torch.cuda.get_device_capability(device) >= (8, 0)
+def takes_packed(dtype: torch.dtype, device: torch.device, head_size: int) -> bool:
+    """Tell whether `attend_packed` takes such tensors: flash attention needs compute capability 8 (A100) or more."""
+    fits = dtype in (torch.bfloat16, torch.float16) and head_size % 8 == 0 and head_size <= 256
+    return device.type == "cuda" and fits and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def attend_ragged(query: Tensor, key: Tensor, value: Tensor, documents: Documents) -> Tensor:
-    """Attention with the documents as the batch: query [T, N, K], key and value [T, M, K] -> [T, N, K].
+def attend_packed(query: Tensor, key: Tensor, value: Tensor, documents: Documents) -> Tensor:
+    """Attend with the documents as the batch: query [T, N, K], key and value [T, M, K] -> [T, N, K].
 
     With a mask torch has no flash kernel, and none at all that shares key heads: it would fall back to plain products
     with scores of [B, N, S, S].
     """
-    attention, options = _ragged_kernel()
+    attention, options = _packed_kernel()
     bounds, longest = documents.bounds, documents.length
     return attention(query, key, value, bounds, bounds, longest, longest, **options)
 
 
 @cache
-def _ragged_kernel():
-    """The kernel, and its options for a causal mask and shared key heads: their names change with torch's version."""
+def _packed_kernel():
+    """Return the kernel, with its options for a causal mask and shared key heads: names vary with the version."""
     from torch.nn.attention.varlen import varlen_attn
 
     known = inspect.signature(varlen_attn).parameters

@@ -64,8 +64,8 @@ class _RotatedNorm(torch.autograd.Function):
         z, gain, scale, code = ctx.saved_tensors
         gain_gradient = None
         if ctx.needs_input_grad[1]:
-            gain_gradient = (gradient * z).flatten(0, -1 - gain.ndim).sum(dim=0)
-        gradient = gradient * gain
+            gain_gradient = (gradient * z).sum_to_size(gain.shape)
+        gradient = (gradient * gain).contiguous()
         along = torch.linalg.vecdot(gradient, z).unsqueeze(-1).div_(z.shape[-1])
         gradient = gradient.addcmul_(z, along, value=-1).mul_(scale)
         return gradient if code is None else rotate(gradient, code, back=True), gain_gradient, None, None

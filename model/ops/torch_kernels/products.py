@@ -95,9 +95,9 @@ class _SwiGLUExperts(torch.autograd.Function):
         return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None
 
 
-def reused(weights: Tensor) -> Tensor:
-    """Return the weights: autograd adds up their gradients."""
-    return weights
+def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast; autograd adds up the gradients of all depths."""
+    return weights.to(dtype)
 
 
 def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:

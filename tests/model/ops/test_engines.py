@@ -15,12 +15,6 @@ from tests.model.compiler import needs_compiler
 NAMES = torch_kernels.__all__
 
 
-def chosen(*tensors: torch.Tensor) -> str:
-    """The name of the engine for these tensors."""
-    engine = ops._engine(*tensors)
-    return next(name for name, module in ENGINES.items() if module is engine)
-
-
 @pytest.mark.parametrize("engine", ENGINES.values(), ids=ENGINES)
 def test_engines_have_the_operations_of_the_seam(engine):
     for name in NAMES:
@@ -38,18 +32,18 @@ def test_the_reference_lists_them_in_the_order_of_the_seam():
 @needs_compiler
 def test_native_is_for_plain_tensors_of_one_dtype_on_one_thread(one_thread, monkeypatch):
     x = torch.zeros(3)
-    assert chosen(x, None, torch.nn.Parameter(x)) == "native"
+    assert ops.engine_of(x, None, torch.nn.Parameter(x)) == "native"
     for others in ([x.double()], [x.bfloat16()], [x.to("meta")]):
-        assert chosen(x, *others) == "torch"
-    assert chosen(x.bfloat16()) == "torch"
+        assert ops.engine_of(x, *others) == "torch"
+    assert ops.engine_of(x.bfloat16()) == "torch"
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(x)
-    assert chosen(fake) == "torch"
+    assert ops.engine_of(fake) == "torch"
     torch.set_num_threads(2)
-    assert chosen(x) == "torch"
+    assert ops.engine_of(x) == "torch"
     torch.set_num_threads(1)
     monkeypatch.setenv("DREAMER_NATIVE", "0")
-    assert chosen(x) == "torch"
+    assert ops.engine_of(x) == "torch"
 
 
 @needs_compiler
@@ -57,10 +51,33 @@ def test_an_engine_may_be_forced(one_thread):
     x = torch.zeros(3)
     for name in ENGINES:
         with ops.engine(name):
-            assert chosen(x) == name
+            assert ops.engine_of(x) == name
             with ops.engine("torch"):
-                assert chosen(x) == "torch"
-            assert chosen(x) == name
-    assert chosen(x) == "native"
-    with pytest.raises(AssertionError, match="must be one of reference, torch, native"), ops.engine("numpy"):
+                assert ops.engine_of(x) == "torch"
+            assert ops.engine_of(x) == name
+    assert ops.engine_of(x) == "native"
+
+
+def test_an_unknown_engine_is_refused():
+    with (
+        pytest.raises(ValueError, match="engine is 'natve', but it must be one of reference, torch, native"),
+        ops.engine("natve"),
+    ):
         pass
+
+
+def test_blocks_of_two_threads_may_overlap():
+    first, second = ops.engine("torch"), ops.engine("reference")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert not ops._forced
+
+
+def test_the_reference_computes_bfloat16_beside_gains_in_float32():
+    x, gain = torch.randn(4, 8).bfloat16(), torch.randn(8)
+    with ops.engine("reference"):
+        found = ops.rms_norm(x, gain, 1e-6)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, torch_kernels.rms_norm(x, gain, 1e-6))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import pytest
 import torch
 
+from model import ops
 from model.training.wrapping import compile_parts, recompute_activations
 from tests.model.tiny_network import (
     VARIANTS,
@@ -30,6 +32,27 @@ def test_checkpointing_changes_neither_gradients_nor_counts(config):
     assert_same_gradients(found, expected, atol=0, rtol=0)
     counts, wanted = counts_of(checkpointed), counts_of(plain)
     assert all((counts[name] == wanted[name]).all() for name in wanted)
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_a_layer_is_recomputed_by_the_engine_that_computed_it(one_thread, config):
+    model = build(config)
+    recompute_activations(model)
+    with ops.engine("torch"):
+        loss = model(random_tokens()).square().sum()
+    loss.backward()  # outside of the block
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_a_copy_recomputes_its_own_layers(config):
+    model = build(config)
+    recompute_activations(model)
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other.gain.mul_(2)
+    plain = twin(other)
+    assert torch.equal(other(random_tokens()), plain(random_tokens()))
 
 
 @pytest.mark.slow

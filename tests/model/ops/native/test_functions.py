@@ -20,7 +20,7 @@ from model.dreamer import (
     depth_code,
     position_code,
 )
-from model.ops import Documents, Routing, attend_depth, reused, rms_norm
+from model.ops import Documents, Routing, attend_depth, expert_weights, rms_norm
 from model.ops.native import engine as native
 from model.ops.native.functions import NativeAttendSequence
 from model.ops.native.fused import NativeAttention, NativeExperts
@@ -204,7 +204,7 @@ def test_mixture(tokens, experts, inputs, outputs, shared, dtype):
 
 def three_products(weights, x):
     """Weights that three products share, one of them on another path through the graph."""
-    shared = reused(weights)
+    shared = expert_weights(weights, weights.dtype)
     ids, scores = torch.arange(len(x))[:, None] % len(weights), torch.rand(len(x), 1, dtype=x.dtype)
     x = mixed_product(x, scores, shared, None, ids)
     return mixed_product(torch.tanh(mixed_product(x, scores, shared, None, ids)), scores, shared, None, ids) + x
@@ -224,7 +224,7 @@ def test_shared_weights_have_the_sum_of_all_gradients():
         return found[-1]
 
     found = gradients(), gradients(times=3), gradients(through=x)
-    assert isinstance(reused(weights).grad_fn, SharedWeights._backward_cls)
+    assert isinstance(expert_weights(weights, weights.dtype).grad_fn, SharedWeights._backward_cls)
     with ops.engine("torch"):
         plain = gradients()
     for one in found:
@@ -236,7 +236,7 @@ def test_shared_weights_have_the_sum_of_all_gradients():
 def test_shared_weights_may_meet_torch_too():
     """What comes to them from elsewhere is added; where nothing comes they have no gradient."""
     weights, x = normal(3, 12, 12, dtype=torch.float64), normal(20, 12, dtype=torch.float64)
-    shared = reused(weights)
+    shared = expert_weights(weights, weights.dtype)
     ids = torch.arange(20)[:, None] % 3
     product = mixed_product(x, torch.ones(20, 1, dtype=torch.float64), shared, None, ids)
     (own,) = torch.autograd.grad(product.sum(), weights, retain_graph=True)
@@ -250,7 +250,7 @@ def test_shared_weights_may_meet_torch_too():
 @needs_compiler
 def test_a_pass_within_a_pass_has_a_gradient_of_its_own():
     weights, x = normal(3, 12, 12, dtype=torch.float64), normal(20, 12, dtype=torch.float64)
-    shared, ids = reused(weights), torch.arange(20)[:, None] % 3
+    shared, ids = expert_weights(weights, weights.dtype), torch.arange(20)[:, None] % 3
     scores = torch.ones(20, 1, dtype=torch.float64)
     between = torch.tanh(mixed_product(x, scores, shared, None, ids))
     loss = mixed_product(between, scores, shared, None, ids).square().sum()
