@@ -114,10 +114,11 @@ def _attention(
     starts: Tensor | None,
     history: History,
 ) -> Attended:
-    if attention.router is None:
+    router = attention.router
+    if router is None or router.normalised or router.active != 1:
         return NotImplemented
     keys, (inward, shared_inward), (outward, shared_outward) = weights
-    banks, bias = (inward, shared_inward, outward, shared_outward), attention.router.bias
+    banks, bias = (inward, shared_inward, outward, shared_outward), router.bias
     gains = attention.query_gain, attention.key_gain
     if not _small(inward, outward) or not _alike(x, attention.gain, *keys, bias, *banks, *gains, code):
         return NotImplemented
@@ -134,10 +135,11 @@ def _attention(
 def expert_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
     """Compute EA in one call, from its norm to its output."""
     (query, keys), inward, outward = weights
-    tensors = attention.gain, query, keys, attention.router.bias, inward, outward
-    if not _small(inward, outward) or not _alike(x, *tensors):
+    router = attention.router
+    tensors = attention.gain, query, keys, router.bias, inward, outward
+    if not router.normalised or not _small(inward, outward) or not _alike(x, *tensors):
         return NotImplemented
-    return Attended(*NativeExperts.apply(x, *tensors, attention.router.active, attention.epsilon))
+    return Attended(*NativeExperts.apply(x, *tensors, router.active, attention.epsilon))
 
 
 def _takes(visible: Visible) -> bool:
