@@ -1,6 +1,6 @@
 """Training speed on one CPU thread, at the sizes of a preset: `python -m benchmarks.training_cpu`.
 
-LA, DR and DR+DA, trained by the real engine, beside (a) this repository's reference of each, the equations written
+LA, DR and DR+DA, trained by `Trainer`, beside (a) this repository's reference of each, the equations written
 down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random weights), in the
 fastest of the implementations it offers. Rounds of a few steps of each alternate, so that whatever else the machine
 does meets all alike; a ratio is the median over rounds of the ratio in one round. The text is random, its lengths are
@@ -42,7 +42,7 @@ OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))  # by trans
 
 
 class Engine:
-    """The real engine's training step."""
+    """Return a training step of the trainer."""
 
     def __init__(self, root: Path, name: str, config: DreamerConfig, recipe: dict) -> None:
         folder = root / name
@@ -180,7 +180,7 @@ def ratio(of: list[float], to: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="demo", help="a file of flows/presets, without .yaml")
+    parser.add_argument("--preset", default="demo", help="a file of flows/study/presets, without .yaml")
     parser.add_argument("--depths", type=int, nargs="+", help="default: those of the preset")
     parser.add_argument("--seconds", type=float, default=6, help="of CPU time for each contestant (default 6)")
     options = parser.parse_args()

@@ -168,7 +168,7 @@ def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
             "tokenizer",
             {"vocabulary_size": size},
             [curated],
-            lambda folder, _: train_tokenizer(curated.path, folder, size),
+            lambda folder, report: train_tokenizer(curated.path, folder, size, progress=report),
         )
     entry = {"hub": wanted.hub, "revision": wanted.revision} if wanted.hub else {"file": str(wanted.file)}
     configuration = entry if wanted.hub else {"file": store.file_digest(Path(str(wanted.file)))}
