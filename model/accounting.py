@@ -39,12 +39,12 @@ def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
     return counts
 
 
-def flops_per_token(config: DreamerConfig, length: int = 1024) -> float:
+def flops_per_token(config: DreamerConfig, length: float = 1024) -> float:
     """Count forward FLOPs per token, averaged over the generation of `length` tokens."""
     return sum(flops_by_component(config, length).values())
 
 
-def flops_by_component(config: DreamerConfig, length: int = 1024, *, causal: bool = True) -> dict[str, float]:
+def flops_by_component(config: DreamerConfig, length: float = 1024, *, causal: bool = True) -> dict[str, float]:
     """Count forward FLOPs per token of each part of the model, summed over its depths.
 
     With `causal=False` every token attends to all `length` positions, as in kernels that mask instead of skipping.
@@ -65,7 +65,7 @@ def flops_by_component(config: DreamerConfig, length: int = 1024, *, causal: boo
     return {component: 2.0 * count for component, count in products.items()}
 
 
-def training_flops_per_token(config: DreamerConfig, length: int | None = None) -> float:
+def training_flops_per_token(config: DreamerConfig, length: float | None = None) -> float:
     """Count FLOPs per token of a training step: forward, and twice as much backward.
 
     `length` is the mean length of documents (None: the model's sequence length). Model FLOPs utilisation is computed

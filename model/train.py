@@ -72,7 +72,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
     try:
         if trainer.due and recorder:
             recorder.save("stopped")
-        while trainer.tokens < goal and trainer.ranks.any(stopped()) == [False]:
+        while trainer.tokens < goal and not trainer.ranks.any(stopped()):
             loss, learning_rate, norm = trainer.train_step()
             trainer.seconds = time.monotonic() - started
             if recorder:
