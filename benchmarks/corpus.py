@@ -32,9 +32,9 @@ def table(title: str, rows: list[dict[str, object]]) -> None:
     print(f"\n{title}\n{pd.DataFrame(rows).to_string(index=False, float_format='{:.3g}'.format)}")
 
 
-def vocabulary(random: np.random.Generator, size: int = 4000) -> np.ndarray:
-    """Invent words of 2 to 9 letters."""
-    lengths = random.integers(2, 10, size)
+def vocabulary(random: np.random.Generator) -> np.ndarray:
+    """Invent 4000 words of 2 to 9 letters."""
+    lengths = random.integers(2, 10, 4000)
     return np.array(["".join(random.choice(LETTERS, length)) for length in lengths], object)
 
 
@@ -48,13 +48,13 @@ def corpus(folder: Path, documents: int) -> Corpus:
         return Corpus(place, int(known["characters"]), pairs)
 
 
-def write_corpus(folder: Path, documents: int, seed: int = 0) -> Corpus:
+def write_corpus(folder: Path, documents: int) -> Corpus:
     """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % equal
     words with other numbers; the rest are originals of 60 to 240 words, one in ten a number.
 
     A near duplicate has one exchange for every 8 to 100 words, so that Jaccard similarities reach from 0.4 to 0.95.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     words = vocabulary(random)
     pairs: dict[str, list[tuple[int, int]]] = {"exact": [], "near": [], "numbers": []}
     kept: list[tuple[int, np.ndarray]] = []

@@ -75,7 +75,7 @@ def matched(baseline: DreamerConfig) -> Iterator[DreamerConfig]:
 
 
 def trainer(folder: Path, config: DreamerConfig, batch_tokens: int, device: str) -> Trainer:
-    """The real engine over random documents as long as a row."""
+    """Build a trainer over random documents as long as a row."""
     length = config.sequence_length
     data = write_random_stream(
         folder / "data",
@@ -165,7 +165,7 @@ def figure(found: pd.DataFrame, where: str) -> Figure:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="demo", help="a file of flows/presets, without .yaml")
+    parser.add_argument("--preset", default="demo", help="a file of flows/study/presets, without .yaml")
     parser.add_argument("--depth", type=int, nargs="+", default=[2, 4, 8, 16], metavar="N")
     parser.add_argument("--experts", type=int, nargs="+", default=[4, 8, 16, 32, 64], metavar="N")
     parser.add_argument("--context", type=int, nargs="+", default=[64, 128, 256, 512, 1024, 2048], metavar="N")

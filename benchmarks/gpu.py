@@ -115,7 +115,7 @@ def _run(name: str, sizes: Sizes, out: Path) -> None:
     """Run one part; each of its results is a line on the disk when it is known."""
     if sizes.tiny:
         torch.set_num_threads(1)
-    torch.compiler.set_stance("default")  # of the part before: the engine allows no compiling after its first step
+    torch.compiler.set_stance("default")  # of the part before: the trainer allows no compiling after its first step
     with _rows_path(out, name).open("w") as file:
 
         def say(**row: Any) -> None:

@@ -1,6 +1,6 @@
 """The device itself, whether the model computes there what it should, and whole training steps.
 
-A training step is the real engine's, over documents as long as a row unless said otherwise, so that its FLOPs are
+A training step is that of the trainer, over documents as long as a row unless said otherwise, so that its FLOPs are
 those of context 4096.
 """
 
@@ -287,7 +287,7 @@ def _trainer(
     checkpointing: bool,
     lengths: tuple[int, int] | None = None,
 ) -> Iterator[Trainer]:
-    """The real engine over random tokens."""
+    """Build a trainer over random tokens."""
     config = sizes.configs()[variant]
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
@@ -310,7 +310,7 @@ def _trainer(
         run = {"run_id": variant, "model": config.to_dict(), "training": training, "data": str(data)}
         (root / "run.json").write_text(json.dumps(run))
         torch._dynamo.reset()
-        torch.compiler.set_stance("default")  # the engine allows no compiling after its first step
+        torch.compiler.set_stance("default")  # the trainer allows no compiling after its first step
         trainer = Trainer(read_run(root))
         if compile and sizes.tiny:
             trainer.compile(**compile_options(sizes))

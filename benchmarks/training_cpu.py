@@ -1,6 +1,6 @@
 """Training speed on one CPU thread, at the sizes of a preset: `python -m benchmarks.training_cpu`.
 
-LA, DR and DR+DA, trained by the real engine, beside (a) this repository's reference of each, the equations written
+LA, DR and DR+DA, trained by `Trainer`, beside (a) this repository's reference of each, the equations written
 down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random weights), in the
 fastest of the implementations it offers. Rounds of a few steps of each alternate, so that whatever else the machine
 does meets all alike; a ratio is the median over rounds of the ratio in one round. The text is random, its lengths are
@@ -27,7 +27,7 @@ import yaml
 from torch import Tensor, nn
 
 from model import ops
-from model.accounting import flops_per_token
+from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
 from model.dreamer import Dreamer
 from model.ops import Documents
@@ -41,8 +41,8 @@ STEPS = 3  # of each contestant in a round
 OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))  # by transformers: for experts, for attention
 
 
-class Engine:
-    """The real engine's training step."""
+class StudyTrainer:
+    """Take training steps as a study does: `Trainer` over the random tokens in `root / "data"`."""
 
     def __init__(self, root: Path, name: str, config: DreamerConfig, recipe: dict) -> None:
         folder = root / name
@@ -151,14 +151,14 @@ def fastest_transformers(stream: TokenStream, config: DreamerConfig) -> tuple[st
     return f"Qwen3-MoE ({experts} experts, {attention} attention)", contestant
 
 
-def _seconds(contestant: Engine | Plain, steps: int) -> float:
+def _seconds(contestant: StudyTrainer | Plain, steps: int) -> float:
     started = time.process_time()
     for _ in range(steps):
         contestant.step()
     return time.process_time() - started
 
 
-def measure(contestants: dict[str, Engine | Plain], seconds: float) -> dict[str, list[float]]:
+def measure(contestants: dict[str, StudyTrainer | Plain], seconds: float) -> dict[str, list[float]]:
     """Real tokens per second of CPU time, by contestant and round, for about `seconds` of CPU time each."""
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for each in contestants.values():
@@ -180,7 +180,7 @@ def ratio(of: list[float], to: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="demo", help="a file of flows/presets, without .yaml")
+    parser.add_argument("--preset", default="demo", help="a file of flows/study/presets, without .yaml")
     parser.add_argument("--depths", type=int, nargs="+", help="default: those of the preset")
     parser.add_argument("--seconds", type=float, default=6, help="of CPU time for each contestant (default 6)")
     options = parser.parse_args()
@@ -206,9 +206,9 @@ def main() -> None:
                 document_lengths=(30, 60),
             )
             stream = TokenStream(data, 0, recipe["batch_tokens"] // sizes.sequence_length, recipe["loss_on"])
-            contestants: dict[str, Engine | Plain] = {}
+            contestants: dict[str, StudyTrainer | Plain] = {}
             for name, config in configs.items():
-                contestants[name] = Engine(Path(root), name, config, recipe)
+                contestants[name] = StudyTrainer(Path(root), name, config, recipe)
                 contestants[f"{name} reference"] = reference(stream, config)
             if peer:
                 label, contestants["transformers"] = fastest_transformers(stream, sizes)
@@ -218,7 +218,7 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|")
         for name, config in configs.items():
             rate = statistics.median(rates[name])
-            flops = 3 * flops_per_token(config, stream.document_length)
+            flops = training_flops_per_token(config, stream.document_length)
             cells = [
                 f"{rate:,.0f}",
                 f"{rate * flops / 1e9:.1f}",

@@ -1,7 +1,7 @@
-"""What a model costs: parameters, FLOPs per token and memory, computed from its sizes alone, component by component.
+"""Compute what a model costs from its sizes: parameters, FLOPs per token and memory, component by component.
 
-Counted as in Table 1: 2 FLOPs per multiply-add; every matrix product, routers and the output head included; sequence
-attention at its causal mean length (length + 1) / 2 and depth attention at its own mean depth; the embedding
+FLOPs are counted as in Table 1: 2 FLOPs per multiply-add; every matrix product, routers and the output head included;
+sequence attention at its causal mean length (length + 1) / 2 and depth attention at its own mean depth; the embedding
 look-up, norms and activations are free. The shared experts of the attention mixtures count as parameters but cost no
 FLOPs, as they are merged before inference (Eq. 8).
 """
@@ -13,12 +13,12 @@ from pipeline.errors import InputError
 
 
 def parameters(config: DreamerConfig) -> int:
-    """Trainable parameters, shared experts included, balance biases (no parameters) not."""
+    """Count trainable parameters, shared experts included; balance biases are no parameters."""
     return sum(parameters_by_component(config).values())
 
 
 def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
-    """Parameters of each part of the model, summed over its layers."""
+    """Count parameters of each part of the model, summed over its layers."""
     H, R, layers = config.hidden_size, config.routing_size, config.layers
     counts = {"embedding": config.vocabulary_size * H, "head": config.vocabulary_size * H, "norms": H}
 
@@ -39,17 +39,17 @@ def parameters_by_component(config: DreamerConfig) -> dict[str, int]:
     return counts
 
 
-def flops_per_token(config: DreamerConfig, length: int = 1024, *, causal: bool = True) -> float:
-    """Forward FLOPs per token, averaged over the generation of `length` tokens.
+def flops_per_token(config: DreamerConfig, length: float = 1024) -> float:
+    """Count forward FLOPs per token, averaged over the generation of `length` tokens."""
+    return sum(flops_by_component(config, length).values())
 
-    With `causal=False` every token attends to all `length` positions, as kernels that mask instead of skipping
-    compute.
+
+def flops_by_component(config: DreamerConfig, length: float = 1024, *, causal: bool = True) -> dict[str, float]:
+    """Count forward FLOPs per token of each part of the model, summed over its depths.
+
+    With `causal=False` every token attends to all `length` positions, as in kernels that mask instead of skipping.
+    Raises InputError for a length below 1.
     """
-    return sum(flops_by_component(config, length, causal=causal).values())
-
-
-def flops_by_component(config: DreamerConfig, length: int = 1024, *, causal: bool = True) -> dict[str, float]:
-    """Forward FLOPs per token of each part of the model, summed over its depths."""
     if not length >= 1:
         raise InputError(f"length is {length!r}, but FLOPs are those of at least 1 token")
     H, R, L = config.hidden_size, config.routing_size, config.depth
@@ -65,25 +65,24 @@ def flops_by_component(config: DreamerConfig, length: int = 1024, *, causal: boo
     return {component: 2.0 * count for component, count in products.items()}
 
 
-def training_flops_per_token(config: DreamerConfig, length: int | None = None) -> float:
-    """FLOPs per token of a training step at sequences of `length` (None: the model's own): forward, and twice as
-    much backward.
+def training_flops_per_token(config: DreamerConfig, length: float | None = None) -> float:
+    """Count FLOPs per token of a training step: forward, and twice as much backward.
 
-    The measure for model FLOPs utilisation; recomputation and the shared experts' own product are not counted as
-    useful.
+    `length` is the mean length of documents (None: the model's sequence length). Model FLOPs utilisation is computed
+    from this count; recomputation and the product of the shared experts do not count.
     """
     return 3 * flops_per_token(config, length or config.sequence_length)
 
 
 def memory_bytes(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> int:
-    """Bytes held while `length` tokens are generated, averaged over them; in bfloat16 by default."""
+    """Compute the mean bytes held while `length` tokens are generated; in bfloat16 by default."""
     return sum(memory_by_component(config, length, element_bytes=element_bytes).values())
 
 
 def memory_by_component(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> dict[str, int]:
-    """Bytes of the weights, of both caches and of one token's activations.
+    """Compute the bytes of the weights, of both caches and of one token's activations.
 
-    The sequence cache grows with every token and counts at its mean, half of what it reaches; the depth cache is
+    The sequence cache grows with every token and counts at its mean, half of its final size; the depth cache is
     overwritten by every token. Activations are the widest values of one depth, and the logits in float32.
     """
     L, H = config.depth, config.hidden_size
@@ -103,7 +102,7 @@ def memory_by_component(config: DreamerConfig, length: int = 1024, *, element_by
 
 
 def _attentions(config: DreamerConfig) -> dict[str, tuple[int, int, int]]:
-    """Query heads, key/value heads and head size of each attention that has projections."""
+    """Return query heads, key/value heads and head size of each attention that has projections."""
     sizes = {"sequence": (config.query_heads, config.key_value_heads, config.head_size)}
     if config.depth_attention:
         sizes["depth"] = (config.depth_heads, config.depth_key_value_heads, config.depth_head_size)
@@ -111,13 +110,13 @@ def _attentions(config: DreamerConfig) -> dict[str, tuple[int, int, int]]:
 
 
 def _projection_size(config: DreamerConfig, name: str) -> int:
-    """Elements of one fused query/key/value projection and one output projection."""
+    """Count elements of one fused query/key/value projection and one output projection."""
     heads, key_value_heads, head_size = _attentions(config)[name]
     return config.hidden_size * head_size * (2 * heads + 2 * key_value_heads)
 
 
 def _expert_size(config: DreamerConfig) -> int:
-    """Elements of one SwiGLU expert: gate, up and down projection."""
+    """Count elements of one SwiGLU expert: gate, up and down projection."""
     return 3 * config.hidden_size * config.expert_size
 
 

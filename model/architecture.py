@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.errors import InputError
+from model.settings import check_fields, check_rules, field_types
 
+WHERE = "model configuration"  # how messages begin
 LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every kind of number
 # Which attentions read the same input and are added together, in order: Eq. 4, Eq. 5 and Eq. 6.
 MIXTURES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -52,26 +52,40 @@ class DreamerConfig:
     norm_epsilon: float = 1e-6
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            _check_field(self, field.name, field.type)
+        types = field_types(DreamerConfig)
+        check_fields(vars(self), types, WHERE)
+        sizes = " ".join(name for name, kind in types.items() if kind == "int")
         rules = (
-            ("mixture", self.mixture in MIXTURES, f"must be one of {', '.join(MIXTURES)}"),
-            *_divisible(self, "query_heads", self.key_value_heads, "key_value_heads"),
-            *_divisible(self, "depth_heads", self.depth_key_value_heads, "depth_key_value_heads"),
-            *_divisible(self, "expert_size", 8),
-            *_divisible(self, "head_size", 2, "2, as positions rotate pairs"),
-            *_divisible(self, "depth_head_size", 4, "4, as one half of the rotated pairs turns backwards"),
-            *_divisible(self, "routing_size", 4, "4, as one half of the rotated pairs turns backwards"),
-            ("active_experts", self.active_experts <= self.experts, f"must be at most experts ({self.experts})"),
-            ("rope_base", 1 < self.rope_base <= LARGEST, f"must be above 1, and at most {LARGEST:g}"),
-            ("depth_rope_base", 1 < self.depth_rope_base <= LARGEST, f"must be above 1, and at most {LARGEST:g}"),
-            ("expert_bias_rate", 0 <= self.expert_bias_rate <= 1, "must be from 0 to 1"),
-            ("attention_bias_rate", 0 <= self.attention_bias_rate <= 1, "must be from 0 to 1"),
-            ("norm_epsilon", 1e-30 <= self.norm_epsilon <= 1, "must be from 1e-30 to 1"),
+            (sizes, lambda value: 1 <= value <= LARGEST, f"must be at least 1, and at most {LARGEST}"),
+            ("depth_window", lambda depths: depths is None or depths <= LARGEST, f"must be at most {LARGEST}"),
+            ("mixture", MIXTURES.__contains__, f"must be one of {', '.join(MIXTURES)}"),
+            (
+                "query_heads",
+                lambda heads: heads % self.key_value_heads == 0,
+                f"must be a multiple of key_value_heads ({self.key_value_heads})",
+            ),
+            (
+                "depth_heads",
+                lambda heads: heads % self.depth_key_value_heads == 0,
+                f"must be a multiple of depth_key_value_heads ({self.depth_key_value_heads})",
+            ),
+            ("expert_size", lambda size: size % 8 == 0, "must be a multiple of 8"),
+            ("head_size", lambda size: size % 2 == 0, "must be a multiple of 2, as positions rotate pairs"),
+            (
+                "depth_head_size routing_size",
+                lambda size: size % 4 == 0,
+                "must be a multiple of 4, as one half of the rotated pairs turns backwards",
+            ),
+            ("active_experts", lambda count: count <= self.experts, f"must be at most experts ({self.experts})"),
+            (
+                "rope_base depth_rope_base",
+                lambda base: 1 < base <= LARGEST,
+                f"must be above 1, and at most {LARGEST:g}",
+            ),
+            ("expert_bias_rate attention_bias_rate", lambda rate: 0 <= rate <= 1, "must be from 0 to 1"),
+            ("norm_epsilon", lambda epsilon: 1e-30 <= epsilon <= 1, "must be from 1e-30 to 1"),
         )
-        for name, holds, rule in rules:
-            if not holds:
-                raise InputError(f"model configuration: {name} is {getattr(self, name)!r}, but it {rule}")
+        check_rules(self, WHERE, rules)
 
     @property
     def variant(self) -> str:
@@ -102,48 +116,6 @@ class DreamerConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> DreamerConfig:
-        """The inverse of `to_dict`; missing fields take their defaults, unknown ones raise InputError."""
-        refuse_unknown(values)
+        """Build a configuration from JSON values; missing fields take their defaults, unknown ones raise InputError."""
+        check_fields(values, field_types(cls), WHERE)
         return cls(**values)
-
-
-_CHECKS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "bool": (lambda value: isinstance(value, bool), "must be true or false"),
-    "int": (lambda value: _is_size(value), f"must be a whole number of at least 1 and at most {LARGEST}"),
-    "int | None": (
-        lambda value: value is None or _is_size(value),
-        f"must be a whole number of at least 1 and at most {LARGEST}, or left out",
-    ),
-    "float": (lambda value: _is_integer(value) or isinstance(value, float), "must be a number"),
-    "str": (lambda value: isinstance(value, str), "must be text"),
-}
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_size(value: Any) -> bool:
-    return _is_integer(value) and 1 <= value <= LARGEST
-
-
-def _check_field(config: DreamerConfig, name: str, kind: str) -> None:
-    holds, rule = _CHECKS[kind]
-    value = getattr(config, name)
-    if not holds(value):
-        raise InputError(f"model configuration: {name} is {value!r}, but it {rule}")
-
-
-def _divisible(config: DreamerConfig, name: str, by: int, reason: str | None = None) -> list[tuple[str, bool, str]]:
-    named = f"{reason} ({by})" if reason and reason.isidentifier() else reason or str(by)
-    return [(name, getattr(config, name) % by == 0, f"must be a multiple of {named}")]
-
-
-def refuse_unknown(values: Mapping[str, Any]) -> None:
-    """Raise InputError for names that are no fields, with the nearest field."""
-    known = [field.name for field in dataclasses.fields(DreamerConfig)]
-    for name in values:
-        if name not in known:
-            nearest = difflib.get_close_matches(str(name), known, n=1)
-            hint = f"; did you mean {nearest[0]}?" if nearest else f"; known are {', '.join(known)}"
-            raise InputError(f"model configuration: there is no field {name!r}{hint}")

@@ -1,8 +1,8 @@
-"""Models and resume states on disk. A folder under its final name is complete: written beside, synced and renamed.
+"""Write and read models and resume states. Each is a folder, which gets its final name when it is complete.
 
 Two kinds: a model (`config.json`, `model.safetensors` and, of a training run, `checkpoint.json`), which evaluation
-reads and nothing rewrites; and a run's state, everything training needs to go on bit for bit, of which the newest
-stay. Nothing is pickled.
+reads and nothing rewrites; and a run's state, everything that training needs to resume bit for bit, of which the
+newest stay. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
@@ -28,7 +27,7 @@ from pipeline.storage.files import PARTIAL, atomic_folder
 
 @dataclass(frozen=True)
 class State:
-    """Everything a run goes on from: tensors by name, and plain values."""
+    """Hold everything that a run resumes from: tensors by name, and plain values."""
 
     tensors: Mapping[str, Tensor]
     values: Mapping[str, Any]
@@ -49,43 +48,33 @@ def save_model(folder: Path | str, model: Dreamer, extra: Mapping[str, Any] | No
             (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
 
 
-def load_model(folder: Path | str, device: str | torch.device = "cpu", dtype: torch.dtype | None = None) -> Dreamer:
-    """The model of a folder that `save_model` wrote, in evaluation mode.
+def load_model(folder: Path | str, device: str | torch.device = "cpu") -> Dreamer:
+    """Load the model of a folder that `save_model` wrote, in evaluation mode.
 
-    With `dtype`, matrices are kept and multiplied in it; gains and routers stay as they were saved.
-    Raises InputError if the folder is not one, or its tensors do not fit its configuration (naming them), or were
-    saved with another one.
+    Raises InputError if the folder holds no model, if its tensors do not fit its configuration (naming the tensors),
+    or were saved with another configuration.
     """
     folder = Path(folder)
     if not (folder / "config.json").is_file():
         raise InputError(f"no model in {folder}: config.json is missing")
     config = DreamerConfig.from_dict(_load_values(folder / "config.json"))
-    model = empty_model(config, dtype=dtype)
+    model = empty_model(config)
     load_tensors(model, _load_tensors(folder / "model.safetensors"), folder)
     _check_same(config, folder)
-    if dtype:
-        for name, parameter in model.named_parameters():
-            if parameter.ndim >= 2 and ".router." not in name:
-                parameter.data = parameter.data.to(dtype)
     return model.to(device).eval()
 
 
-class _Undrawn(TorchFunctionMode):
-    """Draws no initial weights: to draw some without memory to put them in, torch imports its compiler, for seconds."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        return args[0] if function is Tensor.normal_ else function(*args, **(kwargs or {}))
-
-
 def empty_model(config: DreamerConfig, **options: Any) -> Dreamer:
-    """A model whose tensors have no memory yet; `load_tensors` gives it some. Takes no time, whatever the size."""
-    with torch.device("meta"), _Undrawn():
+    """Build a model whose tensors have no memory yet, at once for any size; `load_tensors` gives the tensors memory."""
+    with torch.device("meta"):
         return Dreamer(config, **options)
 
 
 def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) -> None:
-    """Make `tensors` the model's own, in its types. Raises InputError naming those missing, unknown or of another shape
-    or kind of number, and leaves the model as it was."""
+    """Replace the tensors of a model, in the model's dtypes.
+
+    Raises InputError, before any change, naming tensors that are missing, unknown, of another shape or kind of number.
+    """
     own = model.state_dict()
     problems = [
         *(f"{name} is missing" for name in own if name not in tensors),
@@ -108,7 +97,7 @@ def load_tensors(model: nn.Module, tensors: Mapping[str, Tensor], source: Path) 
 
 
 def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
-    """Write `folder/<step>/`, then remove what is left of older states but for the newest, `keep` in all."""
+    """Write `folder/<step>/`, then remove all states but the newest `keep`, and what unfinished writes left."""
     path = folder / f"{step:09d}"
     if not path.exists():
         with atomic_folder(path) as partial:
@@ -120,7 +109,7 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
 
 
 def newest_state(folder: Path) -> State | None:
-    """The newest complete state in `folder`, or None. Raises InputError if it cannot be read."""
+    """Read the newest complete state in `folder`, or return None. Raises InputError if the state cannot be read."""
     states = _states(folder)
     if not states:
         return None
@@ -134,7 +123,7 @@ def newest_state(folder: Path) -> State | None:
 
 
 def _states(folder: Path) -> list[Path]:
-    """The complete states in a folder, the newest last; what has other names is not ours."""
+    """List the complete states in a folder, the newest at the end; other names are left alone."""
     return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
 
 

@@ -1,8 +1,8 @@
-"""The three models of the paper, as functions that return a configuration.
+"""Build the configurations of the three models of the paper.
 
 `la` is the classically layered baseline with the hyperparameters of the paper (Table 3), `dr` iterates one layer over
 all depths, `dr_da` adds depth attention. The last two take their expert size and number of experts from matching
-(section 3.8) against the baseline, so no such number is written down here.
+(section 3.8) against the baseline.
 """
 
 from __future__ import annotations
@@ -10,35 +10,36 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from model.architecture import MIXTURES, DreamerConfig, refuse_unknown
+from model.architecture import MIXTURES, WHERE, DreamerConfig
 from model.matching import match
+from model.settings import check_fields, field_types
 from pipeline.errors import InputError
 
 __all__ = ["MIXTURES", "DreamerConfig", "dr", "dr_da", "la"]
 
 
 def la(depth: int = 16, **overrides: Any) -> DreamerConfig:
-    """The classically layered baseline: `depth` layers with 32 experts of size 512 each (Table 3)."""
+    """Configure the classically layered baseline: `depth` layers with 32 experts of size 512 each (Table 3)."""
     return DreamerConfig(**{"depth": depth, **_named("la", overrides, recurrent=False)})
 
 
 def dr(depth: int | None = None, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
-    """The depth-recurrent model, matched to `baseline` (section 3.8).
+    """Configure the depth-recurrent model, matched to `baseline` (section 3.8).
 
-    The baseline is `la(depth)` with the same overrides unless given; the depth is the baseline's unless given. With
-    both `experts` and `expert_size` among the overrides nothing is matched.
+    Defaults: for the baseline `la(depth)` with the same overrides, for the depth that of the baseline. With both
+    `experts` and `expert_size` among the overrides nothing is matched. Raises InputError when only one is given.
     """
     return _variant(depth, baseline, _named("dr", overrides, recurrent=True))
 
 
 def dr_da(depth: int | None = None, *, baseline: DreamerConfig | None = None, **overrides: Any) -> DreamerConfig:
-    """The depth-recurrent model with depth attention, matched as `dr` is."""
+    """Configure the depth-recurrent model with depth attention, matched as in `dr`."""
     return _variant(depth, baseline, _named("dr_da", overrides, recurrent=True, depth_attention=True))
 
 
 def _named(name: str, overrides: dict[str, Any], **switches: bool) -> dict[str, Any]:
-    """The overrides with the switches that make a variant what its name says; others for them are refused."""
-    refuse_unknown(overrides)
+    """Add the switches that define a variant to overrides. Raises InputError for an override that contradicts one."""
+    check_fields(overrides, field_types(DreamerConfig), WHERE)
     for switch, value in switches.items():
         if overrides.get(switch, value) != value:
             raise InputError(

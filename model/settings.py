@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, nearest_name
 
 Rule = tuple[str, Callable[[Any], bool], str]
 """Names of fields with spaces between them, what must hold for each value, and the rule in words."""
@@ -66,8 +65,8 @@ def check_fields(
     """
     for name, value in values.items():
         if name not in types:
-            nearest = difflib.get_close_matches(str(name), types, n=1)
-            hint = f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(types)}"
+            nearest = nearest_name(name, types)
+            hint = f"did you mean {nearest}?" if nearest else f"known are {', '.join(types)}"
             raise InputError(f"{where}: there is no field {name!r}; {hint}")
         accepts, rule = _TYPES[types[name]]
         if not accepts(value):

@@ -24,14 +24,12 @@ from pathlib import Path
 import torch
 
 from model.training.code_changes import record_code_change
-from model.training.config import TrainingConfig, read_run
+from model.training.config import read_run
 from model.training.distributed import OtherRankFailed, process_group
 from model.training.failures import TrainingFailed
 from model.training.recorder import Recorder
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
-
-__all__ = ["TrainingConfig", "main", "train"]
 
 
 def train(
@@ -74,7 +72,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
     try:
         if trainer.due and recorder:
             recorder.save("stopped")
-        while trainer.tokens < goal and trainer.ranks.any(stopped()) == [False]:
+        while trainer.tokens < goal and not trainer.ranks.any(stopped()):
             loss, learning_rate, norm = trainer.train_step()
             trainer.seconds = time.monotonic() - started
             if recorder:

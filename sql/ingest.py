@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, nearest_name
 from sql.connection import connect, one_line
 
 # The large tables have no primary key. The first columns name a group of rows, an evaluation or a checkpoint, which is
@@ -125,5 +124,5 @@ def _check_incoming(connection: duckdb.DuckDBPyConnection, table: str, keys: Seq
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f" (nearest: {close[0]!r})" if close else ""
+    near = nearest_name(name, known)
+    return f" (nearest: {near!r})" if near else ""

@@ -6,7 +6,6 @@ import argparse
 import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import pandas as pd
@@ -14,7 +13,7 @@ import pandas as pd
 from flows.commands.tables import console, print_table
 from flows.stages.outputs import Prepared, read_returned
 from flows.study.loading import load_study
-from pipeline.errors import InputError
+from pipeline.errors import InputError, nearest_name
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output
 
@@ -82,8 +81,8 @@ def _fits(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 def _check(key: str, value: str, known: Sequence[str]) -> None:
     if value not in known:
-        near = get_close_matches(value, known, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest_name(value, known)
+        hint = f"did you mean {near!r}? " if near else ""
         raise InputError(f"no document was dropped by {key} {value!r}; {hint}There is {_known(known)}")
 
 

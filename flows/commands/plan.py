@@ -12,7 +12,7 @@ from flows.running.devices import concurrency, gpus
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
-from model.accounting import flops_per_token
+from model.accounting import training_flops_per_token
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from pipeline.sources.table import resolve_source
@@ -21,7 +21,6 @@ from reports.text.numbers import duration
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
 CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
 GPU_FLOPS = 0.15 * 989e12
-BACKWARD = 3  # a forward and a backward pass cost three forward passes
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -50,9 +49,7 @@ def plan(options: argparse.Namespace) -> None:
     training = study.training
     screened = training.screening if len(training.seeds) > 1 else 0
     seeds = 1 + screened * (len(training.seeds) - 1) if screened else len(training.seeds)
-    flops = sum(
-        BACKWARD * flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned
-    )
+    flops = sum(training_flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned)
     on_gpu, count = gpus(study) > 0, concurrency(study)
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
     kept = len(training.points) * (1 if screened else len(training.seeds))

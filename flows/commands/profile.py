@@ -77,7 +77,7 @@ def _profile(folder: Path, environment: dict[str, str]) -> str:
         text=True,
     )
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         if done.returncode == BAD_INPUT:
             raise InputError(last)
         raise Failed(f"the profile of {folder.name} ended with status {done.returncode}: {last}")

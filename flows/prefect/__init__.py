@@ -1,3 +1,4 @@
 """Prefect around the flows: a plugin for bare deployment names, the server, the deployments.
 
-Imports `flows.full_study` and `flows.study`."""
+Imports `flows.full_study`, `flows.study` and `model.training.launch`.
+"""

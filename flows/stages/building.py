@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
+from pipeline.progress import Progress
 from pipeline.storage.store import Output, Store
 
 # A stage's version goes up whenever its code changes what it writes: old outputs are then not used again.
@@ -25,7 +26,6 @@ VERSIONS = {
     "tokens": 1,
     "funnel": 1,
 }
-Report = Callable[[float, str], None]
 
 
 def build_stage(
@@ -33,7 +33,7 @@ def build_stage(
     stage: str,
     configuration: Any,
     inputs: Sequence[Output],
-    work: Callable[[Path, Report], Mapping[str, Any]],
+    work: Callable[[Path, Progress], Mapping[str, Any]],
     *,
     label: str = "",
     resumes: bool = False,

@@ -15,7 +15,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import Slots, concurrency
 from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained, names, write_returned
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.store import Output, Store
@@ -42,7 +42,7 @@ def evaluate_runs(study: Study, store: Store, prepared: Prepared, trained: Train
         outputs = side_by_side(
             list(zip(complete, processes, strict=True)), lambda job: _evaluate(study, store, prepared, slots, *job)
         )
-    found = {run.run_id: name for run, name in zip(complete, names(outputs), strict=True)}
+    found = {run.run_id: output.name for run, output in zip(complete, outputs, strict=True)}
     evaluated = Evaluated(study.study_id, store.root, found)
     write_returned(study, evaluated)
     return evaluated

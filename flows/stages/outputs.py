@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,11 +128,6 @@ MISSING = {
     Trained: "no trained models yet; `dreamer run {}` trains them",
     Evaluated: "no evaluations yet; `dreamer run {}` makes them",
 }
-
-
-def names(outputs: Sequence[Output]) -> tuple[str, ...]:
-    """The names of outputs in their store: <stage>/<key>."""
-    return tuple(f"{output.stage}/{output.key}" for output in outputs)
 
 
 def write_returned(study: Study, value: Prepared | Trained | Evaluated) -> None:

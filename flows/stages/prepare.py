@@ -14,14 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flows.stages.building import Report, build_stage
-from flows.stages.outputs import Prepared, names, write_returned
+from flows.stages.building import build_stage
+from flows.stages.outputs import Prepared, write_returned
 from flows.stages.sources import curate_sources, locate_benchmarks, locate_sources, processes_for
 from flows.study.configuration import BUILTIN, Study
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.items import benchmark_items, task_specifications
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.stage import deduplicate
+from pipeline.progress import Progress
 from pipeline.sources.splits import find_split, has_splits
 from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Output, Store
@@ -44,7 +45,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     def finish(*outputs: Output) -> None:
         finished.extend(outputs)
         if store.builds:
-            write_returned(study, Prepared(study.study_id, store.root, names(finished)))
+            write_returned(study, Prepared(study.study_id, store.root, tuple(output.name for output in finished)))
 
     data, build = study.data, partial(build_stage, store)
     world = None
@@ -105,11 +106,12 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     stages = [output for output in finished if "counts" in output.results and output is not packed]
     parts = [Stage(output.key, output.path, output.results["counts"], output.stage in UNCHANGED) for output in stages]
 
-    def count(_: Path, report: Report) -> dict[str, Any]:
+    def count(_: Path, report: Progress) -> dict[str, Any]:
         return {"counts": count_tokens(parts, packed.results["counts"], tokenizer.path, progress=report)}
 
     funnel = build("funnel", {"characters": EXACT_CHARACTERS}, [*stages, tokenizer, packed], count)
-    prepared = Prepared(study.study_id, store.root, names([*finished, funnel]), tuple(tasks))
+    names = tuple(output.name for output in [*finished, funnel])
+    prepared = Prepared(study.study_id, store.root, names, tuple(tasks))
     write_returned(study, prepared)
     return prepared
 
@@ -134,7 +136,7 @@ def _benchmark_items(
         tasks += task_specifications(benchmark, folder, study.store_folder / "texts")
     table = pa.concat_tables(tables).combine_chunks()
 
-    def write(folder: Path, _: Report) -> dict[str, Any]:
+    def write(folder: Path, _: Progress) -> dict[str, Any]:
         pq.write_table(table, folder / "items.parquet", compression="zstd")
         return {"items": len(table)}
 
@@ -168,7 +170,7 @@ def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
             "tokenizer",
             {"vocabulary_size": size},
             [curated],
-            lambda folder, _: train_tokenizer(curated.path, folder, size),
+            lambda folder, report: train_tokenizer(curated.path, folder, size, progress=report),
         )
     entry = {"hub": wanted.hub, "revision": wanted.revision} if wanted.hub else {"file": str(wanted.file)}
     configuration = entry if wanted.hub else {"file": store.file_digest(Path(str(wanted.file)))}

@@ -18,7 +18,7 @@ from flows.running import progress
 from flows.running.devices import Slots, ranks_per_run
 from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
-from flows.stages.outputs import Prepared, Run, Trained, names, write_returned
+from flows.stages.outputs import Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from model.training.code_changes import read_code_changes
 from model.training.records import screening_loss
@@ -56,10 +56,10 @@ def train_models(
                 model_id=model.model_id,
                 seed=seed,
                 status="complete" if seed in output.results["chosen"] else "screened",
-                output=name,
+                output=output.name,
                 folder=output.path / f"seed{seed}",
             )
-            for model, output, name in zip(planned, outputs, names(outputs), strict=True)
+            for model, output in zip(planned, outputs, strict=True)
             for seed in study.training.seeds
         ),
     )

@@ -139,7 +139,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
         return checkpoints
 
     @model_validator(mode="after")
-    def _accepted_by_the_engine(self) -> Training:
+    def _accepted_by_the_trainer(self) -> Training:
         for seed in distinct(self.seeds, "seeds"):
             TrainingConfig(**self.recipe(seed))
         return self
@@ -175,7 +175,7 @@ class Evaluation(settings_section(EvaluationSettings)):
     bootstrap_replicates: int = Field(1000, ge=0)
 
     @model_validator(mode="after")
-    def _accepted_by_the_engine(self) -> Evaluation:
+    def _accepted_by_evaluation(self) -> Evaluation:
         EvaluationSettings(**self.model_dump(include=set(EvaluationSettings.__dataclass_fields__)))
         return self
 

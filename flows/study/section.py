@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, create_model, field_validator, model_validator
+
+from pipeline.errors import nearest_name
 
 
 class Section(BaseModel):
@@ -38,8 +39,8 @@ def _check_keys(value: Any, valid: Iterable[str]) -> Any:
     valid = list(valid)
     for key in value if isinstance(value, Mapping) else ():
         if key not in valid:
-            near = difflib.get_close_matches(str(key), valid, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"valid keys are {', '.join(valid)}"
+            near = nearest_name(key, valid)
+            hint = f"did you mean {near!r}?" if near else f"valid keys are {', '.join(valid)}"
             raise ValueError(f"unknown key {key!r}; {hint}")
     return value
 

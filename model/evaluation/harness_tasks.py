@@ -62,7 +62,7 @@ def fresh_cache(folder: Path | str) -> Iterator[str]:
 
 
 def build_task(specification: Mapping[str, Any], cache: Path | str | None = None) -> Task:
-    """Build lm-eval's task object for a specification of `pipeline/sources/benchmarks.py`.
+    """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
 
     The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
     `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated

@@ -56,7 +56,7 @@ class Job(EvaluationSettings):
 
     checkpoints: tuple[Checkpoint, ...]
     tokenizer: Path
-    tasks: tuple[Mapping[str, Any], ...]  # specifications, as of `pipeline/sources/benchmarks.py`
+    tasks: tuple[Mapping[str, Any], ...]  # specifications, as of `pipeline/benchmarks/items.py`
     output: Path
     device: str = "auto"
     harness: bool | None = None  # use lm-eval also for tasks with plain items; None: where lm-eval is installed

@@ -1,7 +1,7 @@
 """Score and generate text with a trained network: network, tokenizer and batching behind three methods.
 
 The methods answer the three kinds of lm-eval's requests: log-likelihoods of continuations, rolling log-likelihoods of
-texts, generated answers. Both kinds of tasks (harness.py, tasks.py) use them.
+texts, generated answers. Both kinds of tasks (harness_tasks.py, tasks.py) use them.
 """
 
 from __future__ import annotations
@@ -74,12 +74,11 @@ class LanguageModel:
         tokenizer: Tokenizer,
         *,
         batch_tokens: int | None = None,
-        seed: int = 0,
         finished: Callable[[float], None] = nothing,
     ) -> None:
         self.model, self.tokenizer = model, tokenizer
         self.batch_tokens = batch_tokens or suitable_batch(model)
-        self.seed, self.finished = seed, finished
+        self.finished = finished
         self.depth: int | None = None
 
     @property
@@ -132,7 +131,6 @@ class LanguageModel:
                 end_token=self.tokenizer.end_token,
                 stop=self._stop(generation.until),
                 temperature=generation.temperature,
-                seed=self.seed,
                 batch_tokens=self.batch_tokens,
                 depth=self.depth,
                 finished=self.finished,

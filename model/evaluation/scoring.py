@@ -16,6 +16,7 @@ from torch import Tensor
 
 from model.dreamer import Dreamer
 from model.generate import Cache, nothing, right_padded
+from pipeline.errors import InputError
 
 # Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
 LOGIT_VALUES = 2**26
@@ -97,7 +98,8 @@ def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> li
 
 
 def _windows(context: list[int], continuation: list[int], length: int) -> list[tuple[list[int], list[int]]]:
-    assert context, "a context must not be empty"
+    if not context:
+        raise InputError("a continuation without a context has no probability; give at least one token before it")
     if len(continuation) > length:
         return rolling_windows(continuation, context[-1], length)
     room = length + 1 - len(continuation)

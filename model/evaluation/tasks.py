@@ -36,7 +36,6 @@ class PlainTask:
     ) -> None:
         """`limit` is the number of items to ask; `max_new_tokens` applies where neither overrides nor item set it."""
         self.specification = specification
-        self.name: str = specification["task"]
         self._lines = read_items(Path(specification["plain"]))[:limit]
         longest = (specification.get("overrides") or {}).get("max_new_tokens")
         self.requests: dict[str, list[Any]] = defaultdict(list)

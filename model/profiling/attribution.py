@@ -1,10 +1,10 @@
-"""Which part of the model every operation of a profiled training step belongs to.
+"""Assign every operation of a profiled training step to a component of the model.
 
-Ranges are laid around the parts of the model by forward hooks, and around what else a step does. An operation belongs
-to the innermost range it ran in, one of the backward pass to the range in which its node of the graph was made: so the
-time of a component is that of both passes. Within a component, names of operations tell products from routing, sorting
-and norms. On a CPU an operation's time is its own CPU time, on CUDA that of the kernels it started; what is left of
-the step is Python on a CPU, and an idle device on CUDA.
+Profiler ranges are set around the parts of the model by forward hooks, and around the other parts of a step. An
+operation belongs to the innermost range around it; an operation of the backward pass to the range in which its autograd
+node was made. So the time of a component covers both passes. Within a component, names of operations tell products from
+routing, sorting and norms. On a CPU the time of an operation is its own CPU time, on CUDA the time of its kernels. The
+remainder of the step is Python on a CPU, and an idle device on CUDA.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::matmul", "aten::_grou
 # Within sequence, depth and expert attention: the first part one of whose words is in an operation's name, or in that
 # of the autograd function it belongs to. Products are told apart before.
 PARTS = (
-    ("products", ("NativeAttention", "NativeMixed", "NativeExperts")),  # with all that native.c does on the way
+    (
+        "products",
+        ("NativeAttention", "NativeMixed", "NativeExperts"),
+    ),  # with everything that the native engine computes in between
     ("routing", ("Route", "topk", "argmax")),
     ("attention", ("ttention", "attn", "Attend")),
     ("sort and gather", ("sort", "searchsorted", "scatter", "gather", "index", "embedding_bag", "floor_divide")),
@@ -48,7 +51,7 @@ ELSEWHERE = (
 
 @contextmanager
 def ranges(trainer: Trainer) -> Iterator[None]:
-    """Lay ranges around the parts of a step while the block lasts."""
+    """Set profiler ranges around the parts of a step while the block lasts."""
     modules = [module for module in trainer.model.modules() if type(module) in (Dreamer, Block, *COMPONENTS)]
     # What a block does outside its attentions: the sums of the residual stream.
     names = {**COMPONENTS, Block: "norms", Dreamer: "weights and codes"}
@@ -66,9 +69,8 @@ def ranges(trainer: Trainer) -> Iterator[None]:
             (trainer.model, "update_balance", "balance"),
         )
         for owner, method, name in places:
-            if hasattr(owner, method):
-                setattr(owner, method, _ranged(name, getattr(owner, method)))
-                undo.callback(delattr, owner, method)
+            setattr(owner, method, _ranged(name, getattr(owner, method)))
+            undo.callback(delattr, owner, method)
         yield
 
 
@@ -94,7 +96,7 @@ def _on_host(event: Any) -> bool:
 
 
 def attribute(events: Sequence[Any], cuda: bool) -> dict[tuple[str, str], float]:
-    """Microseconds of a step by component and part: medians over the profiled steps, of the time of all operations."""
+    """Sum up microseconds of a step by component and part; medians over the profiled steps."""
     host = [event for event in events if _on_host(event)]
     steps = [event.time_range for event in host if event.name == STEP]
     # The node that a backward operation belongs to was made by the last operation with its number, in its thread.
@@ -119,7 +121,7 @@ def attribute(events: Sequence[Any], cuda: bool) -> dict[tuple[str, str], float]
 
 
 def _chain(event: Any) -> list[Any]:
-    """The event and all it ran in, from the inside out."""
+    """List an event and the events around it, from the inside out."""
     chain = [event]
     while chain[-1].cpu_parent is not None:
         chain.append(chain[-1].cpu_parent)
@@ -127,7 +129,7 @@ def _chain(event: Any) -> list[Any]:
 
 
 def _component(chain: list[Any], makers: Mapping[tuple[int, int], Any]) -> tuple[str, list[str]]:
-    """The component of a chain, and the names of operations that tell its part."""
+    """Return the component of a chain, and the names of operations that tell its part."""
     names: list[str] = []
     for event in chain:
         if event.name.startswith(MARK):
@@ -142,7 +144,7 @@ def _component(chain: list[Any], makers: Mapping[tuple[int, int], Any]) -> tuple
 
 
 def _classify(chain: list[Any], makers: Mapping[tuple[int, int], Any]) -> tuple[str, str]:
-    """Component and part of what an event did, given the event and all it ran in."""
+    """Return component and part of an event, given the event and the events around it."""
     component, names = _component(chain, makers)
     if _sums_gradients(chain):
         return "gradient sums", ""
@@ -165,13 +167,14 @@ def _has(names: list[str], words: tuple[str, ...]) -> bool:
 
 
 def _sums_gradients(chain: list[Any]) -> bool:
-    """Whether this adds up gradients: of a parameter, or of something used more than once, which a node does itself."""
+    """Tell whether an event adds up gradients: of a parameter, or of a tensor that was used more than once."""
     if any("AccumulateGrad" in event.name for event in chain):
         return True
     return chain[0].name in ("aten::add", "aten::add_") and len(chain) > 1 and chain[1].name.startswith(NODE)
 
 
 def longest_kernels(events: Sequence[Any], steps: int, count: int = 12) -> list[tuple[str, float]]:
+    """List the kernels with the most time on CUDA: name and seconds of a step."""
     times: dict[str, float] = defaultdict(float)
     for event in events:
         if not _on_host(event) and not event.is_user_annotation:

@@ -1,8 +1,8 @@
 """Profile a training step by component: `python -m model.profiling.profile <run folder>`.
 
-The step runs under torch's profiler; attribution.py assigns each operation to a component. Beside the times stand the
-FLOPs of each component, forward and backward, as accounting.py counts them, FLOP/s, and the time that these FLOPs take
-at the device's peak.
+The step runs under torch's profiler; each operation is assigned to a component (`attribute`). Beside the times stand
+the FLOPs of each component, forward and backward, as counted by model.accounting, FLOP/s, and the time that these
+FLOPs take at the device's peak.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,23 +173,23 @@ def table(found: StepProfile) -> str:
     return "\n".join([heading, *(line.rstrip() for line in lines)])
 
 
-def profile_run(folder: Path, *, say: Callable[[str], object] = print) -> StepProfile:
+def profile_run(folder: Path) -> StepProfile:
     """Profile a step of the run described by `folder/run.json`, with new parameters, in a temporary folder.
 
-    Random tokens replace missing packed data; `say` is told so. Raises InputError for a folder without a run.
+    Random tokens replace missing packed data, which is printed. Raises InputError for a folder without a run.
     """
     run = read_run(folder)
     values = json.loads((folder / "run.json").read_text())
     training = {**values["training"], "checkpoints": []}
     micro = training.get("micro_batch_tokens") or training["batch_tokens"]
     if training["batch_tokens"] > 2 * micro:
-        say(f"two micro-batches of {micro:,} tokens instead of {training['batch_tokens'] // micro}")
+        print(f"two micro-batches of {micro:,} tokens instead of {training['batch_tokens'] // micro}")
         training["batch_tokens"] = 2 * micro
     with tempfile.TemporaryDirectory() as place:
         root = Path(place)
         data = run.data.resolve()
         if not (data / "packed.json").is_file():
-            say(f"{run.data} is not there: random tokens instead")
+            print(f"{run.data} is not there: random tokens instead")
             data = random_data(root / "data", run.model, training["batch_tokens"])
         (root / "run.json").write_text(json.dumps({**values, "training": training, "data": str(data)}))
         return profile_step(Trainer(read_run(root)))

@@ -18,27 +18,23 @@ def write_random_stream(
     vocabulary_size: int,
     rows: int,
     document_lengths: tuple[int, int],
-    response: float = 0.25,
-    seed: int = 0,
 ) -> Path:
     """Write `rows` full rows of documents, in the format of the packing stage, and return `folder`.
 
     Lengths of documents are uniform within `document_lengths`, both included; the final document of a row is cut to
-    fit. `response` is the fraction of a document, at its end, that is its response: at least one token.
+    fit. The response is the final quarter of a document, at least one token.
     """
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     shortest, longest = (min(length, sequence_length) for length in document_lengths)
     spans = []
     for row in range(rows):
         place, end = row * sequence_length, (row + 1) * sequence_length
         while place < end:
             size = min(int(generator.integers(shortest, longest + 1)), end - place)
-            spans.append((place, place + size - max(1, int(size * response)), place + size))
+            spans.append((place, place + size - max(1, size // 4), place + size))
             place += size
     tokens = (1 / (np.arange(vocabulary_size) + 2.7)).cumsum()
-    tokens = np.searchsorted(tokens / tokens[-1], generator.random(rows * sequence_length)).clip(
-        max=vocabulary_size - 1
-    )
+    tokens = np.searchsorted(tokens / tokens[-1], generator.random(rows * sequence_length))
     dtype = "uint16" if vocabulary_size <= 2**16 else "uint32"
     folder.mkdir(parents=True)
     tokens.clip(max=vocabulary_size - 1).astype(np.dtype(dtype).newbyteorder("<")).tofile(folder / "tokens-00000.bin")

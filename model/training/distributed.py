@@ -54,13 +54,13 @@ class Ranks:
         """Return this rank's consecutive rows of a global batch. Example: 6 rows, 4 ranks: 0:1, 1:3, 3:4, 4:6."""
         return slice(rows * self.rank // self.count, rows * (self.rank + 1) // self.count)
 
-    def any(self, *flags: bool) -> list[bool]:
-        """Tell for each flag whether any rank raised it: an all-reduce on the host, which all ranks must call."""
+    def any(self, flag: bool) -> bool:
+        """Tell whether any rank raised the flag: an all-reduce on the host, which all ranks must call."""
         if self.count == 1:
-            return list(flags)
-        raised = torch.tensor(flags, dtype=torch.int32)
+            return flag
+        raised = torch.tensor(flag, dtype=torch.int32)
         dist.all_reduce(raised, dist.ReduceOp.MAX)
-        return [bool(flag) for flag in raised.tolist()]
+        return bool(raised)
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replace each tensor by its sum over all ranks, the same bits on every rank.

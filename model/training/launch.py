@@ -110,7 +110,7 @@ class ProcessGroup:
     def last_line(self) -> str:
         """Return the final line of the log."""
         lines = self.log.read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "no output"
 
 
 def stop(groups: Iterable[ProcessGroup], grace: float = GRACE_SECONDS) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from model.accounting import flops_per_token
+from model.accounting import training_flops_per_token
 from model.ops.device import device_name, peak_flops
 from model.training.records import Progress, StepLog, write_run_table
 from model.training.trainer import Trainer
@@ -26,8 +26,7 @@ class Recorder:
         self.rows = run.folder / "rows"
         self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
-        # A backward pass costs two forward ones; what is recomputed to save memory does not count.
-        flops = 3 * flops_per_token(run.model, trainer.stream.document_length) if peak else None
+        flops = training_flops_per_token(run.model, trainer.stream.document_length) if peak else None
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
         self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share)
         self.noticed = trainer.halved

@@ -204,7 +204,7 @@ def open_stream(run: Run, ranks: int = 1) -> TokenStream:
     """Open the stream of a run. Raises InputError if data, model, batch sizes and ranks do not fit each other."""
     stream = TokenStream(run.data, run.training.seed, 1, run.training.loss_on)
     S, V = stream.sequence_length, stream.vocabulary_size
-    if not read_packed(run.data).get("tokens", True):
+    if not stream.metadata.get("tokens", True):
         raise InputError(f"packed data in {run.data} hold no tokens: nothing was left to train on")
     if run.model.sequence_length < S:
         raise InputError(

@@ -159,7 +159,7 @@ class Trainer:
         """Compute the gradients of this rank's rows and its part of the loss; on a shortage of memory, once more."""
         while True:
             total = self._attempt(batch)
-            if self.ranks.any(total is None) == [False]:
+            if not self.ranks.any(total is None):
                 return total
             self._halve()
 

@@ -51,10 +51,8 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
     return pa.concat_tables(tables) if tables else ITEMS.empty_table()
 
 
-def task_specifications(
-    benchmark: Benchmark, folder: Path | str, output: Path | str | None = None
-) -> list[dict[str, Any]]:
-    """Describe each leaf task for `model.evaluation.harness.build_task`, as JSON-able mappings with absolute paths.
+def task_specifications(benchmark: Benchmark, folder: Path | str, output: Path | str) -> list[dict[str, Any]]:
+    """Describe each leaf task for `model.evaluation.harness_tasks.build_task`: JSON-able, with absolute paths.
 
     `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; each text
     is written once. Raises InputError when the data, a task file or a file of plain items is missing.
@@ -79,9 +77,7 @@ def task_specifications(
     return specifications
 
 
-def _data(
-    benchmark: Benchmark, folder: Path, configuration: str, output: Path | str | None
-) -> tuple[str, dict[str, Any]]:
+def _data(benchmark: Benchmark, folder: Path, configuration: str, output: Path | str) -> tuple[str, dict[str, Any]]:
     """Locate the split for `datasets`: the repository's folder if its card names the split, else the split's files."""
     overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": configuration}
     files = find_split(folder, configuration, benchmark.split)
@@ -101,11 +97,7 @@ def _data(
     return LOADERS.get(suffix, "json"), overrides
 
 
-def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str | None) -> Path:
-    if output is None:
-        raise InputError(
-            f"benchmark {benchmark.name!r} evaluates a sample or a template of its rows: it needs a folder"
-        )
+def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str) -> Path:
     sizes = [(path.name, path.stat().st_size) for path in files]
     key = digest([benchmark.repository, benchmark.revision, benchmark.text, benchmark.rows, sizes])
     path = Path(output).resolve() / f"{benchmark.name}-{key}.jsonl"

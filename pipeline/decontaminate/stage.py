@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from functools import lru_cache
@@ -30,7 +29,7 @@ from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.decontaminate.scan import Match, search
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, count_documents, sum_counts
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches, sample_row_groups
 from pipeline.storage.parallel import workers
@@ -53,7 +52,7 @@ def decontaminate(
     settings: DecontaminationSettings,
     *,
     processes: int = 1,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Remove documents that contain benchmark items; `items` has the columns id, benchmark, question, answer.
 

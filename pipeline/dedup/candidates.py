@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.minhash import band_hashes, datasketch_candidates, signatures
 from pipeline.dedup.settings import DedupSettings
+from pipeline.progress import Progress
 from pipeline.storage.numbered_shards import Shard, batches_of
 from pipeline.storage.parallel import Run
 from pipeline.storage.resumable import make_once, save_arrays
@@ -21,9 +22,7 @@ from pipeline.text.words import Words, text_column, word_blocks
 _BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thousand documents
 
 
-def find_candidates(
-    table: DocumentTable, settings: DedupSettings, run: Run, progress: Callable[[float, str], None]
-) -> np.ndarray:
+def find_candidates(table: DocumentTable, settings: DedupSettings, run: Run, progress: Progress) -> np.ndarray:
     """Find the candidates among all documents: pairs of nodes int64 [P, 2], smaller node first, sorted."""
 
     def write(path: Path) -> None:

@@ -1,7 +1,5 @@
 """Hash whole texts so that texts equal but for case, white space and typography have one key.
 
->>> normal_text("  Two   WORDS,\\nthen\\t( 3 + 4 ) . ")
-'two words,then(3+4).'
 >>> keys, lengths = exact_keys(text_column(pa.array(["A b.", "a  B .", "ab."])))
 >>> (keys[0] == keys[1]).all(), (keys[0] == keys[2]).all(), lengths.tolist()
 (np.True_, np.False_, [4, 4, 3])
@@ -15,7 +13,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow as pa
 
-from pipeline.text.words import byte_blocks, text_column
+from pipeline.text.words import byte_blocks
 
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _BLANK, _WORD = range(1, 3)  # kinds of bytes; 0 for punctuation
@@ -23,11 +21,6 @@ _LOWER = bytes([ord(" ")] * 33 + [*range(33, 256)]).translate(bytes.maketrans(_U
 _KINDS = bytes(
     _BLANK if byte == ord(" ") else _WORD if chr(byte).isalnum() or byte >= 128 else 0 for byte in range(256)
 )
-
-
-def normal_text(text: str) -> str:
-    """Fold a text to lower case, with white space only between letters or digits."""
-    return next(_normal_rows(text_column(pa.array([text])))).decode()
 
 
 def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -43,6 +36,10 @@ def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _normal_rows(texts: pa.Array) -> Iterator[bytes]:
+    """Fold texts to lower case, with white space only between letters or digits.
+
+    Example: "  Two   WORDS, then ( 3 + 4 ) . " gives "two words,then(3+4).".
+    """
     for _, data, offsets in byte_blocks(texts):
         text = bytearray(data).translate(_LOWER)
         data = np.frombuffer(text, np.uint8)

@@ -7,7 +7,7 @@ three pairs have a Jaccard similarity above the threshold; the guard "names" ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, fac
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.minhash import SCHEME
 from pipeline.dedup.settings import GUARDS, DedupSettings
+from pipeline.progress import Progress
 from pipeline.storage.numbered_shards import Shard
 from pipeline.storage.parallel import Run
 from pipeline.storage.resumable import make_once, save_arrays
@@ -30,7 +31,7 @@ AUDIT = "near_duplicates.parquet"
 
 
 def find_near(
-    table: DocumentTable, output: Path, settings: DedupSettings, run: Run, progress: Callable[[float, str], None]
+    table: DocumentTable, output: Path, settings: DedupSettings, run: Run, progress: Progress
 ) -> dict[str, Any]:
     """Mark near duplicates in `table` and write `AUDIT` under `output`.
 

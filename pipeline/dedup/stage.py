@@ -15,7 +15,7 @@ order of files. Documents of fewer words than an n-gram are compared as a whole 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -31,7 +31,7 @@ from pipeline.dedup.document_table import REASONS, DocumentTable
 from pipeline.dedup.exact import exact_keys
 from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
-from pipeline.progress import quiet
+from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
@@ -55,7 +55,7 @@ def deduplicate(
     *,
     memory: str = "4GB",
     processes: int = 1,
-    progress: Callable[[float, str], None] = quiet,
+    progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Remove duplicates among the documents of all `sources`, whose order is their priority.
 

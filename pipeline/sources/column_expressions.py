@@ -20,7 +20,6 @@ paths, as `pipeline.sources.file_readers` extracts them.
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -29,7 +28,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, nearest_name
 from pipeline.sources.column_paths import steps
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
@@ -106,8 +105,8 @@ def _parse_text(text: str) -> Expression:
     call = _CALL.fullmatch(text.strip())
     if call and call[1] in _FUNCTIONS:
         return _parse_call(text, call[1], call[2])
-    if call and re.fullmatch(r"[^\s/]+", call[1]) and (near := difflib.get_close_matches(call[1], _FUNCTIONS, 1)):
-        raise InputError(f"column expression {text!r}: no function {call[1]!r}; did you mean {near[0]!r}?")
+    if call and re.fullmatch(r"[^\s/]+", call[1]) and (near := nearest_name(call[1], _FUNCTIONS)):
+        raise InputError(f"column expression {text!r}: no function {call[1]!r}; did you mean {near!r}?")
     if "{" in text or "}" in text:
         parts: list[str | tuple[str, ...]] = []
         end = 0

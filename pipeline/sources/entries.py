@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, TypeVar
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, nearest_name
 from pipeline.sources import column_expressions
 
 Entry = TypeVar("Entry")
@@ -107,8 +106,8 @@ def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> E
 
 def nearest(word: str, known: Collection[str]) -> str:
     """Return "; did you mean 'x'?" for the most similar of the known words, or nothing."""
-    close = difflib.get_close_matches(word, list(known), 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    near = nearest_name(word, known)
+    return f"; did you mean {near!r}?" if near else ""
 
 
 def _default(field: dataclasses.Field) -> Any:

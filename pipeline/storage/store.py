@@ -39,6 +39,11 @@ class Output:
     manifest: Mapping[str, Any]
 
     @property
+    def name(self) -> str:
+        """The place of the output in its store: <stage>/<key>."""
+        return f"{self.stage}/{self.key}"
+
+    @property
     def results(self) -> Mapping[str, Any]:
         """The values that the stage's work returned: counts, sizes, digests."""
         return self.manifest["results"]
@@ -115,7 +120,7 @@ class Store:
     @staticmethod
     def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[Output]) -> str:
         """Hash stage, version, configuration and the keys of the inputs to the key of an output."""
-        return digest([stage, version, configuration, [f"{i.stage}/{i.key}" for i in inputs]])
+        return digest([stage, version, configuration, [output.name for output in inputs]])
 
     def build(
         self,
@@ -163,7 +168,7 @@ class Store:
                 "version": version,
                 "key": key,
                 "configuration": configuration,
-                "inputs": [f"{i.stage}/{i.key}" for i in inputs],
+                "inputs": [output.name for output in inputs],
                 "results": results,
                 "seconds": round(time.monotonic() - started, 3),
                 "files": {

@@ -119,32 +119,23 @@ def _characters(batch: pa.RecordBatch) -> int:
     return sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for column in batch.columns)
 
 
-def take_tokenizer(entry: Mapping[str, str], output: Path) -> dict[str, Any]:
-    """Copy a ready tokenizer, {"hub": id} or {"file": path}, optionally with "revision" and "end" (the end mark).
+def take_tokenizer(entry: Mapping[str, str | None], output: Path) -> dict[str, Any]:
+    """Copy a ready tokenizer: {"hub": id, "revision": name or None} or {"file": path of a tokenizer.json}.
 
-    Without "end", the end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one that
-    is added. Raises InputError, within seconds also without a network, when the tokenizer cannot be fetched or read.
+    The end mark is that of tokenizer_config.json, or the first known name in the vocabulary, or one that is added.
+    Raises InputError, within seconds also without a network, when the tokenizer cannot be fetched or read.
     """
-    entry = dict(entry)
-    unknown = set(entry) - {"hub", "file", "revision", "end"}
-    if unknown or ("hub" in entry) == ("file" in entry):
-        raise InputError(
-            f"tokenizer {entry}: give either `hub: <id>` or `file: <path>`, and `revision` or `end` at will"
-        )
     if "file" in entry:
-        path = Path(entry["file"])
-        path, revision = path / "tokenizer.json" if path.is_dir() else path, None
+        path, revision = Path(entry["file"]), None
     else:
         path, revision = _from_hub(entry["hub"], entry.get("revision"))
     codec = read_tokenizer(path)
     codec.no_truncation()
     codec.no_padding()
-    end = entry.get("end") or _end_mark(codec, path.with_name("tokenizer_config.json"))
+    end = _end_mark(codec, path.with_name("tokenizer_config.json"))
     if end is None:
         end = END
         codec.add_special_tokens([END])
-    elif codec.token_to_id(end) is None:
-        raise InputError(f"tokenizer {path}: its vocabulary has no end mark {end!r}; name one that it has as `end`")
     return {**_save(codec, output, end), "revision": revision}
 
 
@@ -208,7 +199,7 @@ def _end_mark(codec: Tokenizer, config: Path) -> str | None:
         try:
             named = json.loads(config.read_text(encoding="utf-8")).get("eos_token")
         except (ValueError, AttributeError):
-            raise InputError(f"tokenizer: {config} is damaged; fetch it again, or name the end mark as `end`") from None
+            raise InputError(f"tokenizer: {config} is damaged; replace it, or remove it") from None
         named = named.get("content") if isinstance(named, dict) else named
         if named and codec.token_to_id(named) is not None:
             return named

@@ -1,7 +1,7 @@
 import pytest
 
 from flows.commands.profile import print_profile
-from flows.stages.outputs import Prepared, names, write_returned
+from flows.stages.outputs import Prepared, write_returned
 from flows.study.loading import load_study
 from model.profiling.random_stream import write_random_stream
 from pipeline.errors import InputError
@@ -34,10 +34,10 @@ def test_the_packed_tokens_of_the_study_are_used_not_those_of_another(tmp_path, 
         store.build("tokens", 1, {"sequence_length": length, "seed": seed}, [], work)
         for length, seed in ((128, 0), (128, 1), (64, 0))
     )
-    write_returned(study, Prepared(study.study_id, store.root, names([output])))
+    write_returned(study, Prepared(study.study_id, store.root, (output.name,)))
     print_profile(study, "LA-4")
     assert capfd.readouterr().out.startswith(f"tokens: {output.path}\n\nLA of depth 4")
-    write_returned(study, Prepared(study.study_id, store.root, names([shorter])))
+    write_returned(study, Prepared(study.study_id, store.root, (shorter.name,)))
     print_profile(study, "LA-4")
     assert capfd.readouterr().out.startswith("tokens: random")
 

@@ -10,7 +10,6 @@ from flows.stages.outputs import (
     Prepared,
     Run,
     Trained,
-    names,
     read_finished,
     read_returned,
     write_returned,
@@ -37,7 +36,8 @@ def prepared(study: Study) -> Prepared:
     clean = build(study, "clean", counts=[row])
     funnel = build(study, "funnel", counts=[{"stage": clean.key, "source": "s", "reason": "kept", "tokens": 9}])
     packed = build(study, "tokens", counts=[{**row, "tokens": 8}])
-    outputs = names([clean, build(study, "tokenizer", vocabulary_size=300), packed, funnel])
+    tokenizer = build(study, "tokenizer", vocabulary_size=300)
+    outputs = tuple(output.name for output in (clean, tokenizer, packed, funnel))
     return Prepared(study.study_id, study.store_folder, outputs, ({"task": "t"},))
 
 

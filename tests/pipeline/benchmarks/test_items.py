@@ -48,7 +48,7 @@ def test_math_has_seven_leaves_under_two_names_and_boxed_answers(math, name, pre
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["math", "math_verify"])
 def test_lm_eval_builds_all_leaves_of_math(math, name):
-    for specification in task_specifications(BENCHMARKS[name], math):
+    for specification in task_specifications(BENCHMARKS[name], math, math / "out"):
         task = build_task(specification, math / "cache")
         assert len(task.eval_docs) == 2
         assert specification["metric"] in task.aggregation()
@@ -78,7 +78,7 @@ def test_real_items_have_the_ids_of_the_results(name, count, item):
 @pytest.mark.parametrize("name", ["gsm8k", "mmlu_math", "mathqa", OPENSTAX])
 def test_lm_eval_builds_every_leaf_from_the_real_mirror(tmp_path, name):
     benchmark = resolve_benchmark(name)
-    specifications = task_specifications(benchmark, MIRROR / benchmark.repository)
+    specifications = task_specifications(benchmark, MIRROR / benchmark.repository, tmp_path / "out")
     assert json.loads(json.dumps(specifications)) == specifications
     total = 0
     for specification in specifications:
@@ -104,12 +104,12 @@ def test_items_of_further_splits_are_kept_out_of_training_where_they_are_there(t
 def test_a_mirror_without_a_card_is_given_to_lm_eval_file_by_file(tmp_path):
     rows = [{"question": f"q{i}", "answer": f"#### {i}"} for i in range(3)]
     lines(tmp_path / "main" / "test.jsonl", rows)
-    (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path)
+    (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path, tmp_path / "out")
     assert specification["dataset_path"] == "json"
     assert [doc["question"] for doc in build_task(specification, tmp_path / "cache").eval_docs] == ["q0", "q1", "q2"]
     card = "---\nconfigs:\n- config_name: main\n  data_files: [{split: test, path: main/*}]\n---\n"
     (tmp_path / "README.md").write_text(card)
-    (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path)
+    (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path, tmp_path / "out")
     assert specification["dataset_path"] == str(tmp_path)
     assert len(build_task(specification, tmp_path / "cache").eval_docs) == 3
 
@@ -132,14 +132,14 @@ def test_a_users_task_by_name_and_by_file(tmp_path):
         "answer": "target",
     }
     assert items(entry, folder)[1] == {"id": "mine/1", "benchmark": "mine", "question": "1+1?", "answer": "2"}
-    (specification,) = task_specifications(resolve_benchmark(entry), folder)
+    (specification,) = task_specifications(resolve_benchmark(entry), folder, tmp_path / "out")
     assert specification["yaml"] == str(tmp_path / "mirror" / "tasks" / "mine.yaml")
     assert len(build_task(specification, tmp_path / "cache").eval_docs) == 2
     named = entry | {"yaml": None, "task": "gsm8k_cot_zeroshot", "question": "prompt"}
-    (specification,) = task_specifications(resolve_benchmark(named), folder)
+    (specification,) = task_specifications(resolve_benchmark(named), folder, tmp_path / "out")
     assert (specification["task"], specification["yaml"]) == ("gsm8k_cot_zeroshot", None)
     with pytest.raises(InputError, match=r"no yaml file .*tasks/other\.yaml"):
-        task_specifications(resolve_benchmark(entry | {"yaml": "tasks/other.yaml"}), folder)
+        task_specifications(resolve_benchmark(entry | {"yaml": "tasks/other.yaml"}), folder, tmp_path / "out")
 
 
 def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task(tmp_path):
@@ -156,8 +156,6 @@ def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task
     before = sample.stat().st_mtime_ns
     assert task_specifications(benchmark, tmp_path, tmp_path / "out") == [specification]
     assert sample.stat().st_mtime_ns == before
-    with pytest.raises(InputError, match="needs a folder"):
-        task_specifications(benchmark, tmp_path)
 
 
 def test_a_template_of_columns_can_be_the_text(tmp_path):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.errors import InputError
 from pipeline.tokens.packing import Documents, copy_spans, fit_rows, write_token_shard
 
 
@@ -88,3 +89,9 @@ def test_spans_are_copied_in_parts_of_any_size(monkeypatch) -> None:
     copy_spans(source, starts[order], target, np.cumsum(lengths[order]) - lengths[order], lengths[order])
     expected = np.concatenate([source[starts[i] : starts[i] + lengths[i]] for i in order])
     assert (target == expected).all()
+
+
+@pytest.mark.parametrize("lengths", [[3, 9], [0, 4]])
+def test_documents_that_fit_no_row_are_refused(lengths: list[int]) -> None:
+    with pytest.raises(InputError, match="but rows take 1 to 8"):
+        fit_rows(lengths, 8)

@@ -49,7 +49,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents: Path, tmp_path: Path) -> None:
-    take_tokenizer({"file": str(foreign(tmp_path / "foreign", ["</s>"]))}, tmp_path / "taken")
+    take_tokenizer({"file": str(foreign(tmp_path / "foreign", ["</s>"]) / "tokenizer.json")}, tmp_path / "taken")
     pack(documents, tmp_path / "taken", tmp_path / "packed", sequence_length=256, seed=0)
     codec = read_tokenizer(tmp_path / "taken")
     texts = Counter(

@@ -78,30 +78,25 @@ def test_tokenizers_that_cannot_be_trained_are_refused(documents: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("special", "eos", "entry", "end"),
+    ("special", "eos", "end"),
     [
-        (["<|end_of_text|>"], None, {}, "<|end_of_text|>"),
-        (["</s>", "<|eot_id|>"], "<|eot_id|>", {}, "<|eot_id|>"),
-        (["</s>", "<|eot_id|>"], {"content": "</s>"}, {}, "</s>"),
-        (["</s>", "<|eot_id|>"], None, {"end": "<|eot_id|>"}, "<|eot_id|>"),
-        ([], None, {}, "<|end|>"),
+        (["<|end_of_text|>"], None, "<|end_of_text|>"),
+        (["</s>", "<|eot_id|>"], "<|eot_id|>", "<|eot_id|>"),
+        (["</s>", "<|eot_id|>"], {"content": "</s>"}, "</s>"),
+        ([], None, "<|end|>"),
     ],
 )
-def test_the_end_mark_of_a_taken_tokenizer(tmp_path: Path, special, eos, entry: dict, end: str) -> None:
+def test_the_end_mark_of_a_taken_tokenizer(tmp_path: Path, special, eos, end: str) -> None:
     folder = foreign(tmp_path / "foreign", special, eos)
-    for place in (folder, folder / "tokenizer.json"):
-        results = take_tokenizer({"file": str(place), **entry}, tmp_path / "taken")
-        codec = read_tokenizer(tmp_path / "taken")
-        assert results["end_token"] == codec.token_to_id(end) < results["vocabulary_size"]
-        assert read_meta(tmp_path / "taken")["end"] == end
+    results = take_tokenizer({"file": str(folder / "tokenizer.json")}, tmp_path / "taken")
+    codec = read_tokenizer(tmp_path / "taken")
+    assert results["end_token"] == codec.token_to_id(end) < results["vocabulary_size"]
+    assert read_meta(tmp_path / "taken")["end"] == end
 
 
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({}, "give either"),
-        ({"hub": "a/b", "file": "c"}, "give either"),
-        ({"path": "c"}, "give either"),
         ({"file": "/nowhere/tokenizer.json"}, "No such file"),
         ({"hub": "not an id"}, "cannot be had from the hub"),
     ],
@@ -111,15 +106,13 @@ def test_entries_that_cannot_be_taken_are_refused(tmp_path: Path, entry: dict, s
         take_tokenizer(entry, tmp_path)
 
 
-def test_damaged_tokenizers_and_unknown_end_marks_are_refused(tmp_path: Path) -> None:
+def test_damaged_tokenizers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"')
     with pytest.raises(InputError, match=r"is no tokenizer\.json"):
-        take_tokenizer({"file": str(tmp_path)}, tmp_path / "out")
+        take_tokenizer({"file": str(tmp_path / "tokenizer.json")}, tmp_path / "out")
     (foreign(tmp_path / "odd", ["</s>"]) / "tokenizer_config.json").write_text("[")
     with pytest.raises(InputError, match=r"tokenizer_config\.json is damaged"):
-        take_tokenizer({"file": str(tmp_path / "odd")}, tmp_path / "out")
-    with pytest.raises(InputError, match="no end mark '<stop>'"):
-        take_tokenizer({"file": str(foreign(tmp_path / "f", ["</s>"])), "end": "<stop>"}, tmp_path / "out")
+        take_tokenizer({"file": str(tmp_path / "odd" / "tokenizer.json")}, tmp_path / "out")
 
 
 def test_a_tokenizer_that_the_hub_does_not_give_is_refused_within_seconds(tmp_path: Path) -> None:

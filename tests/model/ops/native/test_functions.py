@@ -24,7 +24,6 @@ from model.ops import Documents, Routing, attend_depth, expert_weights, rms_norm
 from model.ops.native import engine as native
 from model.ops.native.functions import NativeAttendSequence
 from model.ops.native.fused import NativeAttention, NativeExperts
-from model.ops.native.shared_gradient import SharedWeights
 from model.ops.torch_kernels.routing import dispatch
 from model.training.wrapping import compile_parts, recompute_activations
 from tests.model.compiler import needs_compiler
@@ -224,7 +223,7 @@ def test_shared_weights_have_the_sum_of_all_gradients():
         return found[-1]
 
     found = gradients(), gradients(times=3), gradients(through=x)
-    assert isinstance(expert_weights(weights, weights.dtype).grad_fn, SharedWeights._backward_cls)
+    assert type(expert_weights(weights, weights.dtype).grad_fn).__name__ == "SharedWeightsBackward"
     with ops.engine("torch"):
         plain = gradients()
     for one in found:
