@@ -1,5 +1,6 @@
 """Hash whole texts so that texts equal but for case, white space and typography have one key.
 
+>>> from pipeline.text.words import text_column
 >>> keys, lengths = exact_keys(text_column(pa.array(["A b.", "a  B .", "ab."])))
 >>> (keys[0] == keys[1]).all(), (keys[0] == keys[2]).all(), lengths.tolist()
 (np.True_, np.False_, [4, 4, 3])
