@@ -66,7 +66,7 @@ def _count_on_one_rank(rank: int, folder: str) -> None:
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     model = build(DR_DA)
     model(random_tokens(4).chunk(2)[rank])
-    Ranks(rank, 2).add_up([router.counts for router in model.routers().values()])
+    Ranks(rank, 2).all_reduce([router.counts for router in model.routers().values()])
     model.update_balance()
     torch.save({name: router.bias for name, router in model.routers().items()}, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
