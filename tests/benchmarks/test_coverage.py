@@ -29,6 +29,7 @@ def test_a_limit_is_in_every_interval_that_is_open_there():
     assert [share(cell) for cell in row[2:9]] == [100] * 7
 
 
+@pytest.mark.slow
 def test_a_known_factor_is_known_and_mostly_found():
     rows = [table("--studies", 12, "--scenario", "factor 2, rising to the end") for _ in range(2)]
     assert rows[0] == rows[1]  # the same random numbers every time

@@ -12,6 +12,7 @@ def demo(tmp_path):
     return load_study("demo", root=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_study_without_data_is_profiled_on_random_tokens(tmp_path, capfd):
     study = demo(tmp_path)
     print_profile(study, "LA-4")
@@ -21,6 +22,7 @@ def test_a_study_without_data_is_profiled_on_random_tokens(tmp_path, capfd):
     assert not study.store_folder.exists()
 
 
+@pytest.mark.slow
 def test_the_packed_tokens_of_the_study_are_used_not_those_of_another(tmp_path, capfd):
     study = demo(tmp_path)
 

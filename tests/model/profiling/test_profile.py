@@ -70,6 +70,7 @@ def test_compiled_and_recomputed_parts_keep_their_component(tmp_path):
     assert "block" not in times
 
 
+@pytest.mark.slow
 def test_the_command_profiles_a_run_folder_without_touching_it(tmp_path):
     folder = write_run(tmp_path / "run", "nowhere", batch_tokens=128, micro_batch_tokens=16)
     command = [sys.executable, "-m", "model.profiling.profile", str(folder)]

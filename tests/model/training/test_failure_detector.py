@@ -106,6 +106,7 @@ def may_cut():
     return tools and subprocess.run(["unshare", "-n", "true"], capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux" or not may_cut(), reason="no network of its own can be made here")
 def test_a_machine_without_network_is_lost(tmp_path):
     """Two machines as far as the network knows, whose cable is pulled: nobody closes a connection."""

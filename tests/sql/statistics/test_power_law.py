@@ -93,6 +93,7 @@ def found_variance(noise, items, studies=200):
     return np.mean(found)
 
 
+@pytest.mark.slow
 def test_the_noise_of_training_is_what_items_do_not_explain():
     assert found_variance(0.04, 400) == pytest.approx(0.04**2, rel=0.15)
     assert found_variance(0.04, 10**6) == pytest.approx(0.04**2, rel=0.15)
