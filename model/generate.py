@@ -23,7 +23,7 @@ from pipeline.errors import InputError
 
 
 def nothing(finished: float) -> None:
-    """The progress callback that does nothing."""
+    """Report no progress."""
 
 
 @torch.inference_mode()
@@ -40,7 +40,7 @@ def generate(
     depth: int | None = None,
     finished: Callable[[float], None] = nothing,
 ) -> list[list[int]]:
-    """What the model writes after each prompt: at most `max_new_tokens` tokens, up to and without the end token.
+    """Generate the tokens after each prompt: at most `max_new_tokens` tokens, up to and without the end token.
 
     `stop(tokens)` is asked after each token, with all tokens written so far for that prompt, whether it was the last;
     those tokens are returned. With `temperature` 0 the likeliest token is taken; else tokens are sampled, from random
@@ -95,7 +95,7 @@ class Cache:
         self.longest = 0  # of them, known without asking the device
 
     def extend(self, model: Dreamer, tokens: Tensor, lengths: Tensor | None = None, depth: int | None = None) -> Tensor:
-        """Hidden states [B, S, H] of tokens [B, S] behind those in the cache, which then holds the new tokens too.
+        """Compute the hidden states [B, S, H] of tokens [B, S] behind those in the cache, and cache the new tokens too.
 
         Of row b only the first `lengths[b]` tokens are real, the rest is padding. Raises InputError where there is no
         room, or where cache, depth and lengths do not fit each other.
@@ -152,7 +152,10 @@ class _CachedRows(Visible):
 
 
 def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tokens [B, S] and lengths [B] of rows of different lengths. Padding comes last, so causality keeps it out."""
+    """Pad rows of different lengths to tokens [B, S], and return them with the lengths [B].
+
+    Padding comes last, so causality keeps it out.
+    """
     lengths = [len(row) for row in rows]
     tokens = np.zeros((len(rows), max(lengths)), dtype=np.int64)
     for index, row in enumerate(rows):
@@ -161,7 +164,7 @@ def right_padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[T
 
 
 def _batches(prompts: list[list[int]], budgets: list[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Places of prompts of similar length, the longest first, as many as the cache may hold."""
+    """Yield the places of prompts of similar length, the longest first, as many as the cache may hold."""
     batch: list[int] = []
     width = 0
     for index in sorted(range(len(prompts)), key=lambda index: -len(prompts[index])):
@@ -182,7 +185,7 @@ class _Chooser:
         self._random = {index: np.random.default_rng((seed, index)) for index in batch} if temperature > 0 else {}
 
     def __call__(self, logits: Tensor, rows: list[int]) -> list[int]:
-        """Tokens for logits [B, V] of the prompts at places `rows`."""
+        """Choose tokens for logits [B, V] of the prompts at places `rows`."""
         if self.temperature <= 0:
             return logits.argmax(-1).tolist()
         # Inverse transform: the first token at which the cumulated probability passes a uniform number.

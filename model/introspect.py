@@ -115,7 +115,7 @@ def sample_of_texts(texts: Sequence[Sequence[int]], length: int, tokens: int = S
 
 
 def sample_of_stream(packed: Path, tokens: int = SAMPLE_TOKENS) -> Sample:
-    """Rows of packed training data, always the same ones, worth at most `tokens` (but one row at least).
+    """Read rows of packed training data, always the same rows, worth at most `tokens` (but one row at least).
 
     Raises InputError if the folder is not a complete packed folder.
     """

@@ -41,7 +41,7 @@ def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024
 
 
 def find_match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> Match:
-    """As `match`, with the mismatch that is left."""
+    """Match as `match` does, and return the remaining mismatch too."""
     target_flops, target_parameters = flops_per_token(baseline, length), parameters(baseline)
     experts = max(baseline.experts * baseline.layers // variant.layers, variant.active_experts)  # as many in all
     found = dataclasses.replace(variant, experts=experts)
@@ -65,8 +65,7 @@ def _matched(config: DreamerConfig, target_flops: float, target_parameters: int,
 
 
 def _near_in_both(variant: DreamerConfig, target_flops: float, target_parameters: int, length: int) -> Match | None:
-    """Of all expert sizes, each with the number of experts nearest in parameters, the nearest in FLOPs; None where it
-    is not near in both."""
+    """Find the expert size nearest in FLOPs, with the number of experts nearest in parameters; None if not near in both."""
     best = None
     config = dataclasses.replace(variant, expert_size=SIZE_STEP, experts=variant.active_experts)
     while flops_per_token(config, length) <= (1 + NEAR) * target_flops:  # the least that this size needs
@@ -107,7 +106,7 @@ def _nearest_experts(config: DreamerConfig, target: int) -> DreamerConfig:
 
 
 def _nearest(cost: Callable[[int], float], target: float, *, least: int) -> int | None:
-    """The number from `least` on whose rising cost is nearest to `target`; None if even the least costs too much."""
+    """Find the number from `least` on whose rising cost is nearest to `target`; None if `least` costs too much."""
     if cost(least) >= target:
         step = cost(least + 1) - cost(least)
         return least if cost(least) - target <= step / 2 else None

@@ -130,7 +130,7 @@ def read_study(database: Path, study_id: str) -> StudyData:
 
 
 def _no_rows(query: str) -> pd.DataFrame:
-    """The columns that a query gives in a complete results file."""
+    """Return, without rows, the columns that a query gives in a complete results file."""
     with TemporaryDirectory() as folder:
         connection = connect(Path(folder) / "empty.duckdb")
         try:

@@ -1,4 +1,4 @@
-"""Serve every deployment in the foreground until Ctrl-C (`make up`), with a Prefect server if none answers.
+"""Run every deployment in the foreground until Ctrl-C (`make up`); start a Prefect server first if none answers.
 
 The deployment `full-study` runs the `demo` preset unless told otherwise; beside it is one deployment for each preset.
 """

@@ -44,7 +44,7 @@ def ingest_study(study: Study, prepared: Prepared) -> None:
 
 
 def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
-    """Rows of `benchmarks` for tasks whose accuracy is another metric in the study file than in the table."""
+    """Make the rows of `benchmarks` for tasks whose accuracy is another metric in the study file than in the table."""
     with closing(connect(study.database)) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
@@ -98,7 +98,7 @@ def ingest_rows(
 
 
 def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:
-    """Rows of `checkpoints`; none for a run that has come here as rows alone, without its models."""
+    """Make the rows of `checkpoints`; none for a run that came here as rows alone, without its models."""
     names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
     files = [path for run in runs for path in sorted(run.glob("checkpoints/[0-9]*/checkpoint.json"))]
     values = [json.loads(path.read_text()) for path in files]

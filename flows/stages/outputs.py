@@ -71,7 +71,7 @@ class Prepared:
         return self.tokenizer.results["vocabulary_size"]
 
     def counts(self) -> Iterator[dict[str, Any]]:
-        """Rows {stage, source, reason, documents, characters, tokens}: the whole curation, in order."""
+        """List rows {stage, source, reason, documents, characters, tokens}: the whole curation, in order."""
         counted = self._finished("funnel").results["counts"]
         tokens = {(row["stage"], row["source"], row["reason"]): row["tokens"] for row in counted}
         for output in self.stages:

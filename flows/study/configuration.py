@@ -145,7 +145,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
         return self
 
     def recipe(self, seed: int) -> dict[str, Any]:
-        """The fields of TrainingConfig for one seed."""
+        """Return the fields of TrainingConfig for one seed."""
         apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks"}
         return {
             **self.model_dump(exclude=apart, exclude_none=True),
@@ -161,7 +161,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     @property
     def points(self) -> tuple[int, ...]:
-        """The token counts at which checkpoints are taken; the last is the whole budget."""
+        """Return the token counts at which checkpoints are taken; the final one is the whole budget."""
         if isinstance(self.checkpoints, int):
             return tuple(round(self.tokens * (i + 1) / self.checkpoints) for i in range(self.checkpoints))
         return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))

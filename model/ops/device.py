@@ -23,7 +23,7 @@ PEAKS = (
 
 
 def choose_device(wanted: str, local: int = 0) -> torch.device:
-    """The device for 'auto', 'cpu' or 'cuda', of several CUDA devices the one numbered `local`.
+    """Choose the device for 'auto', 'cpu' or 'cuda', of several CUDA devices the one numbered `local`.
 
     Raises InputError if there is no such device here.
     """
@@ -37,7 +37,7 @@ def choose_device(wanted: str, local: int = 0) -> torch.device:
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """The dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights are kept in float32 either way."""
+    """Choose the dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights are kept in float32 either way."""
     if wanted == "auto":
         wanted = "bfloat16" if device.type == "cuda" else "float32"
     return getattr(torch, wanted)
@@ -59,7 +59,7 @@ def use_one_core() -> None:
 
 
 def device_name(device: torch.device) -> str:
-    """The name results carry: 'cpu', or what CUDA calls the device."""
+    """Name the device in results: 'cpu', or what CUDA calls the device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 

@@ -6,6 +6,7 @@ size, E experts, A active experts, P = T*A token-expert pairs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import NamedTuple
 
@@ -44,15 +45,15 @@ class Attended(NamedTuple):
     scores: Tensor | None = None  # [T, N, depths], attention along the depth
 
 
-class Visible:
+class Visible(ABC):
     """Which of C keys each query of sequence attention sees. Every engine asks for the form that it needs."""
 
     _mask: Tensor | None = None
 
     @property
+    @abstractmethod
     def pairs(self) -> Tensor:
-        """Booleans [B, S, C]."""
-        raise NotImplementedError
+        """Booleans [B, S, C]: whether a query sees a key."""
 
     def mask(self, dtype: torch.dtype) -> Tensor | None:
         """Make the mask [B, 1, S, C] to add to attention scores; None stands for plain causal attention."""

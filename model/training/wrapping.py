@@ -63,7 +63,7 @@ def compile_parts(model: Dreamer, **options: Any) -> None:
 
 
 def _by_torch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function computed by the engine "torch", so that no fused kernel passes by the compiled parts."""
+    """Wrap a function so that the engine "torch" computes it, so that no fused kernel passes by the compiled parts."""
 
     def forced(*arguments: Any) -> Any:
         with ops.engine("torch"):

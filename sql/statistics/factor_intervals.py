@@ -82,7 +82,7 @@ def with_training_noise(
 
 
 def possible_goals(baseline: ReplicatedCurve) -> Goals:
-    """Find the checkpoints that may be the baseline's best, the observed best among them.
+    """Find the checkpoints at which the baseline may have its best accuracy; the observed best is one of them.
 
     A checkpoint that truly is the best is observed below the best by no more than the largest error of all checkpoints
     minus its own error. The share of replicates whose errors allow that is its plausibility: 1 for the observed best.

@@ -144,7 +144,7 @@ def _joined(parts: list[Tensor]) -> Tensor:
 
 
 def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:
-    """Whether torch's grouped product takes these types (its compiler bfloat16 only) and rows: whole 16 bytes."""
+    """Tell whether torch's grouped product takes these types (its compiler bfloat16 only) and rows: whole 16 bytes."""
     taken = (torch.bfloat16,) if torch.compiler.is_compiling() else (torch.float32, torch.bfloat16)
     return rows.dtype in taken and all(size * rows.element_size() % 16 == 0 for size in sizes)
 
