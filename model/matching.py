@@ -65,7 +65,7 @@ def _matched(config: DreamerConfig, target_flops: float, target_parameters: int,
 
 
 def _near_in_both(variant: DreamerConfig, target_flops: float, target_parameters: int, length: int) -> Match | None:
-    """Find the expert size nearest in FLOPs, with the number of experts nearest in parameters; None if not near in both."""
+    """Find the expert size nearest in FLOPs, its experts nearest in parameters; None if not near in both."""
     best = None
     config = dataclasses.replace(variant, expert_size=SIZE_STEP, experts=variant.active_experts)
     while flops_per_token(config, length) <= (1 + NEAR) * target_flops:  # the least that this size needs

@@ -37,7 +37,7 @@ def choose_device(wanted: str, local: int = 0) -> torch.device:
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """Choose the dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights are kept in float32 either way."""
+    """Choose the dtype of matrix products for 'auto', 'bfloat16' or 'float32'; weights stay in float32."""
     if wanted == "auto":
         wanted = "bfloat16" if device.type == "cuda" else "float32"
     return getattr(torch, wanted)
