@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from model.training.launch import ProcessGroup, stop
-from model.training.records import screening_loss
+from model.training.records import choose_seed
 from pipeline.errors import InputError
 
 PLAN = "plan.json"
@@ -74,8 +74,9 @@ def choose(folder: Path, plan: dict[str, Any]) -> list[dict[str, Any]]:
     chosen = []
     for seeds in models.values():
         ahead = [run for run in seeds if _is_chosen(folder, run)]  # in an earlier call
-        best = min(seeds, key=lambda run: (screening_loss(folder / "runs" / run["run_id"]), run["seed"]))
-        chosen.append(ahead[0] if ahead else best)
+        by_seed = {run["seed"]: run for run in seeds}
+        runs = {seed: folder / "runs" / run["run_id"] for seed, run in by_seed.items()}
+        chosen.append(ahead[0] if ahead else by_seed[choose_seed(runs)])
     return chosen
 
 

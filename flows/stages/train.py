@@ -21,7 +21,7 @@ from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from model.training.code_changes import read_code_changes
-from model.training.records import screening_loss
+from model.training.records import choose_seed
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.store import Output, Store
 
@@ -102,7 +102,7 @@ def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callabl
     decided = folder / "chosen.json"
     if not decided.exists():
         side_by_side(seeds, screen)
-        best = min(seeds, key=lambda seed: (screening_loss(folder / f"seed{seed}"), seed))
+        best = choose_seed({seed: folder / f"seed{seed}" for seed in seeds})
         write_text_atomically(decided, json.dumps([best]))
     return json.loads(decided.read_text())
 

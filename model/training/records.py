@@ -78,14 +78,19 @@ class StepLog:
 
 
 def screening_loss(run: Path) -> float:
-    """Average the training loss over the final tenth of the tokens a run has seen, from its `steps.csv`.
-
-    Of several seeds, the one with the lowest screening loss is trained to the end (section 4.1).
-    """
+    """Average the training loss over the final tenth of the tokens a run has seen, from its `steps.csv`."""
     with (run / "steps.csv").open(newline="") as file:
         steps = [(int(row["tokens"]), float(row["loss"])) for row in csv.DictReader(file)]
     late = [loss for tokens, loss in steps if tokens >= 0.9 * steps[-1][0]]
     return sum(late) / len(late)
+
+
+def choose_seed(runs: Mapping[int, Path]) -> int:
+    """Choose the seed that is trained to the end: the one with the lowest screening loss (section 4.1).
+
+    `runs` are the run folders by seed; of equal losses the lower seed is chosen.
+    """
+    return min(runs, key=lambda seed: (screening_loss(runs[seed]), seed))
 
 
 def write_run_table(row: Mapping[str, Any], path: Path) -> None:
