@@ -1,9 +1,10 @@
 """Train and evaluate a carried study on a machine with torch and little else: `python -m model.carried <folder>`.
 
 `dreamer bundle` writes the folder: packed tokens, tokenizer, the plain items of its benchmarks, and a `run.json` for
-each model and seed. This command trains all seeds to the screening point and the better one to the end, several
-processes side by side, each with a GPU of its own (with `--ranks`, each training with several). `dreamer collect`
-ingests the result files on any machine. The command can be interrupted at any moment, and run again to continue.
+each model and seed. This command trains every seed to the end, or with screening the best seed of each model, several
+processes side by side, each with a GPU of its own (with `--ranks`, each training with several). Then it evaluates the
+checkpoints. `dreamer collect` ingests the result files on any machine. The command can be interrupted at any moment,
+and run again to continue.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Write and read models and resume states. Each is a folder, which gets its final name when it is complete.
 
-Two kinds: a model (`config.json`, `model.safetensors` and, of a training run, `checkpoint.json`), which evaluation
-reads and nothing rewrites; and a run's state, everything that training needs to resume bit for bit, of which the
-newest stay. Nothing is pickled.
+Two kinds: a model, which evaluation reads and nothing rewrites; and a run's state, everything that training needs to
+resume bit for bit, of which the newest stay. A model is `config.json`, `model.safetensors` and, of a training run,
+`averaged.safetensors` and `checkpoint.json`. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from model.dreamer import Dreamer
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, atomic_folder
 
+FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
+"""The file of each kind of weights: their running average, and the weights as trained."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -33,35 +36,55 @@ class State:
     values: Mapping[str, Any]
 
 
-def save_model(folder: Path | str, model: Dreamer, extra: Mapping[str, Any] | None = None) -> None:
-    """Write the model, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists."""
+def save_model(
+    folder: Path | str,
+    model: Dreamer,
+    extra: Mapping[str, Any] | None = None,
+    averaged: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write the model, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists.
+
+    `averaged` holds averages of the model's tensors, by name; tensors without an average are written as they are.
+    """
     folder = Path(folder)
     if folder.exists():
         raise InputError(
             f"{folder} exists already: a checkpoint is never overwritten; remove it or name another folder"
         )
     with atomic_folder(folder) as partial:
-        values = model.config.to_dict()
-        _save_tensors(partial / "model.safetensors", model.state_dict(), {"config": json.dumps(values)})
+        values, raw = model.config.to_dict(), model.state_dict()
+        notes = {"config": json.dumps(values)}
+        _save_tensors(partial / FILES["raw"], raw, notes)
+        if averaged:
+            _save_tensors(partial / FILES["averaged"], {**raw, **averaged}, notes)
         (partial / "config.json").write_text(json.dumps(values, indent=1))
         if extra is not None:
             (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
 
 
-def load_model(folder: Path | str, device: str | torch.device = "cpu") -> Dreamer:
+def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged") -> Dreamer:
     """Load the model of a folder that `save_model` wrote, in evaluation mode.
 
-    Raises InputError if the folder holds no model, if its tensors do not fit its configuration (naming the tensors),
-    or were saved with another configuration.
+    With `weights` "averaged" the average is loaded where the folder holds one, else the only weights; with "raw" the
+    weights as trained. Raises InputError if the folder holds no model, if its tensors do not fit its configuration
+    (naming the tensors), or were saved with another configuration.
     """
     folder = Path(folder)
+    if weights not in FILES:
+        raise InputError(f"weights is {weights!r}, but it must be {' or '.join(map(repr, FILES))}")
     if not (folder / "config.json").is_file():
         raise InputError(f"no model in {folder}: config.json is missing")
     config = DreamerConfig.from_dict(_load_values(folder / "config.json"))
+    file = folder / FILES[weights_in(folder, weights)]
     model = empty_model(config)
-    load_tensors(model, _load_tensors(folder / "model.safetensors"), folder)
-    _check_same(config, folder)
+    load_tensors(model, _load_tensors(file), folder)
+    _check_same(config, file)
     return model.to(device).eval()
+
+
+def weights_in(folder: Path | str, wanted: str = "averaged") -> str:
+    """Tell which weights `load_model` loads where `wanted` are wanted: "raw" where the folder holds no average."""
+    return "averaged" if wanted == "averaged" and (Path(folder) / FILES["averaged"]).exists() else "raw"
 
 
 def empty_model(config: DreamerConfig, **options: Any) -> Dreamer:
@@ -144,19 +167,18 @@ def _load_values(path: Path) -> dict[str, Any]:
     return values
 
 
-def _check_same(config: DreamerConfig, folder: Path) -> None:
+def _check_same(config: DreamerConfig, file: Path) -> None:
     """Raise InputError if the weights say that they were saved with another configuration of the same shapes.
 
     The length of sequences is no part of what a model computes.
     """
-    with safe_open(folder / "model.safetensors", "pt") as file:
-        note = (file.metadata() or {}).get("config")
+    with safe_open(file, "pt") as opened:
+        note = (opened.metadata() or {}).get("config")
     now, then = config.to_dict(), {**config.to_dict(), **(json.loads(note) if note else {})}
     for name in now:
         if name != "sequence_length" and now[name] != then[name]:
-            raise InputError(
-                f"{folder / 'config.json'}: {name} is {now[name]!r}, but the weights were saved with {then[name]!r}"
-            )
+            place = file.parent / "config.json"
+            raise InputError(f"{place}: {name} is {now[name]!r}, but the weights were saved with {then[name]!r}")
 
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:

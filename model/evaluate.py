@@ -27,8 +27,9 @@ from typing import Any
 
 import torch
 
+from model.checkpoint import weights_in
 from model.evaluation.job import Checkpoint, Job, check_settings, read_job
-from model.evaluation.language_model import load_language_model
+from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.resume import Part, Task, concatenate, finish_parts, remove_parts, split_evaluation
 from model.evaluation.tasks import PlainTask
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
@@ -110,32 +111,43 @@ class _Evaluator:
 
     def __call__(self, checkpoint: Checkpoint, folder: Path) -> str:
         """Write the rows of one checkpoint to `folder`; return a line about them."""
-        model = load_language_model(
-            checkpoint.path,
-            self._tokenizer,
-            self._job.device,
-            batch_tokens=self._batch_tokens,
-            finished=self._progress.add,
-        )
-        config = model.model.config
+        models = self._load(checkpoint)
+        config = models[0].model.config
         depths = self._job.other_depths(checkpoint, config.depth) if config.recurrent else ()
-        parts = split_evaluation(checkpoint, model, self._tasks, self._sample, depths)
+        parts = split_evaluation(checkpoint, models, self._tasks, self._sample, depths)
         while True:
             self._progress.begin(parts)
             try:
                 rows = concatenate(folder, list(finish_parts(folder, parts, self._progress.begin_part)))
                 break
             except torch.OutOfMemoryError:
-                if model.batch_tokens <= model.sequence_length:
+                if models[0].batch_tokens <= config.sequence_length:
                     raise
             # Outside of the handler, whose traceback keeps the tensors alive.
-            model.batch_tokens = self._batch_tokens = model.batch_tokens // 2
+            self._batch_tokens = models[0].batch_tokens // 2
+            for model in models:
+                model.batch_tokens = self._batch_tokens
             torch.cuda.empty_cache()
         items, seconds = self._progress.finish()
         values = ", ".join(
             f"{row['task']} {row['metric']} {row['value']:.3f}" for row in rows["evaluations"].to_pylist()
         )
         return f"{checkpoint.run_id} {checkpoint.tokens:,}: {items} items, {items / seconds:.0f} items/s: {values}"
+
+    def _load(self, checkpoint: Checkpoint) -> list[LanguageModel]:
+        """Load the weights to evaluate: the main ones, then the raw ones where both are asked for and differ."""
+        asked = ("averaged", "raw") if self._job.weights == "both" else (self._job.weights,)
+        return [
+            load_language_model(
+                checkpoint.path,
+                self._tokenizer,
+                self._job.device,
+                weights,
+                batch_tokens=self._batch_tokens,
+                finished=self._progress.add,
+            )
+            for weights in dict.fromkeys(weights_in(checkpoint.path, wanted) for wanted in asked)
+        ]
 
 
 def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:

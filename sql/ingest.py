@@ -118,7 +118,7 @@ def _check_incoming(connection: duckdb.DuckDBPyConnection, table: str, keys: Seq
     for key in keys:
         if key not in given:
             raise InputError(f"{table}: the key column {key!r} is missing; given were {', '.join(given)}")
-    evaluated = table in ("evaluations", "depth_evaluations")
+    evaluated = table in ("evaluations", "depth_evaluations", "raw_evaluations")
     if evaluated and connection.execute("from incoming where task = 'average' limit 1").fetchall():
         raise InputError(f"{table}: the task name 'average' is taken by the average curve; rename the benchmark")
 

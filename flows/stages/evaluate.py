@@ -57,7 +57,7 @@ def checkpoints(run: Run) -> list[dict[str, Any]]:
 def job_settings(study: Study) -> dict[str, Any]:
     """Build the part of an evaluation's job that follows from the study alone."""
     settings = study.evaluation
-    named = ("limit", "batch_tokens", "max_new_tokens", "depths")
+    named = ("limit", "batch_tokens", "max_new_tokens", "depths", "weights")
     return {**{name: getattr(settings, name) for name in named}, "device": study.training.device}
 
 
@@ -95,7 +95,7 @@ def _evaluate(study: Study, store: Store, prepared: Prepared, slots: Slots, run:
     # The benchmarks and digests of their data are in the key of `items`, the packed tokens in that of the run.
     configuration = {
         "run_id": run.run_id,
-        **{name: getattr(settings, name) for name in ("limit", "max_new_tokens", "depths", "introspect")},
+        **{name: getattr(settings, name) for name in ("limit", "max_new_tokens", "depths", "weights", "introspect")},
     }
     trained = store.find(*run.output.split("/"))
     if trained is None:

@@ -24,7 +24,7 @@ from sql.results import connect, ingest
 from sql.statistics.compute import compute_statistics
 
 # Tables of an evaluation's `rows` folder; which files are there depends on what the study asks for.
-EVALUATION_TABLES = (*COLUMNS, "depth_evaluations")
+EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
 
 

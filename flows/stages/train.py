@@ -1,4 +1,4 @@
-"""Train the models of a study: every seed to the screening point, then the best seed of each model to the end.
+"""Train the models of a study: every seed to the end, or with screening the best seed of each model.
 
 Each run is a process (`python -m model.train`) over a folder of the store, so that a run can be killed, resumed, and
 moved to another machine. On a CPU the runs train side by side, one thread each. Where a machine has more GPUs than

@@ -125,7 +125,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
     sequence_length: int = Field(4096, ge=8)
     seeds: list[int] = Field(default=[0, 1], min_length=1)
     screening: float = Field(
-        0.25, ge=0, lt=1, description="train all seeds this far, the best goes on; 0: all seeds all the way"
+        0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
     )
     ranks: int | None = Field(
         None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
@@ -200,6 +200,15 @@ class Study(Section):
     training: Training
     evaluation: Evaluation
     _arguments: str | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _has_the_weights_it_evaluates(self) -> Study:
+        if not self.training.averaging and self.evaluation.weights != "raw":
+            raise ValueError(
+                f"evaluation.weights is {self.evaluation.weights!r}, but training.averaging is 0 and keeps no average; "
+                "set evaluation.weights to raw, or training.averaging above 0"
+            )
+        return self
 
     @property
     def arguments(self) -> str:

@@ -22,7 +22,8 @@ class DreamerLM(TemplateLM):
     """A saved model for lm-eval: `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a tokenizer folder.
 
     Without `tokenizer`, `find_tokenizer` looks for the folder. `depth` runs a recurrent model at another depth than in
-    training. `batch_tokens` bounds a batch; the batch sizes that the command lm_eval passes are ignored.
+    training. `weights` is "raw", or "averaged" where the folder holds an average. `batch_tokens` bounds a batch; the
+    batch sizes that the command lm_eval passes are ignored.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class DreamerLM(TemplateLM):
         batch_tokens: int | None = None,
         max_gen_toks: int = MAX_NEW_TOKENS,
         depth: int | None = None,
+        weights: str = "averaged",
         batch_size: int | str | None = None,
         max_batch_size: int | None = None,
     ) -> None:
@@ -41,7 +43,7 @@ class DreamerLM(TemplateLM):
             self.text = path
         else:
             tokenizer = tokenizer or find_tokenizer(path)
-            self.text = load_language_model(path, tokenizer, device or "auto", batch_tokens=batch_tokens)
+            self.text = load_language_model(path, tokenizer, device or "auto", weights, batch_tokens=batch_tokens)
         if depth is not None:
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)

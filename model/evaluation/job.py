@@ -22,6 +22,7 @@ RULES = (
         lambda depths: all(is_whole(depth) and depth >= 1 for depth in depths),
         "must be a list of whole numbers of at least 1",
     ),
+    ("weights", ("averaged", "raw", "both").__contains__, "must be 'averaged', 'raw' or 'both'"),
 )
 
 
@@ -36,6 +37,7 @@ class EvaluationSettings:
     max_new_tokens: int | None = None  # of an answer, where the task does not say; None: lm-eval's 256
     batch_tokens: int | None = None  # positions in a batch, padding included; None: what suits the device
     depths: tuple[int, ...] = ()  # other depths at which the last checkpoint of each recurrent run is evaluated
+    weights: str = "averaged"  # or "raw", as trained; "both": the averaged ones, and the raw ones beside them
 
     def __post_init__(self) -> None:
         check_rules(self, "evaluation", RULES)
@@ -130,6 +132,7 @@ def check_settings(job: Job) -> None:
         "limit": job.limit,
         "max_new_tokens": job.max_new_tokens,
         "depths": list(job.depths),
+        "weights": job.weights,
         "observe": job.observe is not None,
         "tokenizer": hashlib.blake2b((job.tokenizer / "tokenizer.json").read_bytes(), digest_size=16).hexdigest(),
     }

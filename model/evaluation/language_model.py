@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from model.checkpoint import load_model
+from model.checkpoint import load_model, weights_in
 from model.dreamer import Dreamer
 from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
@@ -65,7 +65,8 @@ class Generation:
 class LanguageModel:
     """A network with its tokenizer. Setting `depth` runs a recurrent model at another depth than in training.
 
-    `finished(n)` is called when n more requests, or fractions of requests, are done.
+    `weights` tells which weights of a checkpoint it has, "averaged" or "raw"; None: of no checkpoint. `finished(n)` is
+    called when n more requests, or fractions of requests, are done.
     """
 
     def __init__(
@@ -73,10 +74,11 @@ class LanguageModel:
         model: Dreamer,
         tokenizer: Tokenizer,
         *,
+        weights: str | None = None,
         batch_tokens: int | None = None,
         finished: Callable[[float], None] = nothing,
     ) -> None:
-        self.model, self.tokenizer = model, tokenizer
+        self.model, self.tokenizer, self.weights = model, tokenizer, weights
         self.batch_tokens = batch_tokens or suitable_batch(model)
         self.finished = finished
         self.depth: int | None = None
@@ -159,15 +161,16 @@ def cut_at_stops(text: str, until: Sequence[str]) -> str:
 
 
 def load_language_model(
-    path: Path | str, tokenizer: Tokenizer | Path | str, device: str = "auto", **options: Any
+    path: Path | str, tokenizer: Tokenizer | Path | str, device: str = "auto", weights: str = "averaged", **options: Any
 ) -> LanguageModel:
     """Load a checkpoint folder for inference: merged (Eq. 8), and in bfloat16 on CUDA; `device` 'auto' prefers CUDA.
 
-    Raises InputError if a folder is missing or damaged, or model and tokenizer do not fit each other.
+    `weights` is that of `load_model`: "raw", or "averaged" where the folder holds an average. Raises InputError if a
+    folder is missing or damaged, or model and tokenizer do not fit each other.
     """
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer(tokenizer)
-    model = load_model(path, device=choose_device(device)).merged()
+    model = load_model(path, choose_device(device), weights).merged()
     if tokenizer.size > model.config.vocabulary_size:
         raise InputError(
             f"{path}: the model knows {model.config.vocabulary_size} tokens, the tokenizer has {tokenizer.size}; "
@@ -175,7 +178,7 @@ def load_language_model(
         )
     if model.head.is_cuda:
         narrow(model)
-    return LanguageModel(model, tokenizer, **options)
+    return LanguageModel(model, tokenizer, weights=weights_in(path, weights), **options)
 
 
 def suitable_batch(model: Dreamer) -> int:

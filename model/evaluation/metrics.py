@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 KEYS = ("run_id", "tokens", "task", "metric", "filter")
 COLUMNS = {
-    "evaluations": (*KEYS, "value", "stderr", "items", "chance", "task_version"),
+    "evaluations": (*KEYS, "value", "stderr", "items", "chance", "task_version", "weights"),
     "items": (*KEYS, "item_id", "value"),
     "evaluation_versions": (*KEYS[:3], "code_version", "data_version", "harness_version", "packages"),
     "depth_attention": ("run_id", "tokens", "query_depth", "key_depth", "score"),
     "expert_usage": ("run_id", "tokens", "depth", "expert", "selections"),
 }
+_ONLY_EVALUATIONS = ["task_version", "weights"]  # columns that `depth_evaluations` and `raw_evaluations` lack
 WHOLE = ("tokens", "items", "query_depth", "key_depth", "depth", "expert", "selections")
 REAL = ("value", "stderr", "chance", "score")
 
@@ -82,9 +83,10 @@ def digest_of_items(items: Iterable[Any]) -> str:
     return digest.hexdigest()
 
 
-def tables(run_id: str, tokens: int, scores: Sequence[TaskScores]) -> dict[str, pa.Table]:
+def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str | None = None) -> dict[str, pa.Table]:
     """Build the rows of one checkpoint for the tables `evaluations`, `items` and `evaluation_versions`.
 
+    `weights` says which weights of the checkpoint were scored: "averaged" or "raw".
     Example: tasks a and b of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4 items.
     """
     import pyarrow as pa
@@ -106,7 +108,7 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores]) -> dict[str, 
             value, error = _value(first.aggregate, list(findings.values()))
             versions = _joined(task.version for task, _ in pool)
             row = {"value": value, "stderr": error, "items": len(findings), "chance": pool[0][0].chance}
-            rows["evaluations"].append({**key, **row, "task_version": versions})
+            rows["evaluations"].append({**key, **row, "task_version": versions, "weights": weights})
             own = ((item, _own_value(first, finding)) for item, finding in findings.items())
             rows["items"] += [{**key, "item_id": item, "value": value} for item, value in own if value is not None]
         made_by = {
@@ -123,8 +125,13 @@ def depth_rows(evaluations: pa.Table, depth: int) -> pa.Table:
     """Turn rows of `evaluations` found at `depth` into rows of the table `depth_evaluations`."""
     import pyarrow as pa
 
-    columns = evaluations.drop_columns(["task_version"])
+    columns = evaluations.drop_columns(_ONLY_EVALUATIONS)
     return columns.add_column(2, pa.field("depth", pa.int64()), pa.array([depth] * len(columns), pa.int64()))
+
+
+def raw_rows(evaluations: pa.Table) -> pa.Table:
+    """Turn rows of `evaluations` of raw weights into rows of the table `raw_evaluations`."""
+    return evaluations.drop_columns(_ONLY_EVALUATIONS)
 
 
 def schema(*columns: str) -> pa.Schema:

@@ -1,8 +1,8 @@
 """Evaluate one checkpoint part by part, and resume after a kill: only the part in hand is lost.
 
-A part is what one benchmark asks (its tasks together, so that batches stay full), the same at another depth, or what is
-observed of the model's attention. Each finished part is a folder in `<checkpoint>.parts/`; once all are there, their
-rows are concatenated under the checkpoint's final name, so that they appear at once.
+A part is what one benchmark asks (its tasks together, so that batches stay full), the same at another depth or of the
+raw weights, or what is observed of the model's attention. Each finished part is a folder in `<checkpoint>.parts/`;
+once all are there, their rows are concatenated under the checkpoint's final name, so that they appear at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from model.evaluation.job import Checkpoint
 from model.evaluation.language_model import LanguageModel
-from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, schema, tables
+from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, schema, tables
 from model.introspect import Sample, observe
 from pipeline.storage.files import atomic_folder
 
@@ -71,35 +71,48 @@ def score_tasks(model: LanguageModel, tasks: Sequence[Task]) -> list[TaskScores]
 
 
 def split_evaluation(
-    checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task], sample: Sample | None, depths: Sequence[int]
+    checkpoint: Checkpoint,
+    models: Sequence[LanguageModel],
+    tasks: Sequence[Task],
+    sample: Sample | None,
+    depths: Sequence[int],
 ) -> list[Part]:
     """Split a checkpoint's evaluation: the observation on `sample`, every benchmark, every benchmark at each depth.
 
-    Example: benchmarks a and b and depths [2] give the parts observation, a, b, a at depth 2, b at depth 2.
+    With two models, the second has the raw weights of the first: every benchmark is asked of these at the end. Example:
+    benchmarks a and b and depths [2] give the parts observation, a, b, a at depth 2, b at depth 2.
     """
+    model, *raw = models
     benchmarks: dict[str, list[Task]] = {}
     for task in tasks:
         benchmarks.setdefault(task.specification["benchmark"], []).append(task)
     parts = [] if sample is None else [Part(0, 0, partial(_observe, checkpoint, model, sample))]
-    for depth in (None, *depths):
+    ways = [partial(_score_benchmark, checkpoint, model, depth, compared=bool(depths)) for depth in (None, *depths)]
+    ways += [partial(_score_raw, checkpoint, weights) for weights in raw]
+    for score in ways:
         for own in benchmarks.values():
             requests = sum(len(asked) for task in own for asked in task.requests.values())
-            rows = partial(_score_benchmark, checkpoint, model, own, depth, compared=bool(depths))
-            parts.append(Part(requests, sum(task.items for task in own), rows))
+            parts.append(Part(requests, sum(task.items for task in own), partial(score, own)))
     return parts
 
 
 def _score_benchmark(
-    checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task], depth: int | None, *, compared: bool
+    checkpoint: Checkpoint, model: LanguageModel, depth: int | None, tasks: Sequence[Task], *, compared: bool
 ) -> Rows:
     """Compute a benchmark's rows; at the model's own depth also rows to compare other depths with, where `compared`."""
     model.depth = depth
     try:
-        rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks))
+        rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks), model.weights)
     finally:
         model.depth = None
     other = {"depth_evaluations": depth_rows(rows["evaluations"], depth or model.model.config.depth)}
     return other if depth else {**rows, **other} if compared else rows
+
+
+def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Task]) -> Rows:
+    """Compute a benchmark's rows of `raw_evaluations`."""
+    rows = tables(checkpoint.run_id, checkpoint.tokens, score_tasks(model, tasks))
+    return {"raw_evaluations": raw_rows(rows["evaluations"])}
 
 
 def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:

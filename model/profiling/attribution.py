@@ -67,6 +67,7 @@ def ranges(trainer: Trainer) -> Iterator[None]:
             (trainer.optimizer, "gradient_norm", "optimiser"),
             (trainer.optimizer, "step", "optimiser"),
             (trainer.model, "update_balance", "balance"),
+            (trainer.average, "update", "weight average"),
         )
         for owner, method, name in places:
             setattr(owner, method, _ranged(name, getattr(owner, method)))

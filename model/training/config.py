@@ -29,7 +29,7 @@ RULES = (
     ("learning_rate epsilon clip", lambda value: 0 < value <= 1e300, "must be above 0, and finite"),
     ("seed warmup_steps", lambda value: 0 <= value < 2**63, "must not be negative, and below 2^63"),
     (
-        "weight_decay save_every_seconds spike_deviations",
+        "weight_decay averaging save_every_seconds spike_deviations",
         lambda value: 0 <= value <= 1e300,
         "must not be negative, and finite",
     ),
@@ -59,6 +59,7 @@ class TrainingConfig:
     epsilon: float = 1e-8
     weight_decay: float = 1e-3
     clip: float = 0.5  # largest gradient norm
+    averaging: float = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
     loss_on: str = "all"  # or "responses"
     checkpoints: tuple[int, ...] = ()  # token counts; one at `tokens` is always taken
     device: str = "auto"  # "cuda" where there is one, else "cpu"

@@ -18,6 +18,7 @@ from model import ops
 from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
+from model.training.averaging import WeightAverage
 from model.training.code_changes import code_digest
 from model.training.config import Run
 from model.training.distributed import Ranks
@@ -33,7 +34,7 @@ LOSS_WINDOW = 100
 
 
 class Trainer:
-    """A run's model, optimiser, stream and counters, new or restored from its newest state.
+    """A run's model, its average, optimiser, stream and counters, new or restored from its newest state.
 
     Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the number of ranks.
     Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved. Changed
@@ -89,6 +90,7 @@ class Trainer:
             epsilon=self.config.epsilon,
             weight_decay=self.config.weight_decay,
         )
+        self.average = WeightAverage(self.model.state_dict(), self.config.averaging)
         if state:
             self._restore(state)
         self.model.train()
@@ -99,8 +101,9 @@ class Trainer:
         self._next: tuple[int, Batch] | None = None
 
     def synchronize(self) -> None:
-        """Copy the first rank's parameters and buffers. All ranks must call this before the first step."""
-        self.ranks.broadcast([tensor.data for tensor in self.model.state_dict().values()])
+        """Copy the first rank's parameters, buffers and average. All ranks must call this before the first step."""
+        tensors = (*self.model.state_dict().values(), *self.average.tensors.values())
+        self.ranks.broadcast([tensor.data for tensor in tensors])
 
     def compile(self, **options: Any) -> None:
         """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
@@ -132,6 +135,7 @@ class Trainer:
 
         before = self.tokens
         self.step += 1
+        self.average.update(self.step)
         self.tokens += batch.real_tokens
         self.epoch = batch.epoch
         self.stream_hash = batch.extend(self.stream_hash)
@@ -236,6 +240,7 @@ class Trainer:
             random["random.cuda"] = torch.cuda.get_rng_state(self.device)
         model = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
         moments = {f"optimizer.{name}": tensor for name, tensor in self.optimizer.tensors().items()}
+        average = {f"average.{name}": tensor for name, tensor in self.average.tensors.items()}
         values = {
             "step": self.step,
             "tokens": self.tokens,
@@ -248,9 +253,8 @@ class Trainer:
             "halved": self.halved,
             "origin": self.origin,
         }
-        save_state(
-            self.run.folder / "state", self.step, State({**model, **moments, **random}, values), self.config.keep
-        )
+        tensors = {**model, **moments, **average, **random}
+        save_state(self.run.folder / "state", self.step, State(tensors, values), self.config.keep)
         self.save_checkpoint()
 
     def save_checkpoint(self) -> None:
@@ -267,7 +271,7 @@ class Trainer:
             "seconds": self.seconds,
             "stream_hash": self.stream_hash,
         }
-        save_model(folder, self.model, extra)
+        save_model(folder, self.model, extra, self.average.tensors)
 
     def _check_origin(self, state: State, accept_code_change: bool) -> dict[str, Any] | None:
         """Compare what the run was started with; returns the code change, if there is one and it is accepted.
@@ -297,6 +301,7 @@ class Trainer:
     def _restore(self, state: State) -> None:
         values = state.values
         self.optimizer.load(_part(state, "optimizer."))
+        self.average.load(_part(state, "average."))
         torch.set_rng_state(state.tensors["random.cpu"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state.tensors["random.cuda"], self.device)

@@ -74,6 +74,7 @@ create table if not exists evaluations (
     items bigint check (items >= 0),
     chance double,
     task_version varchar,
+    weights varchar, -- 'averaged' or 'raw': of the checkpoint that was evaluated; null: not known
     primary key (run_id, tokens, task, metric, filter)
 );
 
@@ -144,6 +145,20 @@ create table if not exists depth_evaluations (
     primary key (run_id, tokens, depth, task, metric, filter)
 );
 
+-- Evaluations of the raw weights of checkpoints whose rows in `evaluations` are of the averaged weights.
+create table if not exists raw_evaluations (
+    run_id varchar,
+    tokens bigint check (tokens >= 0),
+    task varchar,
+    metric varchar,
+    filter varchar default 'none',
+    value double,
+    stderr double check (stderr >= 0 or isnan(stderr)),
+    items bigint check (items >= 0),
+    chance double,
+    primary key (run_id, tokens, task, metric, filter)
+);
+
 comment on table studies is 'One row for each study in this file';
 comment on table curation is 'Documents kept and dropped at each stage, by source and reason';
 comment on table models is 'The models of each study and what they cost';
@@ -156,3 +171,4 @@ comment on table expert_usage is 'How often each expert was selected at each dep
 comment on table checkpoints is 'Every checkpoint of every run: step, epoch, loss, hash of the data seen';
 comment on table evaluation_versions is 'The code, data and packages that made each evaluation';
 comment on table depth_evaluations is 'A task''s metric of a trained model run at another depth';
+comment on table raw_evaluations is 'A task''s metric of the raw weights, beside those of the averaged ones';
