@@ -53,9 +53,9 @@ def plan(options: argparse.Namespace) -> None:
     on_gpu, count = gpus(study) > 0, concurrency(study)
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
     kept = len(training.points) * (1 if screened else len(training.seeds))
-    copies = 2 if training.averaging else 1  # of the weights: raw and averaged, in float32
+    copies, kinds = (2, "raw and averaged ") if training.averaging else (1, "")
     checkpoints = sum(4 * model.parameters * copies * kept for model in planned)
-    state = sum(4 * model.parameters * (copies + 2) * len(training.seeds) for model in planned)  # with two moments
+    state = sum(4 * model.parameters * (copies + 2) * len(training.seeds) for model in planned)  # and two moments
     tokens = training.tokens * (2 if size <= 2**16 else 4)
     points = len(training.points)
     gpu = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
@@ -68,7 +68,8 @@ def plan(options: argparse.Namespace) -> None:
         "compute": f"{flops:.3g} FLOPs of training",
         "time": f"{duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
         "": "" if on_gpu else f"{duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
-        "disk": f"{amount(checkpoints)} of checkpoints{' and their averages' if copies > 1 else ''}, {amount(state)} to resume from, {amount(tokens)} of tokens",
+        "disk": f"{amount(checkpoints)} of {kinds}checkpoints, {amount(state)} to resume from, "
+        f"{amount(tokens)} of tokens",
     }
     console.print()
     for name, words in lines.items():

@@ -2,7 +2,7 @@
 
 At a constant learning rate the weights keep moving around a better place; their average lies nearer to that place. The
 window is a share of the steps so far (power-function average; Karras et al. 2024, arXiv 2312.02696), so that one
-setting fits short and long runs: with power 18 the average's mean age is a twentieth of the steps.
+setting fits short and long runs: with power p the mean age of what is averaged is 1 / (p + 1) of the steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pipeline.errors import InputError
 def newest_share(step: int, power: float) -> float:
     """Return the share of the newest weights in the average after step 1, 2, ...: 1 - (1 - 1/step)^power.
 
-    Example: with power 18, all of the first step, then 1.7 % at step 1,000.
+    Example: with power 18, 1 at step 1 and 0.018 at step 1,000.
     """
     return 1.0 - (1.0 - 1.0 / step) ** power
 

@@ -19,12 +19,12 @@ from model.checkpoint import State, empty_model, load_tensors, newest_state, sav
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.training.averaging import WeightAverage
-from model.training.code_changes import code_digest
+from model.training.code_changes import find_code_change
 from model.training.config import Run
 from model.training.distributed import Ranks
 from model.training.failures import TrainingFailed, has_spiked
 from model.training.optimizer import AdamW, warmed_up
-from model.training.provenance import differences, source_digests
+from model.training.provenance import source_digests
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
 from model.training.wrapping import compile_parts, recompute_activations
 from pipeline.errors import InputError
@@ -71,7 +71,7 @@ class Trainer:
 
         state = newest_state(run.folder / "state")
         if state:
-            self.code_change = self._check_origin(state, accept_code_change)
+            self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
             raise InputError(f"{run.folder} holds checkpoints, but no state to go on from; remove it to start over")
         torch.manual_seed(self.config.seed)
@@ -272,31 +272,6 @@ class Trainer:
             "stream_hash": self.stream_hash,
         }
         save_model(folder, self.model, extra, self.average.tensors)
-
-    def _check_origin(self, state: State, accept_code_change: bool) -> dict[str, Any] | None:
-        """Compare what the run was started with; returns the code change, if there is one and it is accepted.
-
-        Raises InputError for every other difference.
-        """
-        before = state.values["origin"]
-        changed = differences(before, self.origin)
-        if not changed:
-            return None
-        old, new = code_digest(before["code"]), code_digest(self.origin["code"])
-        way = ""
-        if not differences({**before, "code": {}}, {**self.origin, "code": {}}):  # nothing else has changed
-            if accept_code_change:
-                at = {name: state.values[name] for name in ("tokens", "step")}
-                return {**at, "before": old, "after": new, "changed": changed}
-            way = (
-                f"go on with the changed code by --accept-code-change ({self.run.run_id} was started with code {old}, "
-                f"this is {new}), "
-            )
-        more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
-        raise InputError(
-            f"{self.run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
-            f"undo that, {way}or remove the folder to start over"
-        )
 
     def _restore(self, state: State) -> None:
         values = state.values

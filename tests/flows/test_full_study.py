@@ -32,6 +32,7 @@ TABLES = {
     "runs": "* EXCLUDE (seconds, tokens_per_second, mfu)",
     "steps": "* EXCLUDE (seconds)",
     "evaluations": "*",
+    "raw_evaluations": "*",
     "items": "*",
     "token_accuracy": "*",
     "data_efficiency": "*",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state
+from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state, weights_in
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
@@ -40,6 +40,45 @@ def test_a_model_comes_back_to_the_bit(model, tmp_path):
     assert any(router.bias.any() for router in again.routers().values())
     assert json.loads((tmp_path / "one" / "checkpoint.json").read_text()) == {"tokens": 5}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one"]
+
+
+def averaged(model):
+    """Another set of weights for the same model."""
+    return {name: 0.5 * tensor for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
+
+
+def test_averaged_weights_are_loaded_unless_raw_ones_are_asked_for(model, tmp_path):
+    save_model(tmp_path / "both", model, averaged=averaged(model))
+    save_model(tmp_path / "one", model)
+    assert [weights_in(tmp_path / "both", wanted) for wanted in ("averaged", "raw")] == ["averaged", "raw"]
+    assert weights_in(tmp_path / "one") == "raw"
+    half, raw, only = (
+        load_model(tmp_path / name, weights=weights)
+        for name, weights in (("both", "averaged"), ("both", "raw"), ("one", "averaged"))
+    )
+    assert torch.equal(half.head, 0.5 * model.head)
+    assert torch.equal(raw.head, model.head)
+    assert torch.equal(only.head, model.head)
+    assert half.state_dict().keys() == model.state_dict().keys()
+    with pytest.raises(InputError, match="weights is 'mean', but it must be 'averaged' or 'raw'"):
+        load_model(tmp_path / "both", weights="mean")
+
+
+def test_a_damaged_average_is_bad_input_and_raw_weights_still_load(model, tmp_path):
+    save_model(tmp_path / "both", model, averaged=averaged(model))
+    tensors = tmp_path / "both" / "averaged.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:-10])
+    with pytest.raises(InputError, match=r"averaged\.safetensors is damaged"):
+        load_model(tmp_path / "both")
+    assert torch.equal(load_model(tmp_path / "both", weights="raw").head, model.head)
+
+
+def test_averaged_weights_are_merged_as_others(model, tmp_path):
+    save_model(tmp_path / "both", model, averaged=averaged(model))
+    half = load_model(tmp_path / "both")
+    assert half.config.shared_expert
+    tokens = torch.arange(32).view(2, 16)
+    torch.testing.assert_close(half.merged()(tokens), half(tokens), rtol=1e-4, atol=1e-5)
 
 
 def test_a_checkpoint_is_never_overwritten(model, tmp_path):

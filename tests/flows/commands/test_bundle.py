@@ -22,15 +22,15 @@ PROJECT = Path(__file__).resolve().parents[3]
 TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
 
 
-def factors(root: Path) -> pd.DataFrame:
+def rows(root: Path, table: str) -> pd.DataFrame:
     with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
-        return connection.execute("SELECT * FROM data_efficiency ORDER BY ALL").df()
+        return connection.execute(f"SELECT * FROM {table} ORDER BY ALL").df()
 
 
 @pytest.mark.slow
 def test_bundled_and_collected_equals_run_here(tmp_path: Path) -> None:
     study, folder = load_study(TINY, root=tmp_path / "carried"), tmp_path / "box"
-    write_bundle(study, folder)
+    assert write_bundle(study, folder)["evaluation"]["weights"] == "both"
     with pytest.raises(InputError, match="has not ended"):
         collect_bundle(study, folder)
     # Of the packages, the machine there has what model/ may import.
@@ -51,9 +51,10 @@ def test_bundled_and_collected_equals_run_here(tmp_path: Path) -> None:
         assert ran.returncode == 0, ran.stdout + ran.stderr
     collect_bundle(study, folder)
     assert main(["run", str(TINY), "--root", str(tmp_path / "here")]) == 0
-    here = factors(tmp_path / "here")
-    assert len(here)
-    pd.testing.assert_frame_equal(factors(tmp_path / "carried"), here)
+    for table in ("data_efficiency", "evaluations", "raw_evaluations"):
+        here = rows(tmp_path / "here", table)
+        assert len(here)
+        pd.testing.assert_frame_equal(rows(tmp_path / "carried", table), here)
 
 
 def test_a_folder_that_is_no_carried_study(tmp_path: Path) -> None:

@@ -94,6 +94,13 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: tuple[Study, list[
             "join evaluations using (run_id, tokens, task, metric, filter, value) where depth = 2"
         )
 
+        # The averaged weights are evaluated, and beside them the raw ones, which are others.
+        assert ask("select distinct weights from evaluations") == [("averaged",)]
+        keys = "run_id, tokens, task, metric, filter, items, chance"
+        assert ask(f"select {keys} from raw_evaluations order by all") == ask(
+            f"select {keys} from evaluations order by all"
+        )
+
         usage = ask("select run_id, tokens, depth, sum(selections) from expert_usage group by all order by all")
         assert [row[:3] for row in usage] == [
             (run, tokens, depth) for run in sorted(points) for tokens in points[run] for depth in (1, 2)

@@ -59,6 +59,9 @@ def test_misspelt_key_of_a_stage_and_of_a_source(tmp_path: Path) -> None:
         (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
         (("checkpoints: 4", "checkpoints: 1000000000000"), "1000000000000 checkpoints: give 1 to 10,000"),
         (("device: cpu", "device: tpu"), "device is 'tpu', but it must be"),
+        (("device: cpu", "device: cpu\n  averaging: .inf"), "averaging is inf, but it must not be negative, and finite"),
+        (("device: cpu", "device: cpu\n  averaging: 0"), "evaluation.weights is 'both', but training.averaging is 0"),
+        (("weights: both", "weights: mean"), "evaluation.weights is 'mean', but it must be 'averaged', 'raw' or"),
         (("device: cpu", "device: cpu\n  beta1: .nan"), "beta1 is nan, but it must be"),
         (("device: cpu", "device: cpu\n  clip: -1"), "clip is -1.0, but it must be above 0"),
         (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens is -1, but"),
@@ -79,6 +82,21 @@ def test_bad_values_are_one_line(tmp_path: Path, change: tuple[str, str], said: 
     assert "\n" not in str(error.value)
 
 
+def test_without_an_average_raw_weights_are_evaluated(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(TINY.read_text().replace("device: cpu", "device: cpu\n  averaging: 0").replace("both", "raw"))
+    assert load_study(path).evaluation.weights == "raw"
+
+
+def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -> None:
+    assert load_study(TINY).training.stop_at == 6000
+    path = tmp_path / "s.yaml"
+    path.write_text(TINY.read_text().replace("  screening: 0.25\n", ""))
+    assert load_study(path).training.stop_at is None
+    races = {name for name in presets() if load_study(name).training.stop_at}
+    assert races == {"paper-16", "paper-32", "paper-mini"}
+
+
 def test_a_study_that_is_not_there() -> None:
     with pytest.raises(InputError, match="neither a preset"):
         load_study("no-such-study")
@@ -88,8 +106,9 @@ def test_identity_follows_what_decides_results(tmp_path: Path) -> None:
     study = load_study(TINY)
     assert study.study_id == load_study(TINY, root=tmp_path, mirror=tmp_path).study_id
     path = tmp_path / "s.yaml"
-    path.write_text(TINY.read_text().replace("24_000", "24_001"))
-    assert load_study(path).study_id != study.study_id
+    for change in (("24_000", "24_001"), ("weights: both", "weights: raw"), ("device: cpu", "device: cpu\n  averaging: 9")):
+        path.write_text(TINY.read_text().replace(*change))
+        assert load_study(path).study_id != study.study_id
 
 
 def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from model.checkpoint import save_model
 from model.evaluate import evaluate, main
 from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
@@ -30,12 +31,15 @@ from tests.model.evaluation.evaluation_world import (
     plain_log_likelihood,
     rows,
     save_small_model,
+    small_model,
     write_job,
     write_place,
 )
 from tests.model.packed_folder import write_packed
 
-EVALUATIONS = ["run_id", "tokens", "task", "metric", "filter", "value", "stderr", "items", "chance", "task_version"]
+KEYS = ["run_id", "tokens", "task", "metric", "filter"]
+RAW_EVALUATIONS = [*KEYS, "value", "stderr", "items", "chance"]
+EVALUATIONS = [*RAW_EVALUATIONS, "task_version", "weights"]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,7 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
     assert folders == [place / "rows" / "run" / f"{tokens:015d}" for tokens in (500, 1000)]
     for folder, tokens in zip(folders, (500, 1000), strict=True):
         assert pq.read_schema(folder / "rows" / "evaluations.parquet").names == EVALUATIONS
-        assert pq.read_schema(folder / "rows" / "items.parquet").names == [*EVALUATIONS[:5], "item_id", "value"]
+        assert pq.read_schema(folder / "rows" / "items.parquet").names == [*KEYS, "item_id", "value"]
         evaluations, items = rows(folder, "evaluations"), rows(folder, "items")
         assert {(row["run_id"], row["tokens"]) for row in evaluations + items} == {("run", tokens)}
         assert {(row["task"], row["metric"], row["filter"]) for row in evaluations} == {
@@ -59,7 +63,7 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
             ("world_text", "bits_per_byte", "none"),
         }
         for row in evaluations:
-            assert (row["items"], row["task_version"]) == (ITEMS, "1.0")
+            assert (row["items"], row["task_version"], row["weights"]) == (ITEMS, "1.0", "raw")
             assert row["chance"] == {"world_short": 0.1, "world_long": 0.1, "world_choice": 0.25}.get(row["task"])
             own = [i for i in items if all(i[key] == row[key] for key in ("task", "metric", "filter"))]
             assert [item["item_id"] for item in own] == [f"{row['task']}/{number}" for number in range(ITEMS)]
@@ -203,10 +207,10 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
     assert not (first / "rows" / "depth_evaluations.parquet").exists()
     assert not (layered / "rows" / "depth_evaluations.parquet").exists()
     found = rows(last, "depth_evaluations")
-    assert list(found[0]) == ["run_id", "tokens", "depth", *EVALUATIONS[2:-1]]
+    assert list(found[0]) == ["run_id", "tokens", "depth", *RAW_EVALUATIONS[2:]]
     own = [{**row, "depth": 3} for row in rows(last, "evaluations")]
     for row in own:
-        del row["task_version"]
+        del row["task_version"], row["weights"]
     assert [row for row in found if row["depth"] == 3] == own
     assert len(found) == 3 * len(own)
     # Each number is what a plain pass at that depth gives, item by item.
@@ -222,6 +226,36 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
             likely = [plain_log_likelihood(model.model, prompt, option, depth)[0] for option in options]
             right += item["choices"][likely.index(max(likely))] == item["target"]
         assert values[depth] == pytest.approx(right / len(items))
+
+
+def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) -> None:
+    """Rows of the averaged weights are those of a model that has nothing else, and so are the raw ones."""
+    averaged, raw = (small_model(seed, sequence_length=256) for seed in (1, 0))
+    save_model(place / "averaging", raw, {}, averaged.state_dict())
+    found = {}
+    for name, path, settings in (
+        ("both", "averaging", {"weights": "both", "depths": [2]}),
+        ("only-averaged", "averaging", {}),
+        ("only-raw", "averaging", {"weights": "raw"}),
+        ("raw-alone", "checkpoint-0", {"weights": "both"}),
+        ("averaged-alone", "checkpoint-1", {}),
+    ):
+        checkpoints = [{"run_id": "run", "tokens": 500, "path": path}]
+        (folder,) = evaluate(read_job(write_job(place, name, tasks=carried(place), checkpoints=checkpoints, **settings)))
+        found[name] = {table.stem: rows(folder, table.stem) for table in (folder / "rows").iterdir()}
+    kinds = {name: {row["weights"] for row in tables["evaluations"]} for name, tables in found.items()}
+    averages, raws = ("both", "only-averaged"), ("only-raw", "raw-alone", "averaged-alone")
+    assert kinds == {**dict.fromkeys(averages, {"averaged"}), **dict.fromkeys(raws, {"raw"})}
+    assert {name for name, tables in found.items() if "raw_evaluations" in tables} == {"both"}
+    for name, alone in (("both", "averaged-alone"), ("only-averaged", "averaged-alone"), ("only-raw", "raw-alone")):
+        assert found[name]["items"] == found[alone]["items"]
+    beside = found["both"]["raw_evaluations"]
+    assert list(beside[0]) == RAW_EVALUATIONS
+    assert beside == [{name: row[name] for name in RAW_EVALUATIONS} for row in found["only-raw"]["evaluations"]]
+    own = [row for row in found["both"]["depth_evaluations"] if row["depth"] == 3]
+    assert [row["value"] for row in own] == [row["value"] for row in found["only-averaged"]["evaluations"]]
+    with pytest.raises(InputError, match=r"results of other settings \(weights\); name another folder"):
+        evaluate(read_job(write_job(place, "both", tasks=carried(place), checkpoints=checkpoints, depths=[2])))
 
 
 def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None:
@@ -255,6 +289,7 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         ({"checkpoints": []}, "checkpoints is missing"),
         ({"limit": 0}, "limit is 0, but it must be a whole number of at least 1"),
         ({"depths": [0]}, r"depths is \[0\], but it must be a list of whole numbers of at least 1"),
+        ({"weights": "mean"}, "weights is 'mean', but it must be 'averaged', 'raw' or 'both'"),
         ({"observe": "nowhere"}, "no packed data in .*nowhere"),
         ({"limits": 3}, r"there is no field 'limits'; did you mean limit\?"),
         ({"colour": 3}, "there is no field 'colour'; known are limit, max_new_tokens, batch_tokens, "),

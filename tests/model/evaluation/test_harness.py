@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 
+from model.checkpoint import save_model
 from model.evaluation import harness, harness_tasks
 from model.evaluation.harness_tasks import HarnessTask, build_task
 from model.evaluation.language_model import Generation, LanguageModel, load_language_model, narrow
@@ -136,6 +137,17 @@ def test_texts(text_model: LanguageModel) -> None:
         assert count == len(encoded)
     (empty,) = text_model.log_likelihoods([("", "7 coins")])
     assert empty[0] == pytest.approx(text_model.rolling_log_likelihoods(["7 coins"])[0][0], abs=1e-4)
+
+
+def test_raw_weights_are_asked_for_by_name(folder: Path, tmp_path: Path) -> None:
+    raw, averaged = small_model(0), small_model(1)
+    save_model(tmp_path / "model", raw, averaged=averaged.state_dict())
+    tokenizer = str(folder / "tokenizer")
+    for arguments, expected in (({}, averaged), ({"weights": "raw"}, raw)):
+        lm = harness.DreamerLM(str(tmp_path / "model"), tokenizer, "cpu", **arguments)
+        assert torch.equal(lm.text.model.head, expected.head)
+    with pytest.raises(InputError, match="weights is 'both', but it must be 'averaged' or 'raw'"):
+        harness.DreamerLM(str(tmp_path / "model"), tokenizer, "cpu", weights="both")
 
 
 def test_pairs_are_cut_apart_as_lm_eval_does(text_model: LanguageModel) -> None:

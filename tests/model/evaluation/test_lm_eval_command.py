@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from model.checkpoint import save_model
 from model.evaluation.language_model import load_language_model
 from model.evaluation.metrics import tables
 from model.evaluation.resume import score_tasks
 from model.evaluation.tokenizer import find_tokenizer
 from pipeline.errors import InputError
-from tests.model.evaluation.evaluation_world import save_small_model, write_data, write_tokenizer
+from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
 
 COMMAND = Path(sys.executable).with_name("lm_eval")
 COMMON = """dataset_name: default
@@ -51,7 +52,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A saved model in the place where a carried study has it."""
     study = tmp_path_factory.mktemp("study")
     write_tokenizer(study / "tokenizer")
-    save_small_model(study / "runs/run/checkpoints/000000000001000", sequence_length=192)
+    raw, averaged = (small_model(seed, sequence_length=192) for seed in (0, 1))
+    save_model(study / "runs/run/checkpoints/000000000001000", raw, averaged=averaged.state_dict())
     return study
 
 
@@ -60,8 +62,10 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("depth", [None, 2])
-def test_the_plain_command_gives_the_numbers_of_a_study(study: Path, tmp_path: Path, depth: int | None) -> None:
+@pytest.mark.parametrize(("depth", "weights"), [(None, "averaged"), (2, "raw")])
+def test_the_plain_command_gives_the_numbers_of_a_study(
+    study: Path, tmp_path: Path, depth: int | None, weights: str
+) -> None:
     """From a shell, anywhere, naming nothing but the model's folder: every metric, to all digits."""
     from model.evaluation.harness_tasks import HarnessTask, tune_libraries
 
@@ -72,7 +76,7 @@ def test_the_plain_command_gives_the_numbers_of_a_study(study: Path, tmp_path: P
     for name, definition in TASKS.items():
         files.append(tmp_path / f"{name}.yaml")
         files[-1].write_text(f"task: {name}\ndataset_path: {place}\n{COMMON}{definition}")
-    arguments = f"path={model}" + (f",depth={depth}" if depth else "")
+    arguments = f"path={model}" + (f",depth={depth},weights={weights}" if depth else "")
     command = [COMMAND, "--model", "dreamer", "--model_args", arguments, "--tasks", *files, "--device", "cpu"]
     done = subprocess.run(
         [*command, "--output_path", tmp_path / "out.json"],
@@ -83,7 +87,7 @@ def test_the_plain_command_gives_the_numbers_of_a_study(study: Path, tmp_path: P
     theirs = json.loads(written.read_text())["results"]
 
     tune_libraries()
-    text_model = load_language_model(model, study / "tokenizer", "cpu")
+    text_model = load_language_model(model, study / "tokenizer", "cpu", weights)
     text_model.depth = depth
     specifications = [
         {"benchmark": path.stem, "task": path.stem, "dataset_path": str(place), "yaml": str(path)} for path in files

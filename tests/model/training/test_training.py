@@ -65,7 +65,8 @@ def assert_same_run(folder, reference):
     assert names[0] == names[1]
     for name in names[0]:
         one, other = (run / "checkpoints" / name for run in (folder, reference))
-        assert (one / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+        for file in ("model.safetensors", "averaged.safetensors"):
+            assert (one / file).read_bytes() == (other / file).read_bytes()
         described = [json.loads((path / "checkpoint.json").read_text()) for path in (one, other)]
         for description in described:
             del description["seconds"]
@@ -133,12 +134,15 @@ def test_a_finished_run_stays_as_it_is(root):
     assert row_of(root / "run")["status"] == "complete"
 
 
-def test_the_checkpoint_is_the_model(root):
+def test_the_checkpoint_is_the_model_and_its_average(root):
     folder = root / "run"
     newest = newest_state(folder / "state").tensors
-    model = load_model(max((folder / "checkpoints").iterdir()))
+    checkpoint = max((folder / "checkpoints").iterdir())
+    model = load_model(checkpoint, weights="raw")
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, newest[f"model.{name}"])
+    for name, tensor in load_model(checkpoint).state_dict().items():
+        assert torch.equal(tensor, newest[f"{'average' if tensor.is_floating_point() else 'model'}.{name}"])
     assert any(router.bias.any() for router in model.routers().values())
 
 

@@ -49,6 +49,7 @@ def test_a_file_of_the_first_version_is_migrated(path):
     kept = results.query(path, "select low, high, replicates, goal_first from factor_intervals")
     assert kept.values.tolist()[0][:3] == [1.0, 2.0, 1000]
     assert kept["goal_first"].isna().all()
+    assert results.query(path, "select weights from evaluations")["weights"].isna().all()
     assert results.query(path, "select factor from data_efficiency where variant = 'DR'")["factor"].tolist() == [
         2.0,
         2.0,
@@ -58,8 +59,14 @@ def test_a_file_of_the_first_version_is_migrated(path):
     described = "select table_name, column_name, data_type from duckdb_columns() where not internal order by all"
     both = [results.query(file, described).values.tolist() for file in (path, fresh)]
     assert both[0] == both[1]
-    new = {"checkpoints": rows({"run_id": "r", "tokens": 10, "step": 1, "stream_hash": "a"})}
-    assert results.ingest(path, new) == {"checkpoints": 1}
+    place = {"run_id": "r", "tokens": 10}
+    evaluation = {**place, "task": "t", "metric": "acc", "filter": "none", "value": 0.5}
+    new = {
+        "checkpoints": rows({**place, "step": 1, "stream_hash": "a"}),
+        "evaluations": rows({**evaluation, "weights": "averaged"}),
+        "raw_evaluations": rows(evaluation),
+    }
+    assert results.ingest(path, new) == dict.fromkeys(new, 1)
 
 
 def _created(path: Path) -> Path:
