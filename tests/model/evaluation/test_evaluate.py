@@ -241,7 +241,8 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
         ("averaged-alone", "checkpoint-1", {}),
     ):
         checkpoints = [{"run_id": "run", "tokens": 500, "path": path}]
-        (folder,) = evaluate(read_job(write_job(place, name, tasks=carried(place), checkpoints=checkpoints, **settings)))
+        job = write_job(place, name, tasks=carried(place), checkpoints=checkpoints, **settings)
+        (folder,) = evaluate(read_job(job))
         found[name] = {table.stem: rows(folder, table.stem) for table in (folder / "rows").iterdir()}
     kinds = {name: {row["weights"] for row in tables["evaluations"]} for name, tables in found.items()}
     averages, raws = ("both", "only-averaged"), ("only-raw", "raw-alone", "averaged-alone")

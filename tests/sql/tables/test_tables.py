@@ -31,9 +31,10 @@ def test_a_study_entered_by_position_has_its_factors(sql):
         sql.execute("insert into models values ('s', $1, $1, 16, null, null, null, null)", [variant])
         nothing = ", ".join(["null"] * 8)
         sql.execute(f"insert into runs values ($1, 's', $1, {nothing})", [variant])
+        unknown = ", ".join(["null"] * 5)
         for tokens, value in curve.items():
             row = [variant, tokens, value]
-            sql.execute("insert into evaluations values (?, ?, 't', 'acc', 'none', ?, null, null, null, null, null)", row)
+            sql.execute(f"insert into evaluations values (?, ?, 't', 'acc', 'none', ?, {unknown})", row)
     found = sql.execute("select factor, bound from data_efficiency where variant = 'DR' and task = 't'").fetchall()
     assert found == [(2.0, "at least")]
     fitted = sql.execute("select factor from data_efficiency_fitted").fetchall()
