@@ -19,6 +19,7 @@ from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
 from model.training.provenance import package_version
+from pipeline.benchmarks.benchmark import PERPLEXITIES
 from pipeline.storage.store import canonical
 from sql.results import connect, ingest
 from sql.statistics.compute import compute_statistics
@@ -48,7 +49,7 @@ def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, A
     with closing(connect(study.database)) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
-    wanted = {task["benchmark"]: task for task in prepared.tasks if "perplexity" not in task["metric"]}
+    wanted = {task["benchmark"]: task for task in prepared.tasks if task["metric"] not in PERPLEXITIES}
     return [
         {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": f"said by {study.name}"}
         for name, task in wanted.items()
