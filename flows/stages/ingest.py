@@ -19,7 +19,6 @@ from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
 from model.training.provenance import package_version
-from pipeline.benchmarks.benchmark import PERPLEXITIES
 from pipeline.storage.store import canonical
 from sql.results import connect, ingest
 from sql.statistics.compute import compute_statistics
@@ -49,12 +48,16 @@ def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, A
     with closing(connect(study.database)) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
-    wanted = {task["benchmark"]: task for task in prepared.tasks if task["metric"] not in PERPLEXITIES}
+    wanted = {task["benchmark"]: task for task in prepared.tasks if not _is_loss(task["metric"])}
     return [
         {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": f"said by {study.name}"}
         for name, task in wanted.items()
         if known.get(name) != (task["metric"], task["filter"])
     ]
+
+
+def _is_loss(metric: str) -> bool:
+    return "perplexity" in metric or metric == "bits_per_byte"
 
 
 def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained) -> None:

@@ -60,8 +60,8 @@ class Data(Section):
     validation: int = Field(
         1000,
         ge=0,
-        description="documents held out of training, by question, whose loss every checkpoint is measured on; at most "
-        "2 % of the curated documents; 0: none",
+        description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
+        "at most 2 % of the curated documents; 0: none",
     )
     memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
     cluster: str | None = Field(
@@ -191,7 +191,7 @@ class Evaluation(settings_section(EvaluationSettings)):
     def _known_benchmarks(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
         for entry in entries:
             if entry != BUILTIN and resolve_benchmark(entry).name == VALIDATION:
-                raise ValueError(f"{VALIDATION!r} is the name of the documents held out of training; choose another name")
+                raise ValueError(f"{VALIDATION!r} is the name of the documents held out of training; name it otherwise")
         return entries
 
 
