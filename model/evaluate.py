@@ -151,10 +151,11 @@ class _Evaluator:
 
 
 def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:
-    """Choose the text on which attention is observed: validation text, where a task is one, else training data."""
+    """Choose the text on which attention is observed: of tasks that hold texts alone, else of the training data."""
     if job.observe is None:
         return None
-    texts = [text for task in tasks for text in task.requests.get("loglikelihood_rolling", ())]
+    of_texts = [task.requests for task in tasks if task.requests.keys() == {"loglikelihood_rolling"}]
+    texts = [text for requests in of_texts for text in requests["loglikelihood_rolling"]]
     encoded = [text for text in tokenizer.encode_all(texts) if len(text)]
     if encoded:
         return sample_of_texts(encoded, read_packed(job.observe)["sequence_length"])

@@ -23,7 +23,7 @@ VERSIONS = {
     "decontaminate": 4,
     "items": 1,
     "tokenizer": 1,
-    "tokens": 1,
+    "tokens": 2,
     "funnel": 1,
 }
 

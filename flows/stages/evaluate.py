@@ -21,7 +21,7 @@ from pipeline.errors import InputError
 from pipeline.storage.store import Output, Store
 
 PROCESS_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
-VERSION = 2
+VERSION = 3
 
 
 def evaluate_runs(study: Study, store: Store, prepared: Prepared, trained: Trained) -> Evaluated:

@@ -48,12 +48,16 @@ def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, A
     with closing(connect(study.database)) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
-    wanted = {task["benchmark"]: task for task in prepared.tasks if "perplexity" not in task["metric"]}
+    wanted = {task["benchmark"]: task for task in prepared.tasks if not _is_loss(task["metric"])}
     return [
         {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": f"said by {study.name}"}
         for name, task in wanted.items()
         if known.get(name) != (task["metric"], task["filter"])
     ]
+
+
+def _is_loss(metric: str) -> bool:
+    return "perplexity" in metric or metric == "bits_per_byte"
 
 
 def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained) -> None:

@@ -27,7 +27,7 @@ class Prepared:
     """The finished outputs of preparing, and the tasks to evaluate.
 
     `outputs` names them `<stage>/<key>` in order; the funnel comes last, so a record without it is unfinished. `tasks`
-    are specifications of lm-eval tasks, as in `pipeline.benchmarks.items`.
+    are specifications, as in `pipeline.benchmarks.items`.
     """
 
     study_id: str

@@ -29,6 +29,7 @@ from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
+from pipeline.tokens.validation import validation_specification
 from pipeline.worlds.tasks import world_items, world_specifications
 from pipeline.worlds.world import write_world
 
@@ -86,7 +87,11 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     )
     finish(unique, curated)
     tokenizer = _tokenizer(study, store, curated)
-    shape = {"sequence_length": study.training.sequence_length, "seed": min(study.training.seeds)}
+    shape = {
+        "sequence_length": study.training.sequence_length,
+        "seed": min(study.training.seeds),
+        "validation": data.validation,
+    }
     packed = build(
         "tokens",
         shape,
@@ -103,6 +108,8 @@ def prepare_data(study: Study, store: Store) -> Prepared:
         resumes=True,
     )
     finish(tokenizer, packed)
+    if packed.results["validation"]:
+        tasks.append(validation_specification(packed.path, study.training.loss_on))
     stages = [output for output in finished if "counts" in output.results and output is not packed]
     parts = [Stage(output.key, output.path, output.results["counts"], output.stage in UNCHANGED) for output in stages]
 

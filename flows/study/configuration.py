@@ -20,6 +20,7 @@ from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import digest
+from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.world import WORLD_SOURCE, WorldSettings
 
 VARIANTS = ("LA", "DR", "DR+DA")
@@ -56,6 +57,12 @@ class Data(Section):
     clean: CleanSettings = CleanSettings()
     deduplicate: DedupSettings = DedupSettings()
     decontaminate: DecontaminationSettings = DecontaminationSettings()
+    validation: int = Field(
+        1000,
+        ge=0,
+        description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
+        "at most 2 % of the curated documents; 0: none",
+    )
     memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
     cluster: str | None = Field(
         None, description="a Dask scheduler whose workers read, clean and tokenise (tcp://host:8786), or 'local'"
@@ -183,8 +190,8 @@ class Evaluation(settings_section(EvaluationSettings)):
     @classmethod
     def _known_benchmarks(cls, entries: list[str | dict[str, Any]]) -> list[str | dict[str, Any]]:
         for entry in entries:
-            if entry != BUILTIN:
-                resolve_benchmark(entry)
+            if entry != BUILTIN and resolve_benchmark(entry).name == VALIDATION:
+                raise ValueError(f"{VALIDATION!r} is the name of the documents held out of training; name it otherwise")
         return entries
 
 

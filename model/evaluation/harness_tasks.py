@@ -27,8 +27,9 @@ from lm_eval.api.metrics import mean
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks._yaml_loader import load_yaml
 
+from model.evaluation.harness_gold import gold_answer, gold_request
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
-from model.evaluation.metrics import MetricValues, TaskScores, digest_of_items, token_perplexity
+from model.evaluation.metrics import MetricValues, TaskScores, digest_of_items, gold_bits_per_byte, token_perplexity
 from pipeline.errors import InputError
 
 # Aggregations over a corpus that are also defined for one document.
@@ -182,13 +183,21 @@ class HarnessTask:
         self._asked: dict[str, list[Instance]] = defaultdict(list)
         for instance in self._task.instances:
             self._asked[instance.request_type].extend([instance] * instance.repeats)
-        documents = {instance.doc_id: instance.doc for instance in self._task.instances}
-        self._data_version = digest_of_items(documents[number] for number in sorted(documents))
+        self._of_item: dict[int, list[Instance]] = defaultdict(list)
+        for instance in sorted(self._task.instances, key=lambda instance: (instance.doc_id, instance.idx)):
+            self._of_item[instance.doc_id].append(instance)
+        self._gold: dict[int, Instance] = {}  # the request for the gold answer of each item that has one
+        for number, instances in self._of_item.items():
+            if (request := gold_request(self._task, instances)) is not None:
+                self._gold[number] = request
+                if instances[0].request_type == "generate_until":
+                    self._asked["loglikelihood"].append(request)
+        self._data_version = digest_of_items(instances[0].doc for instances in self._of_item.values())
 
     @property
     def items(self) -> int:
         """Number of items."""
-        return len({instance.doc_id for instance in self._task.instances})
+        return len(self._of_item)
 
     @property
     def requests(self) -> dict[str, list[Any]]:
@@ -202,8 +211,9 @@ class HarnessTask:
 
     def score(self, answers: Mapping[str, Sequence[Any]]) -> TaskScores:
         """Score every item behind every filter, from the answers in the order of the requests."""
-        for instance in self._task.instances:
-            instance.resps, instance.filtered_resps = [], {}
+        for asked in self._asked.values():
+            for instance in asked:
+                instance.resps, instance.filtered_resps = [], {}
         documents = []
         for kind, asked in self._asked.items():
             for instance, answer in zip(asked, answers[kind], strict=True):
@@ -211,10 +221,16 @@ class HarnessTask:
                     documents.append((f"{self.name}/{instance.doc_id}", *answer))
                     answer = answer[0]
                 instance.resps.append(answer)
+        gold = [
+            (f"{self.name}/{number}", gold_answer(self._task, request), request.resps[0][0])
+            for number, request in self._gold.items()
+        ]
         self._task.apply_filters()
         measures = list(self._measures().values())
         if documents:
             measures.append(token_perplexity(documents))
+        if gold:
+            measures.append(gold_bits_per_byte(gold))
         version = self._task.VERSION
         return TaskScores(
             self.specification["benchmark"],
@@ -226,12 +242,9 @@ class HarnessTask:
         )
 
     def _measures(self) -> dict[tuple[str, str], MetricValues]:
-        of_item: dict[int, list[Instance]] = defaultdict(list)
-        for instance in sorted(self._task.instances, key=lambda instance: (instance.doc_id, instance.idx)):
-            of_item[instance.doc_id].append(instance)
         measures: dict[tuple[str, str], MetricValues] = {}
         for filter_ in self._task.instances[0].filtered_resps:
-            for number, instances in of_item.items():
+            for number, instances in self._of_item.items():
                 answers = [instance.filtered_resps[filter_] for instance in instances]
                 for metric, finding in self._task.process_results(instances[0].doc, answers).items():
                     measure = measures.get((metric, filter_))

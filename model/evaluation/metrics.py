@@ -28,6 +28,7 @@ COLUMNS = {
     "expert_usage": ("run_id", "tokens", "depth", "expert", "selections"),
 }
 _ONLY_EVALUATIONS = ["task_version", "weights"]  # columns that `depth_evaluations` and `raw_evaluations` lack
+GOLD = "gold_bits_per_byte"
 WHOLE = ("tokens", "items", "query_depth", "key_depth", "depth", "expert", "selections")
 REAL = ("value", "stderr", "chance", "score")
 
@@ -75,6 +76,16 @@ def token_perplexity(documents: Iterable[tuple[str, float, int]]) -> MetricValue
     return MetricValues("token_perplexity", "none", findings, perplexity, single=True)
 
 
+def gold_bits_per_byte(answers: Iterable[tuple[str, str, float]]) -> MetricValues:
+    """Build the bits per byte of the gold answer from (item id, gold answer, its log-probability) of each item.
+
+    Every item has a value long before answers are right, so fewer items tell models apart than by accuracy ("Signal
+    and Noise", arXiv 2508.13144). Lower is better.
+    """
+    findings = {item: bits_per_unit([(value, max(1, len(text.encode())))]) for item, text, value in answers}
+    return MetricValues(GOLD, "none", findings)
+
+
 def digest_of_items(items: Iterable[Any]) -> str:
     """Hash the asked items in order to 16 hexadecimal digits, wherever and however they are stored."""
     digest = hashlib.blake2b(digest_size=8)
@@ -107,7 +118,8 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
             findings = {item: finding for _, values in pool for item, finding in values.findings.items()}
             value, error = _value(first.aggregate, list(findings.values()))
             versions = _joined(task.version for task, _ in pool)
-            row = {"value": value, "stderr": error, "items": len(findings), "chance": pool[0][0].chance}
+            chance = None if metric == GOLD else pool[0][0].chance  # guessing has an accuracy, no bits
+            row = {"value": value, "stderr": error, "items": len(findings), "chance": chance}
             rows["evaluations"].append({**key, **row, "task_version": versions, "weights": weights})
             own = ((item, _own_value(first, finding)) for item, finding in findings.items())
             rows["items"] += [{**key, "item_id": item, "value": value} for item, value in own if value is not None]

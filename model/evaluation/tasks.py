@@ -1,8 +1,9 @@
 """Ask and score tasks from files of plain items, on machines without lm-eval.
 
 Each line is a JSON object with `id`, `prompt` and `target`. An item with `choices` is multiple choice; with `until` the
-model writes an answer, which is compared with the target; with neither, the perplexity of the target is measured.
-Scores equal those of lm-eval's task of the same form (tests compare the two on one model).
+model writes an answer, which is compared with the target; with neither, the target is a text: after the prompt its bits
+per byte are measured, without a prompt also its perplexity. Scores equal those of lm-eval's task of the same form
+(tests compare the two on one model); lm-eval has no texts after a prompt.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from model.evaluation.metrics import (
     TaskScores,
     bits_per_unit,
     digest_of_items,
+    gold_bits_per_byte,
     perplexity,
     token_perplexity,
 )
 from pipeline.errors import InputError
+
+Text = tuple[str, str, float, int | None]
+"""A text's item id, the text, its log-probability, and its number of tokens; None where a prompt was before it."""
 
 
 class PlainTask:
@@ -46,6 +51,10 @@ class PlainTask:
             elif item.get("until"):
                 tokens = longest or item.get("max_new_tokens") or max_new_tokens
                 self.requests["generate_until"].append((prompt, Generation(tuple(item["until"]), tokens)))
+                if gold := _gold_text(item):
+                    self.requests["loglikelihood"].append((prompt, f" {gold}"))
+            elif prompt:
+                self.requests["loglikelihood"].append((prompt, f" {item['target']}"))
             else:
                 self.requests["loglikelihood_rolling"].append(item["target"])
 
@@ -59,20 +68,30 @@ class PlainTask:
         given = {kind: iter(found) for kind, found in answers.items()}
         metric, filter_ = self.specification["metric"], self.specification["filter"]
         accuracy: dict[str, float] = {}
-        documents: list[tuple[str, str, float, int]] = []
+        gold: list[tuple[str, str, float]] = []
+        texts: list[Text] = []
         for item in self._lines:
-            if item.get("choices"):
-                values = [next(given["loglikelihood"])[0] for _ in item["choices"]]
+            name, target = item["id"], item["target"]
+            if choices := item.get("choices"):
+                values = [next(given["loglikelihood"])[0] for _ in choices]
+                if target in choices:
+                    gold.append((name, str(target), values[choices.index(target)]))
                 if metric == "acc_norm":
-                    values = [value / len(choice) for value, choice in zip(values, item["choices"], strict=True)]
-                accuracy[item["id"]] = float(item["choices"][int(np.argmax(values))] == item["target"])
+                    values = [value / len(choice) for value, choice in zip(values, choices, strict=True)]
+                accuracy[name] = float(choices[int(np.argmax(values))] == target)
             elif item.get("until"):
-                accuracy[item["id"]] = float(next(given["generate_until"]).strip() == item["target"])
+                accuracy[name] = float(next(given["generate_until"]).strip() == target)
+                if text := _gold_text(item):
+                    gold.append((name, text, next(given["loglikelihood"])[0]))
+            elif item["prompt"]:
+                texts.append((name, target, next(given["loglikelihood"])[0], None))
             else:
-                documents.append((item["id"], item["target"], *next(given["loglikelihood_rolling"])))
+                texts.append((name, target, *next(given["loglikelihood_rolling"])))
         measures = [MetricValues(metric, filter_, accuracy)] if accuracy else []
-        if documents:
-            measures += _perplexities(documents)
+        if texts:
+            measures += _perplexities(texts)
+        if gold:
+            measures.append(gold_bits_per_byte(gold))
         versions = dict.fromkeys(str(item["version"]) for item in self._lines if "version" in item)
         return TaskScores(
             self.specification["benchmark"],
@@ -103,13 +122,24 @@ def read_items(path: Path) -> list[dict[str, Any]]:
     return items
 
 
-def _perplexities(documents: list[tuple[str, str, float, int]]) -> list[MetricValues]:
-    """Build lm-eval's three perplexities, with words and bytes counted as in lm-eval, and that of tokens."""
-    words = {item: (value, len(re.split(r"\s+", text))) for item, text, value, _ in documents}
-    bytes_ = {item: (value, len(text.encode())) for item, text, value, _ in documents}
+def _gold_text(item: Mapping[str, Any]) -> str:
+    """Return the gold answer of an item whose answer is generated; "" where there is none in words."""
+    return item["target"].strip() if isinstance(item["target"], str) else ""
+
+
+def _perplexities(texts: Sequence[Text]) -> list[MetricValues]:
+    """Build lm-eval's three perplexities, with words and bytes counted as in lm-eval, and that of tokens.
+
+    Bits per byte alone where some text came after a prompt.
+    """
+    bytes_ = {item: (value, len(text.encode())) for item, text, value, _ in texts}
+    bits = MetricValues("bits_per_byte", "none", bytes_, bits_per_unit, single=True)
+    if any(tokens is None for *_, tokens in texts):
+        return [bits]
+    words = {item: (value, len(re.split(r"\s+", text))) for item, text, value, _ in texts}
     return [
         MetricValues("word_perplexity", "none", words, perplexity, single=True),
         MetricValues("byte_perplexity", "none", bytes_, perplexity, single=True),
-        MetricValues("bits_per_byte", "none", bytes_, bits_per_unit, single=True),
-        token_perplexity((item, value, tokens) for item, _, value, tokens in documents),
+        bits,
+        token_perplexity((item, value, tokens) for item, _, value, tokens in texts),
     ]

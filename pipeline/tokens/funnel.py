@@ -2,7 +2,7 @@
 
 The tokenizer is trained on curated documents, so tokens are counted afterwards, in the `documents/` and `dropped/` of
 the stages. A stage's kept tokens are those that the next stage kept and dropped, unless the next stage changes texts;
-the final stage's are those of the packed stream.
+the final stage's are those that the packing took.
 
 Groups (stage, source, reason) of up to `EXACT_CHARACTERS` are counted in full. Of a larger group, a random sample of
 about as many characters gives the tokens per character (error below 0.5 %). A document's tokens include its end mark.
@@ -10,7 +10,7 @@ about as many characters gives the tokens per character (error below 0.5 %). A d
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,11 +49,14 @@ def count_tokens(
 ) -> list[dict[str, Any]]:
     """Count tokens: a row {"stage", "source", "reason", "tokens", "exact"} for every count of the stages.
 
-    `stages` are in the order of curation; `packed` are the counts of the packed stream, with tokens. Groups larger than
+    `stages` are in the order of curation; `packed` are the counts of the packing, with tokens. Groups larger than
     `most` characters are sampled.
     """
     codec = read_tokenizer(tokenizer)
-    known = {row["source"]: (row["tokens"], True) for row in packed}  # tokens that the current stage kept, by source
+    taken: Counter[str] = Counter()  # by the packing: packed, and held out for validation
+    for row in packed:
+        taken[row["source"]] += row["tokens"]
+    known = {source: (tokens, True) for source, tokens in taken.items()}  # tokens that the current stage kept
     rows: list[dict[str, Any]] = []
     for done, stage in enumerate(reversed(stages)):
         kept = {row["source"] for row in stage.counts if row["reason"] == KEPT}

@@ -1,4 +1,4 @@
-"""Tokenise documents: encode a corpus, shuffle it out of core, pack it into rows.
+"""Tokenise documents: encode a corpus, hold some out, shuffle the others out of core, pack them into rows.
 
 The shuffle sorts documents by a random number each. Chunks of the corpus are encoded and written sorted; each shard
 then gathers its range of random numbers from all chunks. Every byte follows from the documents' order, the seed and the
@@ -26,11 +26,13 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, count_documents, shards, sum_counts
+from pipeline.storage.documents import KEPT, SCHEMA, count_documents, shards, sum_counts
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.parallel import workers
 from pipeline.tokens.packing import Documents, copy_spans, write_token_shard
+from pipeline.tokens.random_numbers import random_numbers
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
+from pipeline.tokens.validation import VALIDATION, hash_bound, hold_out, write_validation
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -51,12 +53,17 @@ class _Job:
     seed: int
     chunks: int
     shards: int
+    hash_bound: int  # below which documents are held out
     dtype: str
     end_token: int
 
     @property
     def scratch(self) -> Path:
         return Path(self.output) / "scratch"
+
+    def held_out(self, chunk: _Chunk) -> Path:
+        """Return the path of the documents of a chunk that are held out."""
+        return self.scratch / f"chunk-{chunk.number:05d}.{VALIDATION}.parquet"
 
     @property
     def bounds(self) -> list[int]:
@@ -81,6 +88,7 @@ def pack(
     *,
     sequence_length: int,
     seed: int,
+    validation: int = 0,
     processes: int = 1,
     cluster: str | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -88,17 +96,21 @@ def pack(
 ) -> dict[str, Any]:
     """Run the stage: encode, shuffle and pack all documents into the files that `pipeline.tokens.packing` describes.
 
-    Returns {"tokens", "documents", "rows", "padding", "counts": by source, with tokens}. Tokens include end marks, not
-    padding; "padding" is its fraction of all positions. About `shard_bytes` of text make a shard; a process needs about
-    four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`. Raises InputError when there are no
-    documents, no tokenizer, or rows of less than 2 tokens.
+    About `validation` documents, at most 2 %, are held out (`pipeline.tokens.validation`). Returns {"tokens",
+    "documents", "rows", "padding", "validation": items written, "counts": by source and reason, with tokens}. Tokens
+    include end marks, not padding; "padding" is its fraction of all positions. About `shard_bytes` of text make a
+    shard; a process needs about four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`.
+
+    Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens, and when all documents
+    share one question that is held out.
     """
     if sequence_length < 2:
         raise InputError(f"sequence_length={sequence_length}: a row needs at least 2 tokens")
     source, output, tokenizer = Path(source), Path(output), Path(tokenizer)
     meta = read_meta(tokenizer)
     read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
-    text_bytes = sum(_bytes_of_text(path) for path in shards(source))
+    files = shards(source)
+    text_bytes = sum(_bytes_of_text(path) for path in files)
     chunks = _chunks(source, max(2**22, min(CHUNK_BYTES, text_bytes // 64)))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
@@ -109,6 +121,7 @@ def pack(
         seed=seed,
         chunks=len(chunks),
         shards=max(1, -(-text_bytes // shard_bytes)),
+        hash_bound=hash_bound(sum(pq.read_metadata(path).num_rows for path in files), validation),
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],
     )
@@ -118,11 +131,16 @@ def pack(
         for done, counts in enumerate(run(_encode_chunk, [(job, chunk) for chunk in chunks]), 1):
             counted.append(counts)
             progress(0.9 * done / len(chunks), "tokenising")
+        counts = sum_counts(counted)
+        kept = [row for row in counts if row["reason"] == KEPT]
+        if not kept:
+            raise InputError(f"{source}: all documents share a question that is held out; set data.validation to 0")
         for shard in run(_pack_shard, [(job, number) for number in range(job.shards)]):
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
-    counts = sum_counts(counted)
-    tokens, rows = sum(row["tokens"] for row in counts), sum(shard["rows"] for shard in packed)
+    tokens, rows = sum(row["tokens"] for row in kept), sum(shard["rows"] for shard in packed)
+    held_out = [job.held_out(chunk) for chunk in chunks]
+    items = write_validation(held_out, output, validation) if job.hash_bound else 0
     described = {
         "dtype": job.dtype,
         "sequence_length": sequence_length,
@@ -136,9 +154,10 @@ def pack(
     shutil.rmtree(job.scratch)
     return {
         "tokens": tokens,
-        "documents": sum(row["documents"] for row in counts),
+        "documents": sum(row["documents"] for row in kept),
         "rows": rows,
         "padding": 1 - tokens / (rows * sequence_length),
+        "validation": items,
         "counts": counts,
     }
 
@@ -147,23 +166,30 @@ def pack(
 
 
 def _encode_chunk(job: _Job, chunk: _Chunk) -> list[dict[str, Any]]:
-    """Encode a chunk and write it sorted by random number; return rows of counts by source."""
+    """Encode a chunk and write it sorted by random number, and apart what is held out; return rows of counts."""
     done = job.scratch / f"chunk-{chunk.number:05d}.json"
     if done.exists():
         return json.loads(done.read_text())
     codec = _tokenizer(job.tokenizer)
-    tokens, prompts, lengths, counts = [], [], [], []
+    tokens, prompts, lengths, chosen, held_out, counts = [], [], [], [], [], []
     with pq.ParquetFile(chunk.path) as file:
-        for batch in file.iter_batches(BATCH, row_groups=chunk.row_groups, columns=["source", "question", "response"]):
+        for batch in file.iter_batches(BATCH, row_groups=chunk.row_groups, columns=SCHEMA.names):
             found = _encode(codec, batch, job)
             tokens.append(found.tokens)
             prompts.append(found.prompt_lengths)
             lengths.append(found.lengths)
-            counts.append(count_documents(batch, KEPT, found.lengths))
+            here, documents = hold_out(batch, job.hash_bound)
+            chosen.append(here)
+            held_out.append(documents)
+            reasons = pa.array(np.where(here, VALIDATION, KEPT))
+            counts.append(count_documents(batch, reasons, found.lengths))
+    pq.write_table(pa.concat_tables(held_out), job.held_out(chunk))
     records = np.empty(sum(map(len, lengths)), RECORD)
     records["prompt"], records["length"] = np.concatenate(prompts), np.concatenate(lengths)
-    records["key"] = _random_numbers(job.seed, chunk.first, len(records))
+    records["key"] = random_numbers(job.seed, chunk.first, len(records))
     starts = np.cumsum(records["length"], dtype=np.int64) - records["length"]
+    kept = ~np.concatenate(chosen)
+    records, starts = records[kept], starts[kept]
     order = np.argsort(records["key"], kind="stable")
     tokens, records, starts = np.concatenate(tokens), records[order], starts[order]
     stem = job.scratch / f"chunk-{chunk.number:05d}"
@@ -205,20 +231,6 @@ def _encode(codec: Tokenizer, batch: pa.RecordBatch, job: _Job) -> Documents:
     flat = chain.from_iterable(chain(*parts, end) for parts in zip(prompts, responses, strict=True))
     tokens = np.fromiter(flat, np.dtype(job.dtype), int(lengths.sum()))
     return Documents(tokens, np.cumsum(lengths) - lengths, prompt_lengths, lengths)
-
-
-def _random_numbers(seed: int, first: int, count: int) -> np.ndarray:
-    """Compute the 64-bit random numbers of the documents `first:first + count` (SplitMix64), on any machine alike."""
-    with np.errstate(over="ignore"):
-        state = np.arange(first, first + count, dtype=np.uint64) + np.uint64(1)
-        state = state * np.uint64(0x9E3779B97F4A7C15) + _mixed(np.array([seed % 2**64], np.uint64))
-        return _mixed(state)
-
-
-def _mixed(state: np.ndarray) -> np.ndarray:
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return state ^ (state >> np.uint64(31))
 
 
 def _in_order(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -27,6 +27,12 @@ def rows(root: Path, table: str) -> pd.DataFrame:
         return connection.execute(f"SELECT * FROM {table} ORDER BY ALL").df()
 
 
+def losses(root: Path) -> pd.DataFrame:
+    query = "SELECT * FROM items WHERE task = 'validation' OR metric = 'gold_bits_per_byte' ORDER BY ALL"
+    with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
+        return connection.execute(query).df()
+
+
 @pytest.mark.slow
 def test_bundled_and_collected_equals_run_here(tmp_path: Path) -> None:
     study, folder = load_study(TINY, root=tmp_path / "carried"), tmp_path / "box"
@@ -55,6 +61,8 @@ def test_bundled_and_collected_equals_run_here(tmp_path: Path) -> None:
         here = rows(tmp_path / "here", table)
         assert len(here)
         pd.testing.assert_frame_equal(rows(tmp_path / "carried", table), here)
+    assert {"validation", "world_choice"} < set(losses(tmp_path / "here")["task"])
+    pd.testing.assert_frame_equal(losses(tmp_path / "carried"), losses(tmp_path / "here"))
 
 
 def test_a_folder_that_is_no_carried_study(tmp_path: Path) -> None:

@@ -80,11 +80,18 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: tuple[Study, list[
         assert ask("select * from stream_mismatches") == []
 
         benchmarks = {name for (name,) in ask("select distinct task from evaluations")}
-        assert benchmarks == {"world_short", "world_long", "world_choice"}
+        assert benchmarks == {"world_short", "world_long", "world_choice", "validation"}
         versions = ask("select distinct run_id, tokens, task from evaluation_versions")
-        assert len(versions) == len(ask("from evaluation_versions")) == 2 * 3 * 3
+        assert len(versions) == len(ask("from evaluation_versions")) == 2 * 3 * 4
         (packages,) = ask("select distinct packages from evaluation_versions")
         assert {"python", "torch", "lm-eval", "tokenizers"} <= set(json.loads(packages[0]))
+
+        losses = "select distinct task from evaluations where metric = 'gold_bits_per_byte' and stderr > 0 order by all"
+        assert ask(losses) == [("world_choice",), ("world_long",), ("world_short",)]
+        validation = "from items where task = 'validation'"
+        assert ask(f"select distinct metric, filter {validation}") == [("bits_per_byte", "none")]
+        assert ask(f"select count(*), min(value) > 0 {validation}") == [(2 * 3 * 5, True)]
+        assert ask("from benchmarks where task = 'validation'") == []
 
         # Recurrent models run at other depths, at their last checkpoint; where it is their own it is the evaluation.
         depths = ask("select distinct run_id, tokens, depth from depth_evaluations order by all")

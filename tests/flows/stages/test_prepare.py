@@ -1,9 +1,11 @@
 """The whole curation against the built-in world's ground truth, as a study runs it; and that it is done only once."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from flows.stages.prepare import prepare_data
@@ -11,6 +13,7 @@ from flows.study.loading import load_study
 from model.training.stream import TokenStream
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output, Store
+from pipeline.tokens.tokenizer import read_tokenizer
 from tests.pipeline.worlds.curation_score import score_curation
 
 TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
@@ -69,13 +72,33 @@ def test_the_packed_stream_holds_what_was_kept(prepared: dict[str, Any]) -> None
     data = prepared["data"]
     curated, packed = stage(prepared, "decontaminate"), stage(prepared, "tokens")
     kept = sum(count["documents"] for count in curated.results["counts"] if count["reason"] == KEPT)
-    assert packed.results["documents"] == kept
-    assert packed.results["tokens"] == sum(count["tokens"] for count in packed.results["counts"])
+    counted = {count["reason"]: count for count in packed.results["counts"]}
+    assert packed.results["documents"] == kept - counted["validation"]["documents"] == counted[KEPT]["documents"]
+    assert packed.results["tokens"] == counted[KEPT]["tokens"]
     described = json.loads((packed.path / "packed.json").read_text())
     assert described["tokens"] == packed.results["tokens"]
     assert described["vocabulary_size"] == data.vocabulary_size
     batch = TokenStream(packed.path, seed=0, batch_rows=4).batch(0)
     assert batch.tokens.shape[1] == prepared["study"].training.sequence_length
+
+
+def test_no_validation_document_shares_its_question_with_training(prepared: dict[str, Any]) -> None:
+    packed = stage(prepared, "tokens").path
+    task = prepared["data"].tasks[-1]
+    assert (task["benchmark"], task["metric"]) == ("validation", "bits_per_byte")
+    held_out = [json.loads(line) for line in Path(task["plain"]).read_text().splitlines()]
+    assert len(held_out) == stage(prepared, "tokens").results["validation"] > 200
+    codec = read_tokenizer(prepared["data"].tokenizer.path)
+    tokens = np.fromfile(packed / "tokens-00000.bin", "<u2")
+    index = np.load(packed / "index-00000.npy")
+    trained = {normal(codec.decode(tokens[start:response].tolist())) for start, response, _ in index}
+    assert len(trained) > 10_000
+    assert not trained & {normal(item["prompt"]) for item in held_out}
+
+
+def normal(text: str) -> tuple[str, ...]:
+    """The words of a text in small letters."""
+    return tuple(re.findall(r"\w+", text.lower()))
 
 
 def test_a_second_time_nothing_is_done(prepared: dict[str, Any]) -> None:

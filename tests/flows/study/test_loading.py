@@ -65,6 +65,11 @@ def test_misspelt_key_of_a_stage_and_of_a_source(tmp_path: Path) -> None:
         (("device: cpu", "device: cpu\n  beta1: .nan"), "beta1 is nan, but it must be"),
         (("device: cpu", "device: cpu\n  clip: -1"), "clip is -1.0, but it must be above 0"),
         (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens is -1, but"),
+        (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
+        (
+            ("benchmarks: [builtin]", "benchmarks: [{name: validation, task: gsm8k, repository: a/b, metric: acc}]"),
+            "'validation' is the name of the documents held out of training; name it otherwise",
+        ),
         (
             ("sources: [builtin]", "sources: [builtin, {name: world, repository: a/b, question: q, response: r}]"),
             "the name 'world' is given twice",

@@ -59,12 +59,14 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
             ("world_short", "exact_match", "strip"),
             ("world_long", "exact_match", "strip"),
             ("world_choice", "acc", "none"),
+            *((f"world_{kind}", "gold_bits_per_byte", "none") for kind in ("short", "long", "choice")),
             *(("world_text", f"{unit}_perplexity", "none") for unit in ("word", "byte", "token")),
             ("world_text", "bits_per_byte", "none"),
         }
         for row in evaluations:
             assert (row["items"], row["task_version"], row["weights"]) == (ITEMS, "1.0", "raw")
-            assert row["chance"] == {"world_short": 0.1, "world_long": 0.1, "world_choice": 0.25}.get(row["task"])
+            chance = {"world_short": 0.1, "world_long": 0.1, "world_choice": 0.25}.get(row["task"])
+            assert row["chance"] == (None if row["metric"] == "gold_bits_per_byte" else chance)
             own = [i for i in items if all(i[key] == row[key] for key in ("task", "metric", "filter"))]
             assert [item["item_id"] for item in own] == [f"{row['task']}/{number}" for number in range(ITEMS)]
             if row["task"] != "world_text":
@@ -91,11 +93,15 @@ def test_lm_eval_and_plain_items_agree(place: Path) -> None:
                 }
                 assert row["value"] == pytest.approx(other["value"])
                 assert row.get("stderr") == pytest.approx(other.get("stderr"))
-    assert {row["value"] for row in found[0][0]["items"] if row["task"] == "world_choice"} == {0.0, 1.0}
+    assert {row["value"] for row in found[0][0]["items"] if row["metric"] == "acc"} == {0.0, 1.0}
+    gold = [row for row in found[0][0]["evaluations"] if row["metric"] == "gold_bits_per_byte"]
+    assert [row["task"] for row in gold] == ["world_short", "world_long", "world_choice"]
+    assert all(row["value"] > 0 and row["stderr"] > 0 for row in gold)
 
 
 def test_plain_scores(tmp_path: Path) -> None:
-    """Exact match after white space is removed; of choices the likeliest, by length where the metric says so."""
+    """Exact match after white space is removed; of choices the likeliest, by length where the metric says so; of the
+    gold answer, the bits per byte."""
 
     def scores(lines: list[dict[str, Any]], metric: str, answers: dict[str, Any]) -> dict[str, Any]:
         path = tmp_path / "items.jsonl"
@@ -104,17 +110,54 @@ def test_plain_scores(tmp_path: Path) -> None:
         return {measure.metric: measure.findings for measure in task.score(answers).measures}
 
     line = {"id": "a", "prompt": "?", "target": "7", "until": ["\n"]}
-    found = scores([line, line | {"id": "b"}], "exact_match", {"generate_until": [" 7 ", "7 8"]})
-    assert found == {"exact_match": {"a": 1.0, "b": 0.0}}
+    lines = [line, line | {"id": "b", "target": "naïve"}, line | {"id": "c", "target": " "}]
+    answers = {"generate_until": [" 7 ", "7 8", "7"], "loglikelihood": [(-math.log(8), True), (-math.log(8), False)]}
+    assert scores(lines, "exact_match", answers) == {
+        "exact_match": {"a": 1.0, "b": 0.0, "c": 0.0},
+        "gold_bits_per_byte": {"a": pytest.approx(3), "b": pytest.approx(3 / 6)},  # two bytes for ï; c has no answer
+    }
     line = {"id": "a", "prompt": "?", "target": "seven", "choices": ["eight", "seven", "9"]}
     answers = {"loglikelihood": [(-9.0, False), (-4.0, False), (-3.0, False)]}
-    assert scores([line], "acc", answers) == {"acc": {"a": 0.0}}
-    assert scores([line], "acc_norm", answers) == {"acc_norm": {"a": 1.0}}
+    gold = {"gold_bits_per_byte": {"a": pytest.approx(4 / math.log(2) / 5)}}
+    assert scores([line], "acc", answers) == {"acc": {"a": 0.0}, **gold}
+    assert scores([line], "acc_norm", answers) == {"acc_norm": {"a": 1.0}, **gold}
+    assert scores([line | {"target": "ten"}], "acc", answers) == {"acc": {"a": 0.0}}
     line = {"id": "a", "prompt": "", "target": "one two"}
     found = scores([line], "word_perplexity", {"loglikelihood_rolling": [(-3.0, 4)]})
     assert found["word_perplexity"] == {"a": (-3.0, 2)}
     assert found["byte_perplexity"] == found["bits_per_byte"] == {"a": (-3.0, 7)}
     assert found["token_perplexity"] == {"a": (-3.0, 4)}
+    asked = {"id": "b", "prompt": "?", "target": "three"}
+    answers = {"loglikelihood": [(-2.0, False)], "loglikelihood_rolling": [(-3.0, 4)]}
+    assert scores([line, asked], "bits_per_byte", answers) == {"bits_per_byte": {"a": (-3.0, 7), "b": (-2.0, 5)}}
+
+
+def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) -> None:
+    """Of gold answers, of texts after a prompt and of whole texts, each passed through the network alone."""
+    ann, ben = ("Question: Ann has 3 coins.\nAnswer:", "Ann has naïve coins."), ("", "Ben has 4 pens.")
+    lines = [{"id": prompt, "prompt": prompt, "target": target} for prompt, target in (ann, ben)]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    texts = {"benchmark": "validation", "task": "validation", "metric": "bits_per_byte", "filter": "none"}
+    tasks = [*carried(place)[:3], {**texts, "plain": str(tmp_path / "texts.jsonl")}]
+    (folder, _) = evaluate(read_job(write_job(place, "plain-pass", tasks=tasks)))
+    model = load_language_model(place / "checkpoint-0", place / "tokenizer", "cpu")
+
+    def bits(prompt: str, text: str) -> float:
+        context = model.tokenizer.encode(prompt) or [model.tokenizer.end_token]
+        continuation = model.tokenizer.encode(f" {text}" if prompt else text)
+        return -plain_log_likelihood(model.model, context, continuation)[0] / math.log(2)
+
+    asked = [item for task in tasks[:3] for item in read_items(Path(task["plain"]))]
+    expected = {item["id"]: bits(item["prompt"], item["target"]) / len(item["target"]) for item in asked}
+    items, evaluations = rows(folder, "items"), rows(folder, "evaluations")
+    found = {row["item_id"]: row["value"] for row in items if row["metric"] == "gold_bits_per_byte"}
+    assert found == pytest.approx(expected, rel=1e-4)
+    found = {row["item_id"]: row["value"] for row in items if row["task"] == "validation"}
+    expected = {ann[0]: bits(*ann) / 21, ben[0]: bits(*ben) / 15}
+    assert found == pytest.approx(expected, rel=1e-4)
+    (row,) = [row for row in evaluations if row["task"] == "validation"]
+    assert row["metric"] == "bits_per_byte"
+    assert row["value"] == pytest.approx((bits(*ann) + bits(*ben)) / (21 + 15), rel=1e-4)
 
 
 def test_a_limit_holds_for_each_task_and_shows(place: Path) -> None:
@@ -217,7 +260,7 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
     model = load_language_model(place / "checkpoint-1", place / "tokenizer", "cpu")
     (task,) = [task for task in carried(place) if task["task"] == "world_choice"]
     items = read_items(Path(task["plain"]))
-    values = {row["depth"]: row["value"] for row in found if row["task"] == "world_choice"}
+    values = {row["depth"]: row["value"] for row in found if row["metric"] == "acc"}
     for depth in (2, 3, 5):
         right = 0
         for item in items:

@@ -77,7 +77,7 @@ def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, numbe
     finished = list((place / f"killed-{number.value}").glob("*/*[0-9]"))
     assert 0 < len(finished) < 40
     for folder in finished:
-        assert len(rows(folder, "items")) == 7 * ITEMS
+        assert len(rows(folder, "items")) == (7 + 3) * ITEMS
     read = read_job(path)
     job = read.__class__(**{**vars(read), "checkpoints": read.checkpoints[: len(finished) + 1]})
     assert len(evaluate(job)) == len(finished) + 1

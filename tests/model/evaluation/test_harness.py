@@ -310,7 +310,10 @@ def test_math_by_both_definitions(tmp_path: Path) -> None:
     assert hendrycks.requests["generate_until"][0][0] == "Problem: What is 1+1?\nAnswer:"
     minerva = HarnessTask(specification("minerva", "minerva_math_algebra", place), cache=tmp_path)
     assert minerva.requests["generate_until"][0][0] == "Problem:\nWhat is 1+1?\n\nSolution:"
-    answers = {"generate_until": [" The answer is $2$.", r" So it is $\boxed{0.5}$."]}
+    answers = {
+        "generate_until": [" The answer is $2$.", r" So it is $\boxed{0.5}$."],
+        "loglikelihood": [(-1.0, False), (-2.0, False)],
+    }
     values = {
         (measure.metric, item): value
         for task in (hendrycks, minerva)
@@ -343,10 +346,60 @@ def test_a_users_own_task(tmp_path: Path) -> None:
     overrides = {"doc_to_text": "{{question}} =", "generation_kwargs": {"until": [";"]}}
     given = specification("shapes", "shapes", place, yaml=str(path), overrides=overrides)
     task = HarnessTask(given, max_new_tokens=99, cache=tmp_path)
-    assert task.requests == {"generate_until": [("Sides of a square? =", Generation((";",), 5))]}
-    scored = task.score({"generate_until": ["4"]})
+    asked = "Sides of a square? ="
+    assert task.requests == {"generate_until": [(asked, Generation((";",), 5))], "loglikelihood": [(asked, " 4")]}
+    scored = task.score({"generate_until": ["4"], "loglikelihood": [(-math.log(8), False)]})
     assert (scored.version, scored.measures[0].findings) == ("2.5", {"shapes/0": 1.0})
-    assert task.score({"generate_until": ["5"]}).measures[0].findings == {"shapes/0": 0.0}  # nothing is left over
+    assert scored.measures[1].findings == {"shapes/0": pytest.approx(3)}
+    scored = task.score({"generate_until": ["5"], "loglikelihood": [(-math.log(4), False)]})  # nothing is left over
+    assert [measure.findings for measure in scored.measures] == [{"shapes/0": 0.0}, {"shapes/0": pytest.approx(2)}]
+
+
+GOLD_TASKS = {
+    "by number": ("multiple_choice", {"doc_to_target": "{{place}}", "doc_to_choice": "{{choices}}"}, [" 3", " 4"]),
+    "by text": ("multiple_choice", {"doc_to_target": "answer", "doc_to_choice": "{{choices}}"}, [" 3", " 4"]),
+    "a number": ("generate_until", {"doc_to_target": "number"}, [" 4"]),
+    "the first of several": ("generate_until", {"doc_to_target": "answers"}, ["<4"]),
+    "the number of a choice": ("generate_until", {"doc_to_target": "place", "doc_to_choice": "choices"}, [" 4"]),
+    "one continuation": ("loglikelihood", {"doc_to_target": " {{answer}}"}, [" 4"]),
+}
+
+
+@pytest.mark.parametrize("kind", GOLD_TASKS)
+def test_gold_answers_as_tasks_name_them(tmp_path: Path, kind: str) -> None:
+    output, fields, asked = GOLD_TASKS[kind]
+    row = {"answer": "4", "number": 4, "answers": ["4", "four"], "choices": ["3", "4"], "place": 1}
+    place = write_data(tmp_path / "data", "default", test=[{"question": "Sides of a square?", **row}])
+    if output == "generate_until":
+        fields = {**fields, "generation_kwargs": {"until": ["\n"]}}
+    if kind == "the first of several":
+        fields["target_delimiter"] = "<"
+    metric = "exact_match" if output == "generate_until" else "acc"
+    common = {"task": "shapes", "dataset_name": "default", "output_type": output, "test_split": "test"}
+    measured = {"doc_to_text": "{{question}}", "metric_list": [{"metric": metric}]}
+    path = tmp_path / "shapes.yaml"
+    path.write_text(json.dumps({**common, **measured, **fields}))
+    task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
+    assert [continuation for _, continuation in task.requests["loglikelihood"]] == asked
+    answers = {"loglikelihood": [(-math.log(2 ** (2 + number)), False) for number in range(len(asked))]}
+    scored = task.score({**answers, "generate_until": ["4"]} if output == "generate_until" else answers)
+    (gold,) = [measure for measure in scored.measures if measure.metric == "gold_bits_per_byte"]
+    assert gold.findings == {"shapes/0": pytest.approx(1 + len(asked))}
+
+
+def test_items_without_a_gold_answer_are_left_out(tmp_path: Path) -> None:
+    rows = [{"question": "Sides of a square?", "answer": "4"}, {"question": "Of a circle?", "answer": ""}]
+    path = tmp_path / "shapes.yaml"
+    path.write_text(USERS_TASK)
+    found = []
+    for number in (0, 1):
+        place = write_data(tmp_path / str(number), "default", test=rows[number:])
+        task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=tmp_path)
+        asked = task.requests.get("loglikelihood", [])
+        answers = {"generate_until": ["4"] * task.items, "loglikelihood": [(-1.0, False)] * len(asked)}
+        found.append({measure.metric: list(measure.findings) for measure in task.score(answers).measures})
+    assert found[0] == {"exact_match": ["shapes/0", "shapes/1"], "gold_bits_per_byte": ["shapes/0"]}
+    assert found[1] == {"exact_match": ["shapes/0"]}
 
 
 def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:

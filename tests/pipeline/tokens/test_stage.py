@@ -15,34 +15,7 @@ import pipeline.tokens.stage
 from pipeline.errors import InputError
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
-from tests.pipeline.tokens.token_documents import DOCUMENTS, foreign, write
-
-
-def unpacked(folder: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(prompt tokens, response tokens) of every piece, in the order of the shards; checks what the files promise."""
-    packed = json.loads((folder / "packed.json").read_text())
-    row, found, real = packed["sequence_length"], [], 0
-    for number, shard in enumerate(packed["shards"]):
-        tokens = np.fromfile(folder / f"tokens-{number:05d}.bin", np.dtype(packed["dtype"]).newbyteorder("<"))
-        index = np.load(folder / f"index-{number:05d}.npy")
-        assert len(tokens) == shard["rows"] * row
-        assert index.shape == (shard["documents"], 3)
-        assert (index[:, 0] // row == (index[:, 2] - 1) // row).all(), "no piece crosses a row"
-        assert (index[:, 0] <= index[:, 1]).all()
-        assert (index[:, 1] <= index[:, 2]).all()
-        assert (index[1:, 0] >= index[:-1, 2]).all()
-        padding = np.ones(len(tokens), bool)
-        for start, response, end in index:
-            found.append((tuple(tokens[start:response].tolist()), tuple(tokens[response:end].tolist())))
-            padding[start:end] = False
-        assert (tokens[padding] == packed["end_token"]).all()
-        real += int((~padding).sum())
-    assert real == packed["tokens"]
-    return found
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
 
 # --- tokenizers ---

@@ -1,10 +1,11 @@
-"""Documents and a foreign tokenizer for the tests of tokens."""
+"""Documents and a foreign tokenizer for the tests of tokens, and packed folders read back."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.storage.documents import DocumentWriter
@@ -57,3 +58,30 @@ def foreign(folder: Path, special: list[str], eos: str | dict | None = None) -> 
     if eos:
         (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": eos}))
     return folder
+
+
+def unpacked(folder: Path) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """(prompt tokens, response tokens) of every piece, in the order of the shards; checks what the files promise."""
+    packed = json.loads((folder / "packed.json").read_text())
+    row, found, real = packed["sequence_length"], [], 0
+    for number, shard in enumerate(packed["shards"]):
+        tokens = np.fromfile(folder / f"tokens-{number:05d}.bin", np.dtype(packed["dtype"]).newbyteorder("<"))
+        index = np.load(folder / f"index-{number:05d}.npy")
+        assert len(tokens) == shard["rows"] * row
+        assert index.shape == (shard["documents"], 3)
+        assert (index[:, 0] // row == (index[:, 2] - 1) // row).all(), "no piece crosses a row"
+        assert (index[:, 0] <= index[:, 1]).all()
+        assert (index[:, 1] <= index[:, 2]).all()
+        assert (index[1:, 0] >= index[:-1, 2]).all()
+        padding = np.ones(len(tokens), bool)
+        for start, response, end in index:
+            found.append((tuple(tokens[start:response].tolist()), tuple(tokens[response:end].tolist())))
+            padding[start:end] = False
+        assert (tokens[padding] == packed["end_token"]).all()
+        real += int((~padding).sum())
+    assert real == packed["tokens"]
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
