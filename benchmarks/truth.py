@@ -31,8 +31,9 @@ from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.text.words import text_column, word_blocks
 from pipeline.traces import strip_traces
 from pipeline.worlds.planting import EDITS
+from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_items
-from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, write_world
+from pipeline.worlds.world import WORLD_SOURCE, write_world
 
 SIMILARITIES = (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95)  # lower ends of ranges; duplicates are those from 0.7
 WIDTH = 0.05

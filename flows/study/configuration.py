@@ -21,7 +21,8 @@ from pipeline.dedup.settings import DedupSettings
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import digest
 from pipeline.tokens.validation import VALIDATION
-from pipeline.worlds.world import WORLD_SOURCE, WorldSettings
+from pipeline.worlds.settings import WorldSettings
+from pipeline.worlds.world import WORLD_SOURCE
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000

@@ -14,7 +14,9 @@ import yaml
 
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import PROMPT
-from pipeline.worlds.stories import HIGHEST, Story, shuffled
+from pipeline.worlds import relations, sums, swaps
+from pipeline.worlds.drawing import shuffled
+from pipeline.worlds.problem import Problem
 
 REPOSITORY = "builtin/world"
 CHOICES = 4
@@ -22,18 +24,15 @@ STOP = "\n"
 LONGEST_ANSWER = 8  # tokens
 VERSION = 1.0
 
-# Configuration and split of the data set, metric and filter by lm-eval's names, and the value that guessing gives.
-_EXACT = {
-    "split": "test",
-    "kind": "generate_until",
-    "metric": "exact_match",
-    "filter": "strip",
-    "chance": 1 / (HIGHEST + 1),
-}
+_EXACT = {"split": "test", "kind": "generate_until", "metric": "exact_match", "filter": "strip"}
+
+# Family (none: all of the world), configuration and split of the data set, metric and filter by lm-eval's names, and
+# the value that guessing gives.
 WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
-    "world_short": {"configuration": "short", **_EXACT},
-    "world_long": {"configuration": "long", **_EXACT},
+    "world_short": {"family": "sums", "configuration": "short", **_EXACT, "chance": 1 / len(sums.ANSWERS)},
+    "world_long": {"family": "sums", "configuration": "long", **_EXACT, "chance": 1 / len(sums.ANSWERS)},
     "world_choice": {
+        "family": "sums",
         "configuration": "choice",
         "split": "test",
         "kind": "multiple_choice",
@@ -42,6 +41,7 @@ WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
         "chance": 1 / CHOICES,
     },
     "world_text": {
+        "family": None,
         "configuration": "text",
         "split": "validation",
         "kind": "loglikelihood_rolling",
@@ -49,6 +49,13 @@ WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
         "filter": "none",
         "chance": None,
     },
+    "world_relations": {
+        "family": "relations",
+        "configuration": "relations",
+        **_EXACT,
+        "chance": 1 / len(relations.ANSWERS),
+    },
+    "world_swaps": {"family": "swaps", "configuration": "swaps", **_EXACT, "chance": 1 / len(swaps.ANSWERS)},
 }
 
 
@@ -67,14 +74,19 @@ def world_specifications(folder: Path) -> list[dict[str, Any]]:
             **{key: benchmark[key] for key in ("metric", "filter", "chance")},
             "plain": str(folder / "tasks" / f"{name}.items.jsonl"),
         }
-        for name, benchmark in WORLD_BENCHMARKS.items()
+        for name, benchmark in _benchmarks_in(folder).items()
     ]
+
+
+def _benchmarks_in(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the benchmarks of the families that the world in `folder` was written with."""
+    return {name: each for name, each in WORLD_BENCHMARKS.items() if (folder / "tasks" / f"{name}.yaml").is_file()}
 
 
 def world_items(folder: Path) -> pa.Table:
     """Read every benchmark item and validation document of the world: id, benchmark, question, answer."""
     columns: dict[str, list[str]] = {"id": [], "benchmark": [], "question": [], "answer": []}
-    for name, benchmark in WORLD_BENCHMARKS.items():
+    for name, benchmark in _benchmarks_in(Path(folder)).items():
         with gzip.open(Path(folder) / REPOSITORY / data_file(benchmark), "rt", encoding="utf-8") as file:
             for number, line in enumerate(file):
                 row = json.loads(line)
@@ -91,21 +103,21 @@ def data_file(benchmark: Mapping[str, Any]) -> str:
     return f"{folder}/{benchmark['split']}.jsonl.gz"
 
 
-def data_rows(name: str, random: Random, stories: Sequence[Story]) -> list[dict[str, Any]]:
+def data_rows(name: str, random: Random, problems: Sequence[Problem]) -> list[dict[str, Any]]:
     """Make the rows of a benchmark's data: a question, and the answer as text or as the number of the right choice."""
     match WORLD_BENCHMARKS[name]["kind"]:
         case "generate_until":
-            return [{"question": story.question, "answer": story.answer} for story in stories]
+            return [{"question": each.question, "answer": each.answer} for each in problems]
         case "multiple_choice":
-            return [_with_choices(random, story) for story in stories]
+            return [_with_choices(random, each) for each in problems]
         case _:
-            return [{"question": story.question, "response": story.answer, "answer": story.answer} for story in stories]
+            return [{"question": each.question, "response": each.answer, "answer": each.answer} for each in problems]
 
 
-def _with_choices(random: Random, story: Story) -> dict[str, Any]:
-    others = [str(value) for value in range(HIGHEST + 1) if str(value) != story.answer]
-    choices = shuffled(random, [story.answer, *shuffled(random, others)[: CHOICES - 1]])
-    return {"question": story.question, "choices": choices, "answer": choices.index(story.answer)}
+def _with_choices(random: Random, problem: Problem) -> dict[str, Any]:
+    others = [answer for answer in sums.ANSWERS if answer != problem.answer]
+    choices = shuffled(random, [problem.answer, *shuffled(random, others)[: CHOICES - 1]])
+    return {"question": problem.question, "choices": choices, "answer": choices.index(problem.answer)}
 
 
 def plain_items(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -158,7 +170,7 @@ def task(name: str) -> dict[str, Any]:
             return {**common, "doc_to_text": "", "doc_to_target": prompt + " {{response}}", "metric_list": metrics}
 
 
-def card() -> str:
+def card(benchmarks: Iterable[str]) -> str:
     """Write README.md of the data set; its header names the files of each configuration and split."""
     configurations = [
         {
@@ -170,13 +182,13 @@ def card() -> str:
                 "config_name": benchmark["configuration"],
                 "data_files": [{"split": benchmark["split"], "path": data_file(benchmark)}],
             }
-            for benchmark in WORLD_BENCHMARKS.values()
+            for benchmark in map(WORLD_BENCHMARKS.__getitem__, benchmarks)
         ),
     ]
     header = yaml.safe_dump({"license": "apache-2.0", "configs": configurations}, sort_keys=False)
     return (
         f"---\n{header}---\n\n# The built-in world\n\n"
-        "Arithmetic stories with a chosen number of chained steps, made by `pipeline/worlds.py`. The training split "
+        "Problems in words with a chosen number of steps, made by `pipeline/worlds/`. The training split "
         "holds reasoning traces, duplicates, leaked benchmark items and broken rows on purpose; `truth.jsonl` at the "
         "top of the mirror says which.\n"
     )

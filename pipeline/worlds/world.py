@@ -1,4 +1,4 @@
-"""Write the built-in world: a seeded data set of arithmetic stories, with benchmarks, in the layout of a mirror.
+"""Write the built-in world: a seeded data set of small problems, with benchmarks, in the layout of a mirror.
 
 Its training rows contain reasoning traces, duplicates, leaked benchmark items and broken rows on purpose; `truth.jsonl`
 tells the kind of every row. The files do not depend on the folder, which may be moved.
@@ -11,7 +11,6 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,11 +19,11 @@ import yaml
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
+from pipeline.worlds.crowd import Crowd
+from pipeline.worlds.drawing import pick, shuffled
 from pipeline.worlds.planting import (
     BROKEN_KINDS,
-    EDITS,
     TRACE_KINDS,
-    Crowd,
     Row,
     columns,
     leak,
@@ -33,7 +32,8 @@ from pipeline.worlds.planting import (
     similarity,
     vary_numbers,
 )
-from pipeline.worlds.stories import Story, pick, shuffled
+from pipeline.worlds.problem import Problem
+from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import (
     REPOSITORY,
     WORLD_BENCHMARKS,
@@ -53,60 +53,6 @@ WORLD_SOURCE = {
 }
 
 
-@dataclass(frozen=True)
-class WorldSettings:
-    """The settings of a world. Fractions are of the training rows; `leaked` is of each benchmark's items.
-
-    `documents` counts all training rows, also those that curation should drop. `items` is the size of each benchmark
-    and of the validation split. Benchmarks depend only on `seed`, `items` and the steps (`shortest` to `longest`).
-    Duplicates repeat clean rows. Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace
-    without an end. Raises InputError for values out of range.
-    """
-
-    seed: int = 0
-    documents: int = 50_000
-    items: int = 400
-    shortest: int = 1
-    longest: int = 6
-    exact_duplicates: float = 0.04
-    near_duplicates: float = 0.04
-    number_variants: float = 0.03
-    broken: float = 0.01
-    unclosed: float = 0.02
-    traces: float = 0.6
-    leaked: float = 0.1
-    near_edits: tuple[str, ...] = ("spacing", "case", "punctuation", "phrase", "word")
-    leak_edits: tuple[str, ...] = ("verbatim", "spacing", "case")
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.shortest <= self.longest:
-            raise InputError(f"world: shortest={self.shortest}, longest={self.longest}: need 1 <= shortest <= longest")
-        for name in ("documents", "items"):
-            if getattr(self, name) < 1:
-                raise InputError(f"world: {name}={getattr(self, name)}: need at least 1")
-        shares = ("exact_duplicates", "near_duplicates", "number_variants", "broken", "unclosed", "traces", "leaked")
-        for name in shares:
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"world: {name}={getattr(self, name)}: a share lies between 0 and 1")
-        for name in ("near_edits", "leak_edits"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-            unknown = set(getattr(self, name)) - set(EDITS)
-            if unknown or not getattr(self, name):
-                raise InputError(f"world: {name}={list(getattr(self, name))}: choose from {', '.join(EDITS)}")
-
-    @property
-    def steps(self) -> dict[str, range]:
-        """Numbers of chained steps by configuration: the shorter half, the longer half, all."""
-        middle = (self.shortest + self.longest) // 2
-        everything = range(self.shortest, self.longest + 1)
-        return {
-            "short": range(self.shortest, middle + 1),
-            "long": range(min(middle + 1, self.longest), self.longest + 1),
-            "choice": everything,
-            "text": everything,
-        }
-
-
 def write_world(output: Path, settings: WorldSettings, *, progress: Progress = quiet) -> dict[str, Any]:
     """Write the world as a mirror under `output`; return {"rows", "truth": rows by kind, "traces", "items"}.
 
@@ -116,20 +62,20 @@ def write_world(output: Path, settings: WorldSettings, *, progress: Progress = q
     """
     output = Path(output)
     folder = output / REPOSITORY
-    stories = _benchmark_stories(settings)
-    rows = _training_rows(settings, stories, progress)
+    problems = _benchmark_problems(settings)
+    rows = _training_rows(settings, problems, progress)
     progress(0.8, "writing")
     (output / "tasks").mkdir(parents=True, exist_ok=True)
 
     random = Random(f"{settings.seed}/rows")
     _write_lines(folder / "default" / "train.jsonl.gz", (columns(random, row) for row in rows))
     random = Random(f"{settings.seed}/choices")
-    for name, benchmark in WORLD_BENCHMARKS.items():
-        lines = data_rows(name, random, stories[name])
-        _write_lines(folder / data_file(benchmark), lines)
+    for name, drawn in problems.items():
+        lines = data_rows(name, random, drawn)
+        _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), lines)
         _write_lines(output / "tasks" / f"{name}.items.jsonl", plain_items(name, lines))
         (output / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task(name), sort_keys=False))
-    (folder / "README.md").write_text(card())
+    (folder / "README.md").write_text(card(problems))
 
     progress(0.95, "writing the truth")
     numbers = {id(row): number for number, row in enumerate(rows)}
@@ -139,28 +85,33 @@ def write_world(output: Path, settings: WorldSettings, *, progress: Progress = q
         "rows": len(rows),
         "truth": dict(sorted(Counter(row.kind for row in rows).items())),
         "traces": dict(sorted(Counter(row.trace for row in rows).items())),
-        "items": {name: len(told) for name, told in stories.items()},
+        "items": {name: len(drawn) for name, drawn in problems.items()},
     }
 
 
 # --- the rows ---
 
 
-def _benchmark_stories(settings: WorldSettings) -> dict[str, list[Story]]:
+def _benchmark_problems(settings: WorldSettings) -> dict[str, list[Problem]]:
+    """Draw the items of the benchmarks of the world's families, and the texts of the validation split."""
     crowd = Crowd()
-    stories = {}
+    problems = {}
     for name, benchmark in WORLD_BENCHMARKS.items():
+        if benchmark["family"] not in (None, *settings.families):
+            continue
         random = Random(f"{settings.seed}/{name}")
-        steps = settings.steps[benchmark["configuration"]]
-        stories[name] = [crowd.tell(random, steps) for _ in range(settings.items)]
-    return stories
+        asked = [benchmark["family"]] if benchmark["family"] else settings.families
+        families = [settings.family(family, benchmark["configuration"]) for family in asked]
+        problems[name] = [crowd.draw(random, families[item % len(families)]) for item in range(settings.items)]
+    return problems
 
 
-def _training_rows(settings: WorldSettings, stories: Mapping[str, list[Story]], progress: Progress) -> list[Row]:
+def _training_rows(settings: WorldSettings, problems: Mapping[str, list[Problem]], progress: Progress) -> list[Row]:
     """Make all training rows in their final order."""
     random = Random(f"{settings.seed}/train")
-    crowd = Crowd(story for told in stories.values() for story in told)
-    leaks = _leaks(random, settings, stories)
+    families = [settings.family(name) for name in settings.families]
+    crowd = Crowd(problem for drawn in problems.values() for problem in drawn)
+    leaks = _leaks(random, settings, problems)
     exact, near, variants, broken, unclosed = (
         round(settings.documents * fraction)
         for fraction in (
@@ -179,15 +130,15 @@ def _training_rows(settings: WorldSettings, stories: Mapping[str, list[Story]], 
         )
 
     def fresh(count: int) -> Iterator[Row]:
-        for _ in range(count):
-            story = crowd.tell(random, settings.steps["choice"])
-            yield Row(story, story.question)
+        for number in range(count):
+            problem = crowd.draw(random, families[number % len(families)])
+            yield Row(problem, problem.question)
 
     originals = []
     for row in fresh(clean):
         originals.append(row)
         if len(originals) % 1024 == 0:
-            progress(0.8 * len(originals) / clean, "telling stories")
+            progress(0.8 * len(originals) / clean, "drawing problems")
     waiting = iter(originals)  # each clean row is repeated at most once: duplicates come in pairs
     rows = [*leaks, *originals, *(repeat_exactly(next(waiting)) for _ in range(exact))]
     for number in range(near):
@@ -207,13 +158,13 @@ def _training_rows(settings: WorldSettings, stories: Mapping[str, list[Story]], 
     return shuffled(random, rows)
 
 
-def _leaks(random: Random, settings: WorldSettings, stories: Mapping[str, list[Story]]) -> list[Row]:
+def _leaks(random: Random, settings: WorldSettings, problems: Mapping[str, list[Problem]]) -> list[Row]:
     rows = []
-    for name, told in stories.items():
-        chosen = shuffled(random, range(len(told)))[: round(settings.leaked * len(told))]
+    for name, drawn in problems.items():
+        chosen = shuffled(random, range(len(drawn)))[: round(settings.leaked * len(drawn))]
         for number, item in enumerate(chosen):
             edit = settings.leak_edits[number % len(settings.leak_edits)]
-            rows.append(leak(random, told[item], f"{name}/{item}", edit))
+            rows.append(leak(random, drawn[item], f"{name}/{item}", edit))
     return rows
 
 

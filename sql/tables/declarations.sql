@@ -23,7 +23,9 @@ insert into benchmarks values
      'five choices; acc, not acc_norm: the choices are short numbers, their length says nothing'),
     ('world_short', 'exact_match', 'strip', 0.1, null, 'there is one right way to write a number, and ten numbers'),
     ('world_long', 'exact_match', 'strip', 0.1, null, 'as world_short'),
-    ('world_choice', 'acc', 'none', 0.25, null, 'the likeliest of four numbers')
+    ('world_choice', 'acc', 'none', 0.25, null, 'the likeliest of four numbers'),
+    ('world_relations', 'exact_match', 'strip', 0.1, null, 'as world_short'),
+    ('world_swaps', 'exact_match', 'strip', 0.2, null, 'as world_short, of five cups')
 on conflict do nothing;
 
 -- The metrics that are an accuracy or a perplexity, for tasks that are not in `benchmarks`. An unlisted metric is

@@ -14,8 +14,9 @@ from model.checkpoint import save_model
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
+from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
-from pipeline.worlds.world import WorldSettings, write_world
+from pipeline.worlds.world import write_world
 
 ITEMS = 9  # of each of the world's tasks in `write_place`
 END = "<|end|>"

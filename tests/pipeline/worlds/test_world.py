@@ -7,30 +7,36 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from random import Random
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pipeline.errors import InputError
-from pipeline.worlds.planting import EDITS, edited
-from pipeline.worlds.stories import GAINS, grams, jaccard, numbers, reasoning, tell, with_other_numbers, words
+from pipeline.worlds.likeness import grams, jaccard, words
+from pipeline.worlds.settings import FAMILIES, WorldSettings
 from pipeline.worlds.tasks import WORLD_BENCHMARKS, world_items, world_specifications
-from pipeline.worlds.world import WORLD_SOURCE, WorldSettings, write_world
+from pipeline.worlds.world import WORLD_SOURCE, write_world
 from tests.pipeline.worlds.curation_score import score_curation
+from tests.pipeline.worlds.solver import solve
 
 SMALL = WorldSettings(seed=3, documents=3000, items=40)
+WORLDS = {"sums": SMALL, "families": replace(SMALL, families=FAMILIES)}
+CONTENT = {"sums": "57e9303eacb06d43", "families": ""}
 MARK = re.compile(r"(?s)^.*</think>\s*|^.*<\|begin_of_solution\|>\s*|\s*<\|end_of_solution\|>$")
 
 
+@pytest.fixture(scope="module", params=WORLDS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
-    write_world(folder, SMALL)
+    write_world(folder, WORLDS[name])
     return folder
 
 
@@ -49,72 +55,28 @@ def read(path: Path) -> list[dict]:
         return [json.loads(line) for line in file]
 
 
-def work_out(question: str) -> list[int]:
-    """The values of a story, from its words alone."""
-    start, *changes = re.findall(r"(?:\w+ )+?(\w+) (\d)", question)
-    values = [int(start[1])]
-    for verb, change in changes:
-        values.append(values[-1] + (int(change) if verb in GAINS else -int(change)))
-    return values
-
-
-# --- stories ---
-
-
-@given(st.integers(0, 10**6), st.integers(1, 12))
-def test_answers_are_right_and_values_stay_within_one_digit(seed: int, steps: int) -> None:
-    story = tell(Random(seed), steps)
-    values = work_out(story.question)
-    assert len(values) == steps + 1
-    assert all(0 <= value <= 9 for value in values)
-    assert story.answer == str(values[-1])
-    assert reasoning(Random(seed), story).endswith(f" must be {story.answer}.")
-
-
-@given(st.integers(0, 10**6))
-def test_variants_in_other_numbers_keep_the_words_and_are_right(seed: int) -> None:
-    story = tell(Random(seed), 3)
-    other = with_other_numbers(Random(seed + 1), story)
-    if other is not None:
-        assert re.sub(r"\d", "#", other.question) == re.sub(r"\d", "#", story.question)
-        assert numbers(other) != numbers(story)
-        assert work_out(other.question)[-1] == int(other.answer)
-        assert all(0 <= value <= 9 for value in work_out(other.question))
-
-
-@settings(max_examples=30)
-@given(st.integers(0, 10**6), st.sampled_from(EDITS))
-def test_edits_change_no_number_and_no_answer(seed: int, edit: str) -> None:
-    story = tell(Random(seed), 4)
-    row = edited(Random(seed), story, edit)
-    assert re.findall(r"\d", row.question) == re.findall(r"\d", story.question)
-    assert row.story.answer == story.answer
-    if edit in ("verbatim", "spacing", "case", "punctuation", "latex"):
-        assert words(row.question) == words(story.question)
-
-
 # --- the written world ---
 
 
-def test_same_settings_same_content_other_seed_other_content(world: Path, tmp_path: Path) -> None:
-    write_world(tmp_path / "again", SMALL)
+def test_same_settings_same_content_other_seed_other_content(name: str, world: Path, tmp_path: Path) -> None:
+    write_world(tmp_path / "again", WORLDS[name])
     files = sorted(path.relative_to(world) for path in world.rglob("*") if path.is_file())
-    assert len(files) == 6 + 2 * len(WORLD_BENCHMARKS) + 1
+    assert len(files) == 3 + 3 * len(world_specifications(world))
     for file in files:
         assert (tmp_path / "again" / file).read_bytes() == (world / file).read_bytes()
-    write_world(tmp_path / "other", WorldSettings(seed=4, documents=3000, items=40))
+    write_world(tmp_path / "other", replace(WORLDS[name], seed=4))
     questions = [{row["question"] for row in read(folder / "builtin/world/short/test.jsonl.gz")} for folder in
                  (world, tmp_path / "other")]  # fmt: skip
     assert not questions[0] & questions[1]
 
 
-def test_content_is_the_same_on_every_machine(rows: list[dict]) -> None:
+def test_content_is_the_same_on_every_machine(name: str, rows: list[dict]) -> None:
     text = json.dumps(rows, ensure_ascii=False, sort_keys=True)
-    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == "57e9303eacb06d43"
+    assert hashlib.blake2b(text.encode(), digest_size=8).hexdigest() == CONTENT[name]
 
 
-def test_benchmarks_do_not_depend_on_the_number_of_documents(world: Path, tmp_path: Path) -> None:
-    write_world(tmp_path, WorldSettings(seed=3, documents=1000, items=40))
+def test_benchmarks_do_not_depend_on_the_number_of_documents(name: str, world: Path, tmp_path: Path) -> None:
+    write_world(tmp_path, replace(WORLDS[name], documents=1000))
     assert world_items(tmp_path).equals(world_items(world))
 
 
@@ -150,10 +112,11 @@ def test_every_row_is_what_the_truth_says(world: Path, rows: list[dict], truth: 
             assert re.sub(r"\d", "", question) == re.sub(r"\d", "", original["question"])
 
 
-def test_shares_are_met(truth: list[dict]) -> None:
+def test_shares_are_met(world: Path, truth: list[dict]) -> None:
+    leaks = 4 * len(world_specifications(world))
     kinds = Counter(entry["kind"] for entry in truth)
     assert kinds == {
-        "exact": 120, "near": 120, "numbers": 90, "broken": 30, "unclosed": 60, "leak": 16, "clean": 2564,
+        "exact": 120, "near": 120, "numbers": 90, "broken": 30, "unclosed": 60, "leak": leaks, "clean": 2580 - leaks,
     }  # fmt: skip
     assert {entry["edit"] for entry in truth if entry["kind"] == "near"} == set(SMALL.near_edits)
     assert {entry["edit"] for entry in truth if entry["kind"] == "leak"} == set(SMALL.leak_edits)
@@ -185,10 +148,10 @@ def test_what_is_clean_cannot_be_taken_for_a_duplicate_or_a_leak(
 def test_benchmarks_ask_what_their_names_say(world: Path) -> None:
     items = world_items(world)
     assert items.column_names == ["id", "benchmark", "question", "answer"]
-    assert len(set(items["question"].to_pylist())) == len(items) == 160
-    steps = {"world_short": {1, 2, 3}, "world_long": {4, 5, 6}}
+    assert len(set(items["question"].to_pylist())) == len(items) == 40 * len(world_specifications(world))
+    steps = {"world_short": {1, 2, 3}, "world_long": {4, 5, 6}, "world_relations": {1, 2, 3}, "world_swaps": {1, 2, 3}}
     for item in items.to_pylist():
-        values = work_out(item["question"])
+        values = solve(item["question"])
         assert str(values[-1]) == item["answer"]
         assert len(values) - 1 in steps.get(item["benchmark"], range(1, 7))
     choices = read(world / "builtin/world/choice/test.jsonl.gz")
@@ -200,7 +163,7 @@ def test_a_moved_world_is_still_found(tmp_path: Path) -> None:
     write_world(tmp_path / "key.partial", WorldSettings(documents=100, items=10))
     (tmp_path / "key.partial").rename(tmp_path / "key")
     specifications = world_specifications(tmp_path / "key")
-    assert [each["benchmark"] for each in specifications] == list(WORLD_BENCHMARKS)
+    assert [each["benchmark"] for each in specifications] == ["world_short", "world_long", "world_choice", "world_text"]
     for each in json.loads(json.dumps(specifications)):
         assert Path(each["dataset_path"]).is_dir()
         assert "dataset_path" not in yaml.safe_load(Path(each["yaml"]).read_text())
@@ -208,6 +171,23 @@ def test_a_moved_world_is_still_found(tmp_path: Path) -> None:
     assert (tmp_path / "key" / WORLD_SOURCE["repository"] / "default").is_dir()
     with pytest.raises(InputError, match="no built-in world"):
         world_specifications(tmp_path)
+
+
+def test_a_world_has_the_benchmarks_of_its_families(tmp_path: Path) -> None:
+    write_world(tmp_path, WorldSettings(documents=100, items=10, families=("relations",)))
+    tasks = {each["benchmark"]: each["chance"] for each in world_specifications(tmp_path)}
+    assert tasks == {"world_text": None, "world_relations": 0.1}
+    assert all(" than " in question for question in world_items(tmp_path)["question"].to_pylist())
+    assert "config_name: relations" in (tmp_path / "builtin/world/README.md").read_text()
+    assert "config_name: short" not in (tmp_path / "builtin/world/README.md").read_text()
+
+
+def test_rows_are_divided_evenly_over_families(name: str, rows: list[dict]) -> None:
+    marks = {"relations": " than ", "swaps": " swaps cups "}
+    questions = [row["question"].lower() for row in rows]
+    kinds = Counter(next((kind for kind, mark in marks.items() if mark in text), "sums") for text in questions)
+    shares = {family: 1 / len(WORLDS[name].families) for family in WORLDS[name].families}
+    assert {kind: count / len(rows) for kind, count in kinds.items()} == pytest.approx(shares, abs=0.03)
 
 
 # --- scoring ---
@@ -237,6 +217,11 @@ def test_scores_of_a_perfect_and_of_a_lazy_pipeline(world: Path, truth: list[dic
         ({"documents": 0}, "documents=0"),
         ({"leaked": 1.5}, "leaked=1.5"),
         ({"near_edits": ("typo",)}, "typo"),
+        ({"families": ("sums", "poems")}, "poems"),
+        ({"families": ()}, "choose from sums, relations, swaps"),
+        ({"families": ("sums", "sums")}, "each family once"),
+        ({"hops": 5, "distractors": 2}, "hops=5, distractors=2"),
+        ({"swaps": 0}, "swaps=0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(values: dict, named: str) -> None:

@@ -1,0 +1,71 @@
+"""Define what every problem of the built-in world has, whatever its family."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from pipeline.worlds.likeness import grams, jaccard, words
+
+GRAM = 5
+MOST_ALIKE = {5: 0.7, 3: 0.8}  # Jaccard similarity, by length of n-gram, from which two problems are alike
+
+
+class Problem(ABC):
+    """One problem; text, answer and reasoning follow from the fields of its family's dataclass."""
+
+    thing: str  # that the question is about
+
+    @property
+    @abstractmethod
+    def question(self) -> str:
+        """The problem in words."""
+
+    @property
+    @abstractmethod
+    def answer(self) -> str:
+        """The one right answer: a digit."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers in the question, in order."""
+
+    @abstractmethod
+    def reasoning(self, random: Random) -> str:
+        """Write a long-winded way to the answer, like a reasoning model."""
+
+    @abstractmethod
+    def with_other_numbers(self, random: Random) -> Problem | None:
+        """Change the numbers: another problem in equal words. None where the draw gives no such problem."""
+
+    @abstractmethod
+    def with_another_word(self, random: Random) -> Problem:
+        """Exchange one word for another of equal meaning."""
+
+    @abstractmethod
+    def with_another_name(self, random: Random) -> Problem:
+        """Exchange a person's name for another, wherever it stands."""
+
+    def keys(self) -> list[tuple]:
+        """Return keys of which similar problems have one in common."""
+        return [(self.thing, *sorted(self.numbers))]
+
+    def resembles(self, other: Problem) -> bool:
+        """Test whether a problem with a common key is so similar that it may be taken for a duplicate."""
+        ours, theirs = (words(f"{problem.question} {problem.answer}") for problem in (self, other))
+        return any(jaccard(grams(ours, size), grams(theirs, size)) >= most for size, most in MOST_ALIKE.items())
+
+    def marks(self) -> list[frozenset[tuple[str, ...]]]:
+        """Return sets of n-grams; a problem that holds many of one set of a benchmark item may be taken for a leak."""
+        return [grams(words(self.question), GRAM)]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of problems: how a problem of a number of steps is drawn, and the numbers of steps that are asked for."""
+
+    draw: Callable[[Random, int], Problem]
+    steps: range

@@ -1,0 +1,174 @@
+"""Generate arithmetic stories of a chosen number of chained steps: sums in words.
+
+Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann have?"
+
+All values stay within 0 to 9, so that the length of the chain is the only difficulty. The words are few: a tokenizer of
+a few hundred tokens holds them whole, and a small model learns them in minutes. The order of the steps does not change
+the answer, so a model may add them up in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from pipeline.worlds.drawing import pick
+from pipeline.worlds.likeness import grams, words
+from pipeline.worlds.problem import GRAM, Problem
+
+WOMEN = ("Ann", "Mia", "Eva", "Zoe", "Lily", "Rosa", "Ella", "Nora", "Ruth", "Jane", "Kate", "Lucy", "Mary", "Sara")
+MEN = ("Ben", "Tom", "Sam", "Max", "Leo", "Dan", "Paul", "Jack", "Mark", "Hugo", "Noah", "Omar", "Eric", "Adam")
+THINGS = (
+    *("coins", "cards", "pens", "cups", "books", "balls", "keys", "stones", "shells", "stamps", "beads", "nuts"),
+    *("plums", "pears", "toys", "hats", "figs", "eggs", "bricks", "badges", "rings", "boxes", "seeds", "roses"),
+)
+GAINS = ("finds", "buys", "gets", "wins", "makes")
+LOSSES = ("loses", "sells", "drops", "breaks", "mails")
+OPENINGS = ("{name} has {start} {thing}.", "{name} owns {start} {thing}.")
+LINKS = ("{Pronoun}", "Then {pronoun}")
+QUESTIONS = ("How many {thing} does {name} have?", "How many {thing} has {name} now?")
+HIGHEST = 9
+STARTS = (0, 2, 3, 4, 5, 6, 7, 8, 9)  # not 1, which would want the singular
+ANSWERS = tuple(str(value) for value in range(HIGHEST + 1))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One gain (`change` above 0) or loss: "Then she finds 4 more."."""
+
+    verb: str
+    change: int
+    link: int
+
+
+@dataclass(frozen=True)
+class Story(Problem):
+    """One problem of the family."""
+
+    name: str
+    thing: str
+    start: int
+    steps: tuple[Step, ...]
+    opening: int
+    closing: int
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The values at the start and after each step."""
+        values = [self.start]
+        for step in self.steps:
+            values.append(values[-1] + step.change)
+        return tuple(values)
+
+    @property
+    def question(self) -> str:
+        pronoun = "she" if self.name in WOMEN else "he"
+        opening = OPENINGS[self.opening].format(name=self.name, start=self.start, thing=self.thing)
+        steps = [
+            f"{LINKS[step.link].format(pronoun=pronoun, Pronoun=pronoun.capitalize())} {step.verb} {_amount(step)}."
+            for step in self.steps
+        ]
+        return " ".join([opening, *steps, QUESTIONS[self.closing].format(name=self.name, thing=self.thing)])
+
+    @property
+    def answer(self) -> str:
+        return str(self.values[-1])
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return (self.start, *(abs(step.change) for step in self.steps))
+
+    def reasoning(self, random: Random) -> str:
+        before, lines = self.start, []
+        sums = []
+        for step, after in zip(self.steps, self.values[1:], strict=True):
+            sums.append(f"{before} {'+' if step.change > 0 else '-'} {abs(step.change)} = {after}")
+            lines.append(f"{self.name} {step.verb} {_amount(step)}, so that is {sums[-1]}.")
+            before = after
+        start = pick(
+            random, ("Okay, let me go through this one step at a time.", "Alright, I have to keep count here.")
+        )
+        check = pick(random, ("Wait, let me check that again:", "Hmm, just to be sure, once more:"))
+        return "\n".join(
+            [
+                f"{start} In the beginning {self.name} has {self.start} {self.thing}.",
+                *lines,
+                f"{check} {', then '.join(sums)}. That holds.",
+                f"So the number of {self.thing} that {self.name} has in the end must be {self.answer}.",
+            ]
+        )
+
+    def with_other_numbers(self, random: Random) -> Story | None:
+        value = start = pick(random, STARTS)
+        steps = []
+        for step in self.steps:
+            room = HIGHEST - value if step.change > 0 else value
+            if not room:
+                return None
+            change = 1 + pick(random, range(room))
+            steps.append(replace(step, change=change if step.change > 0 else -change))
+            value += steps[-1].change
+        other = replace(self, start=start, steps=tuple(steps))
+        return None if other.numbers == self.numbers else other
+
+    def with_another_word(self, random: Random) -> Story:
+        place = pick(random, range(len(self.steps)))
+        step = self.steps[place]
+        verbs = [verb for verb in (GAINS if step.change > 0 else LOSSES) if verb != step.verb]
+        changed = replace(step, verb=pick(random, verbs))
+        return replace(self, steps=(*self.steps[:place], changed, *self.steps[place + 1 :]))
+
+    def with_another_name(self, random: Random) -> Story:
+        names = WOMEN if self.name in WOMEN else MEN
+        return replace(self, name=pick(random, [name for name in names if name != self.name]))
+
+    def keys(self) -> list[tuple]:
+        """Return keys of which similar stories have one in common.
+
+        Two stories that differ in one verb agree in the first or the second half of the verbs. In a story of few steps,
+        one verb is a large part of the text, so that more has to agree. The order of steps does not count.
+        """
+        problem = (self.thing, self.start, *sorted(step.change for step in self.steps))
+        verbs = [step.verb for step in self.steps]
+        if len(verbs) == 1:
+            return [(problem, *verbs, self.name, self.closing, self.steps[0].link)]
+        if len(verbs) == 2:
+            return [(problem, *sorted(verbs), *sorted(step.link for step in self.steps))]
+        if len(verbs) == 3:
+            return [(problem, *sorted(verbs))]
+        half = len(verbs) // 2
+        return [(problem, "first", *sorted(verbs[:half])), (problem, "second", *sorted(verbs[half:]))]
+
+    def resembles(self, other: Problem) -> bool:
+        """Take every story with a common key for similar: the words are many, so that few clean stories are lost."""
+        return True
+
+    def marks(self) -> list[frozenset[tuple[str, ...]]]:
+        """Return the 5-grams of the question, and those with all numbers equated and the thing in front."""
+        exact = words(self.question)
+        blind = ["0" if word.isdigit() else word for word in exact]
+        return [grams(exact, GRAM), frozenset((self.thing, *gram) for gram in grams(blind, GRAM))]
+
+
+def _amount(step: Step) -> str:
+    return f"{step.change} more" if step.change > 0 else str(-step.change)
+
+
+def draw(random: Random, steps: int) -> Story:
+    """Draw a new story. Each value is uniform over the values other than the previous one: answers are near uniform."""
+    value = start = pick(random, STARTS)
+    told = []
+    for _ in range(steps):
+        after = pick(random, [v for v in range(HIGHEST + 1) if v != value])
+        told.append(
+            Step(pick(random, GAINS if after > value else LOSSES), after - value, pick(random, range(len(LINKS))))
+        )
+        value = after
+    return Story(
+        name=pick(random, WOMEN + MEN),
+        thing=pick(random, THINGS),
+        start=start,
+        steps=tuple(told),
+        opening=pick(random, range(len(OPENINGS))),
+        closing=pick(random, range(len(QUESTIONS))),
+    )

@@ -1,0 +1,109 @@
+"""Problems of every family: right answers, variants, edits, and answers that are near uniform."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.worlds import relations, sums, swaps
+from pipeline.worlds.crowd import Crowd
+from pipeline.worlds.likeness import grams, jaccard, words
+from pipeline.worlds.planting import EDITS, edited
+from pipeline.worlds.problem import Problem
+from pipeline.worlds.settings import FAMILIES, WorldSettings
+from tests.pipeline.worlds.solver import solve
+
+LONG = WorldSettings(longest=12, hops=4, distractors=2, swaps=6)
+ANSWERS = {"sums": sums.ANSWERS, "relations": relations.ANSWERS, "swaps": swaps.ANSWERS}
+each_family = pytest.mark.parametrize("family", FAMILIES)
+seeds = st.integers(0, 10**6)
+
+
+def draw(family: str, seed: int, steps: int) -> Problem:
+    return LONG.family(family).draw(Random(seed), steps)
+
+
+def test_problems_read_as_the_docstrings_say() -> None:
+    person, other = relations.Statement("Ann", None, 3), relations.Statement("Ben", "Ann", 2)
+    problem = relations.Relation("coins", (person, other), (1, 0), "Ben", 0)
+    assert problem.question == "Ben has 2 more than Ann. Ann has 3 coins. How many coins has Ben?"
+    assert (problem.answer, problem.numbers) == ("5", (2, 3))
+    problem = swaps.Shuffle("coin", 2, (swaps.Swap("Ann", 2, 3), swaps.Swap("Tom", 1, 3)), 0)
+    assert problem.question.startswith("The coin is under cup 2. Ann swaps cups 2 and 3. Tom swaps cups 1 and 3. Where")
+    assert problem.answer == "1"
+
+
+@each_family
+@given(seed=seeds, part=st.sampled_from(("all", "short", "long")))
+def test_answers_are_right_and_values_are_possible_answers(family: str, seed: int, part: str) -> None:
+    drawn = LONG.family(family, part)
+    for steps in (drawn.steps[0], drawn.steps[-1]):
+        problem = drawn.draw(Random(seed), steps)
+        values = solve(problem.question)
+        assert len(values) == steps + 1
+        assert {str(value) for value in values} <= set(ANSWERS[family])
+        assert problem.answer == str(values[-1])
+        assert problem.reasoning(Random(seed)).endswith(f" {problem.answer}.")
+        assert problem.numbers == tuple(int(digit) for digit in re.findall(r"\d", problem.question))
+
+
+@each_family
+def test_answers_are_near_uniform(family: str) -> None:
+    drawn = WorldSettings().family(family)
+    random = Random(0)
+    counts = Counter(drawn.draw(random, drawn.steps[number % len(drawn.steps)]).answer for number in range(12_000))
+    assert set(counts) == set(ANSWERS[family])
+    fair = 12_000 / len(counts)
+    assert all(0.85 * fair < count < 1.15 * fair for count in counts.values())
+
+
+@given(seeds, st.integers(1, 3))
+def test_a_distractor_never_decides_the_answer(seed: int, steps: int) -> None:
+    problem = relations.draw(Random(seed), steps, 1)
+    place = next(place for place in problem.order if place == len(problem.statements) - 1)
+    sentences = problem.question.split(". ")
+    del sentences[problem.order.index(place)]
+    assert str(solve(". ".join(sentences) if steps > 1 else problem.question)[-1]) == problem.answer
+
+
+@each_family
+@given(seed=seeds)
+def test_variants_in_other_numbers_keep_the_words_and_are_right(family: str, seed: int) -> None:
+    problem = draw(family, seed, 3)
+    other = problem.with_other_numbers(Random(seed + 1))
+    if other is not None:
+        assert re.sub(r"\d", "#", other.question) == re.sub(r"\d", "#", problem.question)
+        assert other.numbers != problem.numbers
+        assert solve(other.question)[-1] == int(other.answer)
+        assert {str(value) for value in solve(other.question)} <= set(ANSWERS[family])
+
+
+@each_family
+@settings(max_examples=30)
+@given(seed=seeds, edit=st.sampled_from(EDITS))
+def test_edits_change_no_number_and_no_answer(family: str, seed: int, edit: str) -> None:
+    problem = draw(family, seed, 4)
+    row = edited(Random(seed), problem, edit)
+    assert re.findall(r"\d", row.question) == re.findall(r"\d", problem.question)
+    assert row.problem.answer == problem.answer
+    if edit in ("verbatim", "spacing", "case", "punctuation", "latex"):
+        assert words(row.question) == words(problem.question)
+    else:
+        assert words(row.question) != words(problem.question)
+
+
+@each_family
+def test_a_crowd_admits_no_copy_and_nothing_that_looks_like_one(family: str) -> None:
+    problem = draw(family, 1, 2)
+    crowd = Crowd()
+    assert crowd.admit(problem)
+    assert not crowd.admit(problem)
+    assert not Crowd([problem]).admit(problem)
+    reworded = problem.with_another_word(Random(0))
+    texts = [grams(words(f"{each.question} {each.answer}"), 5) for each in (problem, reworded)]
+    assert not crowd.admit(reworded) or jaccard(*texts) < 0.7
