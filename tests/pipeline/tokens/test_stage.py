@@ -17,7 +17,6 @@ from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
-
 # --- tokenizers ---
 
 
