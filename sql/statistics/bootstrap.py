@@ -20,6 +20,7 @@ COUNTS_IN_MEMORY = 8_000_000  # item counts held at once
 
 Checkpoint = tuple[str, int]  # run, tokens
 Model = tuple[int | None, str, str]  # depth, variant, task
+Points = dict[int, dict[Checkpoint, float]]  # the values of the seeds by the curve's ascending tokens
 
 
 @dataclass(frozen=True)
@@ -47,35 +48,53 @@ def resample(scores: np.ndarray, replicates: int, random: np.random.Generator) -
     return means
 
 
-def replicate_curves(
-    connection: duckdb.DuckDBPyConnection, study_id: str, replicates: int, seed: int
-) -> dict[Model, ReplicatedCurve]:
-    """Draw replicates of every curve of a study, the average curves among them, that has scores of all its items."""
+def replicate_values(
+    connection: duckdb.DuckDBPyConnection, study_id: str, measure: str, replicates: int, seed: int
+) -> dict[str, dict[Checkpoint, np.ndarray]]:
+    """Draw the means over items at every scored checkpoint of every task [1 + R], as observed and in each replicate.
+
+    `measure` is 'accuracy' or 'loss'. The average over the study's averaged tasks is a task of its own.
+    """
     tasks = connection.execute(
-        "select task, averaged from chosen_metric where study_id = ? and kind = 'accuracy' order by task", [study_id]
+        "select task, averaged from chosen_metric where study_id = ? and kind = ? order by task", [study_id, measure]
     ).fetchall()
-    accuracy = {task: _task_accuracy(connection, study_id, task, replicates, seed) for task, _ in tasks}
-    accuracy[AVERAGE] = _average_accuracy([accuracy[task] for task, averaged in tasks if averaged])
-    points: dict[Model, dict[int, list[Checkpoint]]] = defaultdict(lambda: defaultdict(list))
-    for depth, variant, task, tokens, run_id, run_tokens in connection.execute(
-        "select depth, variant, task, tokens, run_id, run_tokens from curve_points "
-        "where study_id = ? and measure = 'accuracy' order by tokens, run_id",
-        [study_id],
-    ).fetchall():
-        points[depth, variant, task][tokens].append((run_id, run_tokens))
+    values = {task: _task_values(connection, (study_id, measure, task), replicates, seed) for task, _ in tasks}
+    values[AVERAGE] = _average_values([values[task] for task, averaged in tasks if averaged])
+    return values
+
+
+def replicate_curves(
+    points: Mapping[Model, Points], values: Mapping[str, Mapping[Checkpoint, np.ndarray]], replicates: int, seed: int
+) -> dict[Model, ReplicatedCurve]:
+    """Draw replicates of every curve that has the scores of all its items, of their seeds as well as of the items."""
     return {
-        model: _mean_curve(checkpoints, accuracy[model[2]], replicates, seed)
-        for model, checkpoints in points.items()
-        if all(checkpoint in accuracy[model[2]] for runs in checkpoints.values() for checkpoint in runs)
+        model: _mean_curve(curve, values[model[2]], replicates, seed)
+        for model, curve in points.items()
+        if all(run in values[model[2]] for runs in curve.values() for run in runs)
     }
 
 
-def _task_accuracy(
-    connection: duckdb.DuckDBPyConnection, study_id: str, task: str, replicates: int, seed: int
+def read_points(connection: duckdb.DuckDBPyConnection, study_id: str, measure: str) -> dict[Model, Points]:
+    """Read the points of every curve of a study with the values of the seeds."""
+    points: dict[Model, Points] = defaultdict(lambda: defaultdict(dict))
+    for depth, variant, task, tokens, run_id, run_tokens, value in connection.execute(
+        "select depth, variant, task, tokens, run_id, run_tokens, value from curve_points "
+        "where study_id = ? and measure = ? order by tokens, run_id",
+        [study_id, measure],
+    ).fetchall():
+        points[depth, variant, task][tokens][run_id, run_tokens] = value
+    return points
+
+
+def _task_values(
+    connection: duckdb.DuckDBPyConnection, place: tuple[str, str, str], replicates: int, seed: int
 ) -> dict[Checkpoint, np.ndarray]:
-    """Return the accuracy of each checkpoint [1 + R], over the items that all scored checkpoints have."""
-    points = connection.execute("select run_id, tokens from scored_points(?, ?)", [study_id, task]).fetchall()
-    scores = connection.execute("select point, item, value from paired_scores(?, ?)", [study_id, task]).fetchnumpy()
+    """Return the mean of each checkpoint [1 + R], over the items that all scored checkpoints have.
+
+    `place` is study, measure and task. Measures of a task with equally many items have the same draws.
+    """
+    points = connection.execute("select run_id, tokens from scored_points(?, ?, ?)", place).fetchall()
+    scores = connection.execute("select point, item, value from paired_scores(?, ?, ?)", place).fetchnumpy()
     if not len(scores["item"]):
         return {}
     matrix = np.full((scores["item"].max() + 1, len(points)), np.nan)
@@ -85,11 +104,11 @@ def _task_accuracy(
     matrix = matrix[~np.isnan(matrix).any(axis=1)]
     if not len(matrix):
         return {}
-    means = np.vstack([matrix.mean(axis=0), resample(matrix, replicates, generator(seed, task))])
+    means = np.vstack([matrix.mean(axis=0), resample(matrix, replicates, generator(seed, place[2]))])
     return {points[point]: means[:, column] for column, point in enumerate(scored)}
 
 
-def _average_accuracy(tasks: Sequence[Mapping[Checkpoint, np.ndarray]]) -> dict[Checkpoint, np.ndarray]:
+def _average_values(tasks: Sequence[Mapping[Checkpoint, np.ndarray]]) -> dict[Checkpoint, np.ndarray]:
     """Average over tasks at the checkpoints that all of them have."""
     if not tasks:
         return {}
@@ -97,9 +116,7 @@ def _average_accuracy(tasks: Sequence[Mapping[Checkpoint, np.ndarray]]) -> dict[
     return {checkpoint: np.mean([task[checkpoint] for task in tasks], axis=0) for checkpoint in common}
 
 
-def _mean_curve(
-    points: Mapping[int, Sequence[Checkpoint]], accuracy: Mapping[Checkpoint, np.ndarray], replicates: int, seed: int
-) -> ReplicatedCurve:
+def _mean_curve(points: Points, values: Mapping[Checkpoint, np.ndarray], replicates: int, seed: int) -> ReplicatedCurve:
     """Average over the seeds of a model; with several, a replicate draws them with replacement."""
     runs = [run_id for run_id, _ in next(iter(points.values()))]
     weights = np.full((1 + replicates, len(runs)), 1 / len(runs))
@@ -107,6 +124,6 @@ def _mean_curve(
         # Named by the runs, so that all tasks of a model get one draw.
         weights[1:] = generator(seed, *runs).multinomial(len(runs), weights[0], size=replicates) / len(runs)
     columns = [
-        sum(w * accuracy[c] for w, c in zip(weights.T, checkpoints, strict=True)) for checkpoints in points.values()
+        sum(w * values[c] for w, c in zip(weights.T, checkpoints, strict=True)) for checkpoints in points.values()
     ]
     return ReplicatedCurve(np.array(list(points)), np.stack(columns, axis=1))

@@ -1,4 +1,4 @@
-"""Compute the tables factor_intervals, fitted_curves and fitted_replicates of a study from the scores of its items."""
+"""Compute the tables mean_factor_intervals, factor_intervals, fitted_curves and fitted_replicates of a study."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import numpy as np
 import pandas as pd
 
 from sql.ingest import replace_computed
-from sql.statistics.bootstrap import Model, generator, replicate_curves
+from sql.statistics.bootstrap import Model, generator, read_points, replicate_curves, replicate_values
 from sql.statistics.factor_intervals import interval_rows, with_training_noise
+from sql.statistics.mean_factors import interval_rows as mean_interval_rows
+from sql.statistics.mean_factors import seed_curves
 from sql.statistics.power_law import ObservedCurve, PowerLaw, fit_power_law, fit_replicates
 
 MODEL = ("depth", "variant", "task")
+MEASURES = ("accuracy", "loss")
 PARAMETERS = ("floor", "ceiling", "scale", "exponent")
 
 
@@ -28,7 +31,9 @@ def compute_statistics(
     """
     observed = observed_curves(connection, study_id)
     fits = {model: fit_power_law(points) for model, points in observed.items()}
-    drawn = replicate_curves(connection, study_id, replicates, seed)
+    points = {measure: read_points(connection, study_id, measure) for measure in MEASURES}
+    values = {measure: replicate_values(connection, study_id, measure, replicates, seed) for measure in MEASURES}
+    drawn = replicate_curves(points["accuracy"], values["accuracy"], replicates, seed)
     noisy = {
         model: with_training_noise(
             curve, observed[model], fits[model], generator(seed, "noise of training", *map(str, model))
@@ -52,7 +57,19 @@ def compute_statistics(
         )
         for model, fit in spreads.items()
     ]
+    mean_intervals = [
+        row
+        for measure in MEASURES
+        for row in mean_interval_rows(
+            measure,
+            {
+                model: seed_curves(curve, values[measure][model[2]], lower_is_better=measure == "loss")
+                for model, curve in points[measure].items()
+            },
+        )
+    ]
     tables = {
+        "mean_factor_intervals": pd.DataFrame(mean_intervals),
         "factor_intervals": pd.DataFrame(intervals),
         "fitted_curves": pd.DataFrame(curves),
         "fitted_replicates": pd.concat(fitted_replicates) if fitted_replicates else pd.DataFrame(),

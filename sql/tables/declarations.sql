@@ -28,11 +28,11 @@ insert into benchmarks values
     ('world_swaps', 'exact_match', 'strip', 0.2, null, 'as world_short, of five cups')
 on conflict do nothing;
 
--- The metrics that are an accuracy or a perplexity, for tasks that are not in `benchmarks`. An unlisted metric is
--- neither: nobody can guess whether more of it is better.
+-- The metrics that are an accuracy, a perplexity or a loss, for tasks that are not in `benchmarks`. An unlisted metric
+-- is none of these: nobody can guess whether more of it is better (metric_efficiency asks).
 create table if not exists metrics (
     metric varchar primary key,
-    kind varchar not null check (kind in ('accuracy', 'perplexity')),
+    kind varchar not null check (kind in ('accuracy', 'perplexity', 'loss')),
     preference integer not null, -- the lowest is taken first
     reason varchar
 );
@@ -50,7 +50,8 @@ insert into metrics values
     ('token_perplexity', 'perplexity', 2, 'the same under another name'),
     ('word_perplexity', 'perplexity', 3, 'lm-eval''s usual one'),
     ('byte_perplexity', 'perplexity', 4, 'compares models of different tokenizers'),
-    ('bits_per_byte', 'perplexity', 5, 'its logarithm: only where no perplexity is there')
+    ('gold_bits_per_byte', 'loss', 1, 'of the right answer to each item: moves where accuracy is still at chance'),
+    ('bits_per_byte', 'loss', 2, 'of whole texts')
 on conflict do nothing;
 
 -- The stages of the pipeline in order, for the funnel.
@@ -64,5 +65,5 @@ insert into stages values
 on conflict do nothing;
 
 comment on table benchmarks is 'Declared: which metric and filter is the accuracy of a task, its chance level, and why';
-comment on table metrics is 'Declared: which metrics are accuracies and perplexities, for tasks not in benchmarks';
+comment on table metrics is 'Declared: which metrics are accuracies, perplexities and losses, for tasks not in benchmarks';
 comment on table stages is 'Declared: the stages of the pipeline in order';

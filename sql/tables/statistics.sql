@@ -16,6 +16,23 @@ create table if not exists factor_intervals (
     goal_last bigint -- the latest one: far apart on a plateau, where the factor is hardly defined
 );
 
+-- 95 % confidence intervals of the mean factors, on the logarithmic scale. The interval has the t quantile of the degrees
+-- of freedom times both errors together; null where a model has one seed, which cannot show what seeds differ by.
+create table if not exists mean_factor_intervals (
+    study_id varchar not null,
+    depth integer,
+    variant varchar not null,
+    task varchar not null,
+    metric varchar not null, -- 'accuracy' or 'loss'
+    low double,
+    high double,
+    seeds bigint, -- the smaller number of the two models
+    degrees_of_freedom double,
+    seed_error double, -- standard error of the log factor from the spread of the seeds
+    item_error double, -- and from the choice of the items; null where the scores of items are unknown
+    replicates bigint -- of the items
+);
+
 -- A saturating power law through the checkpoints of every model and task (macro curve_value):
 --     accuracy(tokens) = ceiling - (ceiling - floor) / (1 + (tokens / scale) ^ exponent)
 create table if not exists fitted_curves (
@@ -52,5 +69,6 @@ create table if not exists fitted_replicates (
 );
 
 comment on table factor_intervals is '95 % intervals of the data-efficiency factors, by paired bootstrap';
+comment on table mean_factor_intervals is '95 % intervals of the mean factors, over seeds and items';
 comment on table fitted_curves is 'Smooth curve through the checkpoints of every model and task';
 comment on table fitted_replicates is 'The same curve for each draw of the items';

@@ -1,4 +1,4 @@
--- One row: a task of a study and a kind (accuracy or perplexity), with the metric and filter that are its number.
+-- One row: a task of a study and a kind (accuracy, loss, perplexity), with the metric and filter that are its number.
 -- needs: model_runs
 -- The choice holds for the whole study: models are compared on one metric or not at all.
 create or replace view chosen_metric as
@@ -37,6 +37,17 @@ chosen as (
             filter,
             metric
     ) = 1
+),
+
+-- The tasks of the averages: all with an accuracy, but for a task whose items another task of the study has.
+averaged_tasks as (
+    select chosen.study_id, chosen.task
+    from chosen
+    left join benchmarks using (task)
+    where chosen.kind = 'accuracy' and not exists (
+        from chosen as other
+        where other.study_id = chosen.study_id and other.kind = 'accuracy' and other.task = benchmarks.same_items_as
+    )
 )
 
 select
@@ -46,13 +57,12 @@ select
     chosen.metric,
     chosen.filter,
     chosen.declared,
-    -- Whether the task is part of the average: not when the study has another task with the same items.
-    chosen.kind = 'accuracy' and not exists (
-        from chosen as other
-        where other.study_id = chosen.study_id and other.kind = 'accuracy' and other.task = benchmarks.same_items_as
-    ) as averaged,
+    -- Bits per byte of a text and of gold answers have no common mean.
+    averaged_tasks.task is not null and (chosen.kind = 'accuracy' or chosen.metric = 'gold_bits_per_byte') as averaged,
     benchmarks.chance
 from chosen
+left join averaged_tasks using (study_id, task)
 left join benchmarks using (task);
 
-comment on view chosen_metric is 'Which metric and filter is the accuracy, and the perplexity, of each task of a study';
+comment on view chosen_metric is
+    'Which metric and filter is the accuracy, the loss and the perplexity of each task of a study';

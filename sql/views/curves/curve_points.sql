@@ -1,31 +1,21 @@
--- One row: a point of a model's curve (accuracy or perplexity against tokens) and a run with its checkpoint there.
--- needs: token_accuracy, token_perplexity
--- A model is a depth and variant of a study, its runs are its seeds. The curve has a point where all of them have a
--- checkpoint; a run without evaluations of a task does not count for that task.
+-- One row: a point of a model's curve (a metric of a task against tokens) and a run with its checkpoint there.
+-- needs: token_scores
+-- `measure` is 'accuracy', 'loss', 'perplexity', or null for another metric. A model is a depth and variant of a study,
+-- its runs are its seeds. The curve has a point where all of them have a checkpoint; a run without evaluations of a task
+-- does not count for that task.
 create or replace view curve_points as
-with scores as (
-    select
-        study_id, depth, variant, 'accuracy' as measure, task, run_id, seed, status, tokens, accuracy as value, stderr,
-        chance, items
-    from token_accuracy
-    union all by name
-    select
-        study_id, depth, variant, 'perplexity' as measure, task, run_id, seed, status, tokens, perplexity as value,
-        items
-    from token_perplexity
-),
-
+with
 -- A screened run stopped early because another seed went on: as a second seed it would cut the curve short.
 -- A checkpoint before training has no place on a logarithmic axis.
 curves as (
     select
         *,
-        dense_rank() over (partition by study_id order by depth, variant, measure, task) as curve,
+        dense_rank() over (partition by study_id order by depth, variant, measure, task, metric, filter) as curve,
         first_value(run_id) over (model order by seed nulls last, run_id) as first_run,
         count(distinct run_id) over model as seeds
-    from scores
+    from token_scores
     where status is distinct from 'screened' and tokens > 0
-    window model as (partition by study_id, depth, variant, measure, task)
+    window model as (partition by study_id, depth, variant, measure, task, metric, filter)
 ),
 
 -- A checkpoint is the first optimiser step at or above the planned tokens, and steps of different seeds have slightly
@@ -57,7 +47,9 @@ select
     value,
     stderr,
     chance,
-    items
+    items,
+    metric,
+    filter
 from matched
 window point as (partition by study_id, curve, anchor_tokens)
 qualify count(*) over point = seeds;

@@ -1,5 +1,6 @@
--- One row: a point of a model's curve, its accuracy on a task or its perplexity on a text: the mean over its seeds.
+-- One row: a point of a model's curve, a metric of a task against tokens: the mean over its seeds.
 -- needs: curve_points
+-- `measure` is 'accuracy', 'loss', 'perplexity', or null for another metric. The average curve has no metric.
 create or replace view mean_curves as
 select
     study_id, depth, variant, measure, task,
@@ -9,8 +10,10 @@ select
     case when count(stderr) = count(*) then avg(stderr) end as stderr,
     avg(chance) as chance,
     max(items) as items,
-    any_value(seeds) as seeds
+    any_value(seeds) as seeds,
+    metric,
+    filter
 from curve_points
-group by study_id, depth, variant, measure, task, tokens;
+group by study_id, depth, variant, measure, task, tokens, metric, filter;
 
-comment on view mean_curves is 'Accuracy and perplexity of every model against tokens, mean over its seeds';
+comment on view mean_curves is 'Accuracy, loss, perplexity and other metrics of every model against tokens, mean over its seeds';

@@ -126,3 +126,50 @@ def test_accuracy_at_other_depths_is_that_of_the_chosen_metric_at_the_latest_che
     put(sql, "depth_evaluations", rows)
     found = sql.execute("select variant, trained_depth, depth, tokens, accuracy, chance from depth_accuracy").fetchall()
     assert found == [("DR", 4, 2, 20, 0.3, 0.2), ("DR", 4, 4, 20, 0.4, 0.2), ("DR", 4, 8, 20, 0.35, 0.2)]
+
+
+# Losses -------------------------------------------------------------------------------------------------------------
+
+
+def losses(sql):
+    return dict(sql.execute("select task, loss from token_loss").fetchall())
+
+
+def test_the_loss_of_a_benchmark_is_that_of_its_gold_answers(sql):
+    enter(sql, {"LA": {"a": {10: 0.5}, "b": {10: 0.6}}})
+    add(sql, "a", "gold_bits_per_byte", "none", 0.8)
+    add(sql, "a", "bits_per_byte", "none", 0.7)
+    add(sql, "b", "gold_bits_per_byte", "none", 0.4)
+    add(sql, "validation", "bits_per_byte", "none", 1.5)
+    add(sql, "college", "bits_per_byte", "none", 1.2)
+    add(sql, "college", "perplexity", "none", 6.5)
+    assert losses(sql) == {
+        "a": 0.8, "b": 0.4, "average": pytest.approx(0.6), "validation": 1.5, "college": 1.2
+    }  # fmt: skip
+    assert accuracies(sql) == {"a": 0.5, "b": 0.6, "average": pytest.approx(0.55)}
+    assert sql.execute("select task, perplexity from token_perplexity").fetchall() == [("college", 6.5)]
+
+
+def test_the_average_loss_is_over_the_tasks_of_the_average_accuracy_that_have_one(sql):
+    enter(sql, {"LA": {"math": {10: 0.2}, "gsm8k": {10: 0.4}, "c": {10: 0.3}}})
+    add(sql, "math_verify", "math_verify", "none", 0.9)  # the items of math
+    for task, value in (("math", 0.5), ("math_verify", 0.9), ("gsm8k", 0.7)):
+        add(sql, task, "gold_bits_per_byte", "none", value)
+    assert losses(sql)["average"] == pytest.approx(0.6)
+
+
+def test_the_error_of_a_loss_is_the_given_one_and_a_loss_has_no_chance(sql):
+    enter(sql, {"LA": {"mathqa": {10: 0.5}}}, metric="acc")
+    add(sql, "mathqa", "gold_bits_per_byte", "none", 0.8)
+    sql.execute("update evaluations set items = 100, chance = 0.2")
+    wanted = "select value, stderr, chance from mean_curves where measure = 'loss' and task = 'mathqa'"
+    assert sql.execute(wanted).fetchall() == [(0.8, None, None)]
+    sql.execute("update evaluations set stderr = 0.03")
+    assert sql.execute(wanted).fetchall() == [(0.8, 0.03, None)]
+
+
+def test_an_unlisted_metric_has_a_curve_without_a_measure(sql):
+    enter(sql, {"LA": {"t": {10: 0.5}}})
+    add(sql, "t", "my own", "none", 3.0)
+    rows = sql.execute("select measure, metric, value from mean_curves where task = 't' order by value").fetchall()
+    assert rows == [("accuracy", "exact_match", 0.5), (None, "my own", 3.0)]

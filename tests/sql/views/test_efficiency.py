@@ -288,3 +288,39 @@ def test_the_views_equal_the_definition_on_any_curves(sql, studies):
         assert interpolated[key][4] == others[-1]
         if others[-1] == "exact":
             assert others[2] * (1 - 1e-12) <= interpolated[key][3]  # met at the checkpoint or before
+
+
+# Losses and other metrics -------------------------------------------------------------------------------------------
+
+
+def test_the_lowest_loss_is_the_goal(sql):
+    pair(sql, {10: 0.9, 20: 0.7, 40: 0.5, 80: 0.6}, {10: 0.8, 20: 0.5, 40: 0.4}, metric="gold_bits_per_byte")
+    columns = "baseline_loss, baseline_tokens, variant_tokens, factor, bound, near_chance"
+    rows = sql.execute(f"select variant, {columns} from loss_efficiency").fetchall()
+    assert rows == [("LA", 0.5, 40, 40, 1.0, "exact", False), ("DR", 0.5, 40, 20, 2.0, "exact", False)]
+    assert sql.execute("from data_efficiency").fetchall() == []
+
+
+def test_a_loss_that_is_never_reached_is_a_limit(sql):
+    pair(sql, {10: 0.9, 20: 0.7}, {10: 0.8, 40: 0.75}, metric="bits_per_byte")
+    rows = sql.execute("select variant_tokens, factor, bound from loss_efficiency where variant = 'DR'").fetchall()
+    assert rows == [(None, 0.5, "at most")]
+
+
+def test_any_metric_has_a_factor_in_the_direction_that_is_asked_for(sql):
+    pair(sql, {10: 1.0, 20: 3.0, 40: 2.0}, {10: 2.0, 20: 1.0, 40: 4.0}, metric="my own")
+    for higher, found in (("true", [(3.0, 20, 40, 0.5, "exact")]), ("false", [(1.0, 10, 20, 0.5, "exact")])):
+        rows = sql.execute(
+            "select baseline_value, baseline_tokens, variant_tokens, factor, bound "
+            f"from metric_efficiency('my own', 'none', {higher}) where variant = 'DR'"
+        ).fetchall()
+        assert rows == found
+    assert sql.execute("from data_efficiency union all from loss_efficiency").fetchall() == []
+
+
+def test_the_factor_of_the_accuracy_metric_is_that_of_data_efficiency(sql):
+    pair(sql, {10: 0.1, 20: 0.3, 40: 0.5}, {10: 0.2, 20: 0.5, 40: 0.7}, items=100, chance=0.45)
+    either = sql.execute("from metric_efficiency('exact_match', 'none', true)").fetchall()
+    assert either == sql.execute("from data_efficiency where task = 't'").fetchall()
+    backwards = sql.execute("from metric_efficiency('exact_match', 'none', false)").df()
+    assert not backwards["near_chance"].any()
