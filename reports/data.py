@@ -16,11 +16,16 @@ from sql.results import connect
 
 BASELINE = "LA"  # the variant that the others are compared with
 AVERAGE = "average"  # the task that stands for the average over the benchmarks
+VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row
 MODEL = ["depth", "variant", "task"]
 NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
+    "mean_factors": "select f.*, i.low, i.high from mean_factors_against('LA') f left join mean_factor_intervals i "
+    "on i.study_id = f.study_id and (i.depth, i.variant, i.task, i.metric) is not distinct from "
+    "(f.depth, f.variant, f.task, f.metric) where f.study_id = ?",
+    "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
     "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "intervals": "from factor_intervals where study_id = ?",
@@ -29,6 +34,9 @@ QUERIES = {
     "best": "from best_accuracy where study_id = ?",
     "curve": "from accuracy_curve where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
+    "raw_accuracy": "from raw_accuracy where study_id = ? and status is distinct from 'screened' order by all",
+    "loss": "from token_loss where study_id = ? order by all",
+    "loss_curve": "from mean_curves where study_id = ? and measure = 'loss' order by all",
     "perplexity": "from token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
     "results": "from table_2 where study_id = ?",

@@ -12,11 +12,13 @@ from flows.running.devices import concurrency, gpus
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
+from flows.study.noise import noise_of
 from model.accounting import training_flops_per_token
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from pipeline.sources.table import resolve_source
 from reports.text.numbers import duration
+from sql.statistics.resolution import smallest_factor
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
 CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
@@ -68,6 +70,7 @@ def plan(options: argparse.Namespace) -> None:
         "compute": f"{flops:.3g} FLOPs of training",
         "time": f"{duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
         "": "" if on_gpu else f"{duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
+        "tells": _resolution(study),
         "disk": f"{amount(checkpoints)} of {kinds}checkpoints, {amount(state)} to resume from, "
         f"{amount(tokens)} of tokens",
     }
@@ -78,6 +81,17 @@ def plan(options: argparse.Namespace) -> None:
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
             console.print(f"{'licence':<9} {notice}", soft_wrap=True)
+
+
+def _resolution(study: Study) -> str:
+    """Say which mean factor the study tells from 1, and with one more seed."""
+    noise, seeds = noise_of(study), 1 if study.training.stop_at else len(study.training.seeds)
+    told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
+    by = f"by the noise of {noise.measured_on}"
+    if seeds == 1:
+        return f"no factor from 1: one seed of each model shows no spread; two would tell {more:.2f}, {by}"
+    few = f"one more seed would tell {more:.2f}"
+    return f"a mean factor of {told:.2f} from 1 in four of five such studies, with {seeds} seeds; {few}; {by}"
 
 
 def _baselines(study: Study, planned: list[PlannedModel]) -> dict[int, PlannedModel]:

@@ -24,9 +24,15 @@ class _Console(Console):
 # In a pipe there is no terminal to fit into: a row is one line, however long. Brackets in data are no markup.
 console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
 
-OUTCOME = """
+MEAN_FACTORS = """
+SELECT depth, variant, metric, task, factor, low AS "95 % low", high, seeds
+FROM mean_factors
+WHERE study_id = '{study_id}' AND task IN ('average', 'validation') AND factor IS NOT NULL
+ORDER BY depth, metric, task, variant_order(variant), variant
+"""
+CROSSINGS = """
 SELECT d.depth, d.variant, d.task, d.baseline_accuracy, d.baseline_tokens, d.variant_tokens, d.factor, d.bound,
-       i.low, i.high, d.near_chance
+       i.low AS "95 % low", i.high, d.near_chance
 FROM data_efficiency AS d
 LEFT JOIN factor_intervals AS i
     ON (i.study_id, i.depth, i.variant, i.task, i.rule) = (d.study_id, d.depth, d.variant, d.task, 'first')
@@ -59,10 +65,15 @@ def cell(value: Any) -> str:
 
 
 def print_outcome(study: Study) -> None:
-    """Print the data-efficiency factors of a study, and the paths of its report and results."""
-    table = query(study.database, OUTCOME.format(study_id=study.study_id))
-    console.print(f"\nData efficiency of {study.study_id}: the tokens LA needs for its best accuracy,")
-    console.print("over the tokens the variant needs for the same accuracy\n")
-    print_table(table.rename(columns={"low": "95 % low", "high": "high"}))
+    """Print the mean factors of a study, the factors by the paper's rule, and the paths of report and results."""
+    means, crossings = (
+        query(study.database, wanted.format(study_id=study.study_id)) for wanted in (MEAN_FACTORS, CROSSINGS)
+    )
+    console.print(f"\nData efficiency of {study.study_id}: the tokens LA needs, over the tokens the variant needs")
+    if len(means):
+        console.print("\nfor equal accuracy and equal loss, the mean over all values that both reached\n")
+        print_table(means)
+    console.print("\nfor LA's best accuracy, the paper's rule\n")
+    print_table(crossings)
     console.print(f"\nreport   {study.report.resolve()}", soft_wrap=True)
     console.print(f"results  {study.database.resolve()}", soft_wrap=True)

@@ -23,6 +23,7 @@ def accuracy(
     runs: pd.DataFrame,
     efficiency: pd.DataFrame,
     fitted: pd.DataFrame,
+    raw: pd.DataFrame,
     styles: Mapping[str, Style],
     depth: int,
     seen_twice_from: float | None = None,
@@ -30,10 +31,11 @@ def accuracy(
     """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
 
     A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
-    `efficiency` of `data_efficiency`, `fitted` of `fitted_lines`; from `seen_twice_from` tokens on the stream was in
-    its second epoch. None without accuracies.
+    `efficiency` of `data_efficiency`, `fitted` of `fitted_lines`, `raw` of `raw_accuracy`; from `seen_twice_from`
+    tokens on the stream was in its second epoch. None without accuracies.
     """
-    frames = [frame[frame["depth"] == depth] for frame in (curve[curve["accuracy"].notna()], runs, efficiency, fitted)]
+    frames = (curve[curve["accuracy"].notna()], runs, efficiency, fitted, raw)
+    frames = [frame[frame["depth"] == depth] for frame in frames]
     curve, shown, panels = frames[0], present(styles, frames[0]), []
     for task in task_order(curve["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in frames]
@@ -44,6 +46,7 @@ def accuracy(
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown)))
     notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
     notes += " Smooth lines are the fitted curves." if len(frames[3]) else ""
+    notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[4]) else ""
     if seen_twice_from and seen_twice_from <= curve["tokens"].max():
         notes += f" From {tokens(seen_twice_from)} tokens on the models had seen documents before."
     return figure(
@@ -63,9 +66,14 @@ def _best(rows: pd.DataFrame) -> Iterable[Any]:
 
 
 def _token_chart(
-    rows: pd.DataFrame, runs: pd.DataFrame, goals: pd.DataFrame, fits: pd.DataFrame, styles: Mapping[str, Style]
+    rows: pd.DataFrame,
+    runs: pd.DataFrame,
+    goals: pd.DataFrame,
+    fits: pd.DataFrame,
+    raw: pd.DataFrame,
+    styles: Mapping[str, Style],
 ) -> alt.LayerChart:
-    """Layer, from back to front: levels, bands, seeds, fitted curves, lines and markers, rings, words of the levels."""
+    """Layer, from back to front: levels, bands, seeds, raw weights, fits, lines and markers, rings, words of levels."""
     x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("accuracy", format=".0%"), chart.colour(styles)
     base = alt.Chart().encode(x=x, color=ink)
     levels, goal = chart.chance_level(rows), goals["baseline_accuracy"].dropna()
@@ -76,6 +84,10 @@ def _token_chart(
     if rows["seeds"].max() > 1:
         each = alt.Chart(chart.records(runs[runs["status"] != "screened"], ["variant", "run_id", "tokens", "accuracy"]))
         layers.append(each.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=ink, detail="run_id:N"))
+    if len(raw):  # the mean over the seeds
+        mean = raw.groupby(["variant", "tokens"], as_index=False)["accuracy"].mean()
+        rough = alt.Chart(chart.records(mean, ["variant", "tokens", "accuracy"]))
+        layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))
     if len(fits):  # every other point of a fitted curve, and its end
         places = fits.groupby("variant").cumcount()
         drawn = fits[(places % 2 == 0) | (places == fits.groupby("variant")["tokens"].transform("size") - 1)]

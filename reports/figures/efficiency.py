@@ -1,61 +1,145 @@
-"""Draw the data-efficiency factors (DE in the paper's Table 2) with their intervals."""
+"""Draw factors with their intervals: mean factors, and data efficiency by the paper's rule (DE in Table 2).
+
+Another figure draws the factor against the accuracy or loss to be reached.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.data import BASELINE
+from reports.data import AVERAGE, BASELINE
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
-from reports.text.names import depth_name, task_name, task_order
-from reports.text.numbers import factor
+from reports.text.names import depth_name, measure_label, task_name, task_order
+from reports.text.numbers import factor, fine_factor, listed
 
 COARSE_FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
 FINE_FACTORS = (0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5)
 
 
-def factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw factors (x, logarithmic) with their 95 % intervals by task (y), coloured by variant; a panel for each depth.
+def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw mean factors (x, logarithmic) with their 95 % intervals by measure (y); a panel for each depth.
+
+    `rows` are those of `StudyData.mean_factors`. None without factors.
+    """
+    rows = rows[(rows["variant"] != BASELINE) & (rows["factor"] > 0)]
+    names = [measure_label(row) for row in rows.to_dict("records")]
+    rows = rows.assign(bound="exact", near_chance=rows["within_noise"], name=names)
+    return _factors(
+        "mean-factors",
+        "Mean factors",
+        f"How many times fewer training tokens than {BASELINE} each variant needs for equal accuracy, and for equal "
+        "loss: the mean over all values that both reached. Lines: 95% intervals over seeds and items. Hollow: what "
+        "both reached is hardly more than noise.",
+        rows.sort_values(["task", "metric"], key=_averages_first),
+        styles,
+        fine_factor,
+    )
+
+
+def _averages_first(column: pd.Series) -> pd.Series:
+    return column if column.name == "metric" else column.map(lambda task: (task != AVERAGE, task))
+
+
+def crossing_factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw factors by the paper's rule with their 95 % intervals by task; a panel for each depth.
 
     `efficiency` has the rows of `StudyData.efficiency`. The marker's shape is the bound. None without factors.
     """
     rows = efficiency[(efficiency["variant"] != BASELINE) & (efficiency["factor"] > 0)]
+    names = task_order(rows["task"], average_first=True)
+    rows = rows.assign(name=rows["task"].map(task_name), place=rows["task"].map(names.index)).sort_values("place")
+    return _factors(
+        "data-efficiency",
+        "Data efficiency by the paper’s rule",
+        f"How many times fewer training tokens than {BASELINE} each variant needs to reach {BASELINE}’s best accuracy. "
+        "Lines: 95% bootstrap intervals, those that run to the edge being open. ▸ at least: reached at the first "
+        "checkpoint. ◂ at most: not reached. Hollow: the baseline is near chance.",
+        rows,
+        styles,
+        factor,
+    )
+
+
+def _factors(
+    name: str, title: str, caption: str, rows: pd.DataFrame, styles: Mapping[str, Style], show: Callable[[Any], str]
+) -> Figure | None:
+    """Draw the figure of either kind of factor; `rows` are in the order from top to bottom, with `name` and `bound`."""
     if rows.empty:
         return None
     shown = present(styles, rows)
     limits = rows[["factor", "low", "high"]].astype(float).replace([np.inf, 0], np.nan)
     low, high = min(0.8, float(limits.min().min()) / 1.15), max(1.6, float(limits.max().max()) * 1.05)
     rows = rows.assign(
-        name=rows["task"].map(task_name),
-        label=rows["bound"].map({"at least": "≥ ", "at most": "≤ "}).fillna("") + rows["factor"].map(factor) + "×",
+        label=rows["bound"].map({"at least": "≥ ", "at most": "≤ "}).fillna("") + rows["factor"].map(show) + "×",
         start=rows["low"].clip(lower=low),  # an end of 0 or infinity is open: drawn to the edge
         stop=rows["high"].clip(upper=high),
     )
     panels = []
     for depth, part in rows.groupby("depth"):
         words = [f"{row['variant']} on {row['name']}: {row['label']}" for row in part.to_dict("records")]
-        description = f"Data-efficiency factors at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(words)}."
+        description = f"{title} at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(words)}."
         panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high)))
+    circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
+    return figure(name, title, caption, panels, circles, wide=True)
+
+
+def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw the factor (y, logarithmic) against the value to be reached (x); a panel for each depth and measure.
+
+    `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
+    """
+    rows = rows[(rows["variant"] != BASELINE) & (rows["factor"] > 0)]
+    panels, shown = [], present(styles, rows)
+    for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
+        name = measure_label({"metric": metric, "task": task})
+        ends = part.sort_values("target").groupby("variant")["factor"].agg(["first", "last"])
+        words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
+        description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
+        title = f"{name}, {depth_name(depth).lower()}"
+        panels.append(panel(title, description, _target_chart(part, shown, metric)))
     return figure(
-        "data-efficiency",
-        "Data efficiency",
-        f"How many times fewer training tokens than {BASELINE} each variant needs to reach {BASELINE}’s best accuracy. "
-        "Lines: 95% bootstrap intervals, those that run to the edge being open. ▸ at least: reached at the first "
-        "checkpoint. ◂ at most: not reached. Hollow: the baseline is near chance.",
+        "factor-by-target",
+        "Where a variant is ahead",
+        f"How many times fewer training tokens than {BASELINE} a variant needs to reach each value, above 1 fewer and "
+        "below 1 more. The mean factor is the mean of this curve. Loss is in bits per byte, lower is better.",
         panels,
-        {name: replace(style, shape="circle") for name, style in shown.items()},  # shapes stand for bounds here
-        wide=True,
+        shown,
     )
 
 
+def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
+    loss = metric == "loss"
+    x = alt.X(
+        "target:Q",
+        title="bits per byte" if loss else "accuracy",
+        axis=alt.Axis(format="~g" if loss else ".0%", tickCount=5),
+        scale=alt.Scale(zero=False, nice=False, reverse=loss),  # better to the right
+    )
+    low, high = min(0.8, float(rows["factor"].min())), max(1.25, float(rows["factor"].max()))
+    ticks = [tick for tick in FINE_FACTORS if low <= tick <= high]
+    y = alt.Y(
+        "factor:Q",
+        title=None,
+        scale=alt.Scale(type="log", domain=[low, high], nice=False),
+        axis=alt.Axis(values=ticks, labelExpr="datum.label + '×'", format="~g"),
+    )
+    one = alt.Chart(alt.InlineData(values=[{"factor": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
+    told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("factor:Q", ".2f"))
+    data = chart.records(rows, ["variant", "target", "factor"])
+    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, y=y, color=chart.colour(styles))
+    return alt.layer(one, *chart.line_and_markers(base, styles, told, size=16))
+
+
 def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> alt.LayerChart:
-    names = [task_name(task) for task in task_order(rows["task"], average_first=True)]
+    names = list(rows["name"].unique())
     axis = alt.Axis(domain=False, labelFontSize=12)
     base = alt.Chart().encode(
         y=alt.Y("name:N", title=None, sort=names, scale=alt.Scale(paddingInner=0.25), axis=axis),
@@ -78,7 +162,7 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
         fill=alt.condition("datum.near_chance", alt.value(LIGHT["paper"]), chart.colour(styles)),
         tooltip=chart.tooltip(
             ("variant:N",),
-            ("name:N", "", "benchmark"),
+            ("name:N", "", "measure"),
             ("label:N", "", "factor"),
             ("low:Q", ".2f", "95 % from"),
             ("high:Q", ".2f", "95 % to"),

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+import pandas as pd
 import yaml
 
 from reports.data import AVERAGE, BASELINE, StudyData
-from reports.figures import accuracy, curation, depth_attention, efficiency, experts, training
+from reports.figures import accuracy, curation, depth_attention, efficiency, experts, loss, training
 from reports.figures.rendering import Figure
 from reports.style.theme import Style, ordered
 from reports.tables import curation as curation_tables
@@ -20,9 +21,11 @@ from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
 from reports.tables.cells import Table
 from reports.text import token_stream
-from reports.text.findings import finding, lead
+from reports.text.crossings import crossing
+from reports.text.findings import Finding
 from reports.text.limitations import limitations
-from reports.text.names import depth_name, task_name, task_order
+from reports.text.mean_factors import headline, mean_finding
+from reports.text.names import depth_name, task_name
 from reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
@@ -52,7 +55,7 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     compute, doubts = _table(factor_tables.compute(data.compute, styles)), limitations(data)
     made = [
         Section("answer", "The answer", _answer(data, styles)),
-        Section("accuracy", "Accuracy against tokens", _accuracy(data, styles)),
+        Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles)),
         Section("results", "Results", _results(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
         Section("resources", "Resources", [*_table(result_tables.resources(data.resources, styles)), *compute]),
@@ -79,30 +82,76 @@ def _details(label: str, content: Table) -> list[Block]:
 
 
 def _answer(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the factors on the average in words, then all factors as a figure and as tables."""
-    compared = data.compared
-    if compared["factor"].isna().all():
+    """Show the answer in words, then the mean factors as figures and tables, then the factors by the paper's rule."""
+    compared = data.compared[data.compared["factor"].notna()]
+    means = headline(data.mean_factors)
+    means = means[means["factor"].notna()]
+    if compared.empty and means.empty:
         return [Block("prose", _why_no_answer(data))]
-    tasks = task_order(set(compared["task"]) - {AVERAGE})
-    task = tasks[0] if len(tasks) == 1 else AVERAGE
-    averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
-    what = task_name(task) if len(tasks) == 1 else f"the average of {listed(averaged)}"
-    found = [finding(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
-    blocks = [Block("lead", lead(list(group), task)) for _, group in groupby(found, lambda one: one.depth)]
+    found = _findings(means, compared, styles)
+    blocks = [
+        Block("lead", " ".join(one.sentence for one in sorted(group, key=lambda one: one.undecided)))
+        for _, group in groupby(found, lambda one: one.depth)
+    ]
     blocks += [Block("doubt", text) for text in (token_stream.mismatch(data),) if text]
+    blocks.append(Block("findings", [(one, styles[one.variant]) for one in found]))
+    return [*blocks, *_mean_factors(data, styles), *_crossings(data, styles)]
+
+
+def _findings(means: pd.DataFrame, compared: pd.DataFrame, styles: Mapping[str, Style]) -> list[Finding]:
+    """Put one factor of each model into words: its mean factor, or the paper's rule where there is no mean factor."""
+    task = _answered_task(compared)
+    other = compared[compared["task"] == task].merge(means[["depth", "variant"]], how="left", indicator=True)
+    other = other[other["_merge"] == "left_only"]
+    rows = [(mean_finding, row) for row in means.to_dict("records")]
+    rows += [(crossing, row) for row in other.to_dict("records")]
+    places = ordered(pd.DataFrame([{"depth": row["depth"], "variant": row["variant"]} for _, row in rows]), styles)
+    return [rows[place][0](rows[place][1]) for place in places.index]
+
+
+def _answered_task(compared: pd.DataFrame) -> str:
+    tasks = set(compared["task"]) - {AVERAGE}
+    return tasks.pop() if len(tasks) == 1 else AVERAGE
+
+
+def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Show the mean factors as a figure and in tables, and the factor at each target."""
+    drawn = _figure(efficiency.mean_factors(data.mean_factors, styles))
+    if not drawn:
+        return []
     text = (
-        f"Each variant is compared with {BASELINE} of the same depth. The goal is the best accuracy of {BASELINE} "
-        f"over its checkpoints, on {what}. The factor is the number of training tokens after which {BASELINE} had "
-        "it, over the number after which the variant had it."
+        f"Each variant is compared with {BASELINE} of the same depth. At every value that both models reached, the "
+        f"training tokens of {BASELINE} are divided by those of the variant; the factor is the mean of these ratios "
+        "over the values (of their logarithms). Every checkpoint counts, and every seed."
     )
-    blocks += [Block("findings", [(one, styles[one.variant]) for one in found]), Block("prose", text)]
-    blocks += _figure(efficiency.factors(data.efficiency, styles))
+    tables = [
+        block for depth in data.depths for block in _table(factor_tables.mean_factors(data.mean_factors, styles, depth))
+    ]
+    return [Block("prose", text), *drawn, *tables, *_figure(efficiency.by_target(data.factor_by_target, styles))]
+
+
+def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Show the factors by the paper's rule in words, as a figure and in tables."""
+    compared = data.compared[data.compared["factor"].notna()]
+    if compared.empty:
+        return []
+    task, several = _answered_task(compared), compared["task"].nunique() > 2
+    averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
+    what = f"the average of {listed(averaged)}" if task == AVERAGE else task_name(task)
+    text = (
+        f"Each variant is compared with {BASELINE} of the same depth. The goal is the best accuracy of {BASELINE} over "
+        f"its checkpoints, on {what}. The factor is the number of training tokens after which {BASELINE} had it, over "
+        "the number after which the variant had it."
+    )
+    found = [crossing(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
+    blocks = [Block("heading", "By the paper’s rule"), Block("prose", text)]
+    blocks.append(Block("list", [" ".join((one.sentence, *one.doubts)) for one in found]))
+    blocks += _figure(efficiency.crossing_factors(data.efficiency, styles))
     for depth in data.depths:
         blocks += _table(factor_tables.factors(data.efficiency, styles, depth))
     by_rule = {"First crossing": data.efficiency, "Interpolated": data.interpolated, "Fitted": data.fitted}
-    blocks.append(Block("heading", "The same by other rules"))
     blocks += _table(factor_tables.rules(by_rule, data.fits, styles, task))
-    if len(tasks) > 1:
+    if several:
         blocks += _details("By every rule on every benchmark", factor_tables.rules(by_rule, data.fits, styles))
     return blocks
 
@@ -118,13 +167,14 @@ def _why_no_answer(data: StudyData) -> str:
 
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show accuracy curves, a figure for each depth, and their numbers."""
+    """Show accuracy curves, a figure for each depth, their numbers, and the curves of the losses."""
     blocks, twice = [], token_stream.seen_twice_from(data.checkpoints)
-    frames = (data.curve, data.accuracy, data.efficiency, data.fitted_lines)
+    frames = (data.curve, data.accuracy, data.efficiency, data.fitted_lines, data.raw_accuracy)
     for depth in data.depths:
         drawn = _figure(accuracy.accuracy(*frames, styles, depth, twice))
         numbers = result_tables.curve_numbers(data.curve, styles, depth)
         blocks += [*drawn, *_details("The numbers of this figure", numbers)] if drawn else []
+        blocks += _figure(loss.task_loss(data.loss_curve, data.loss, styles, depth))
     return blocks
 
 

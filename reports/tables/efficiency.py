@@ -1,4 +1,4 @@
-"""Tabulate data-efficiency factors: by task, by rule, and in tokens, FLOPs and time."""
+"""Tabulate mean factors, and factors by the paper's rule: by task, by rule, and in tokens, FLOPs and time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,44 @@ import pandas as pd
 from reports.data import AVERAGE, BASELINE
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cell, model_cells, table
-from reports.text.names import depth_name, task_name, task_order
-from reports.text.numbers import NOTHING, factor, interval, percent, tokens
+from reports.text.names import depth_name, measure_label, task_name, task_order
+from reports.text.numbers import NOTHING, factor, fine_factor, fine_interval, interval, percent, tokens
 
 # Why a curve could not be fitted, by its status.
 UNFITTED = {"too few points": "has too few checkpoints", "near chance": "is near chance", "flat": "shows no clear rise"}
+
+
+def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
+    """Tabulate the mean factors of one depth with their intervals: variants by measures, the averages first.
+
+    `rows` are those of `StudyData.mean_factors`.
+    """
+    rows = rows[(rows["depth"] == depth) & (rows["variant"] != BASELINE)]
+    rows = rows[rows.groupby(["metric", "task"])["factor"].transform("count") > 0]
+    measures = sorted({*zip(rows["metric"], rows["task"], strict=True)}, key=lambda m: (m[0], m[1] != AVERAGE, m[1]))
+    by_cell = {(row["variant"], row["metric"], row["task"]): row for row in rows.to_dict("records")}
+    body = []
+    for variant in ordered(rows, styles)["variant"].unique():
+        cells = [_mean_cell(by_cell.get((variant, *measure), {})) for measure in measures]
+        body.append((depth, [model_cell(variant, styles), *cells]))
+    heads = [measure_label({"metric": metric, "task": task}) for metric, task in measures]
+    return table(
+        f"table-mean-factors-{depth}",
+        f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs for equal "
+        "accuracy and for equal loss, the mean over all values that both reached. Below each factor its 95% interval "
+        "over seeds and items.",
+        [left("Model"), *heads],
+        body,
+        *["† what both models reached is hardly more than noise: the factor says little."]
+        * bool(rows["within_noise"].any()),
+    )
+
+
+def _mean_cell(row: Mapping[str, Any]) -> Cell:
+    if pd.isna(row.get("factor")):
+        return Cell(NOTHING, note="nothing in common" if row else "not evaluated")
+    kind = "strong" if row["task"] == AVERAGE else ""
+    return Cell(fine_factor(row["factor"]) + "†" * bool(row["within_noise"]), fine_interval(row) or "no interval", kind)
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:

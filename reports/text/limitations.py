@@ -32,23 +32,27 @@ def _integrity(data: StudyData) -> list[str]:
 
 
 def _intervals(data: StudyData) -> list[str]:
+    """Say what the intervals of the mean factors and of the paper's rule hold, and which factors have none."""
+    texts = []
+    means = data.mean_factors[(data.mean_factors["variant"] != BASELINE) & data.mean_factors["factor"].notna()]
+    if means["low"].notna().any():
+        texts.append(
+            "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each seed left out in "
+            "turn), and what other items of the same benchmarks would have given (bootstrap, the same items for all "
+            "models)."
+        )
     compared = data.compared[data.compared["factor"].notna()]
-    without, texts = int(compared["low"].isna().sum()), []
+    without = int(compared["low"].isna().sum())
     replicates = data.intervals["replicates"].dropna()
     drawn = f" from {int(replicates.max()):,} replicates" if len(replicates) else ""
     if without < len(compared):
-        seeds = (
-            "So are the seeds where there are several; two or three of them show less than their true spread."
-            if (data.best["seeds"] > 1).any()
-            else "What another initialisation or order of the data would have given is not in them."
-        )
         texts.append(
-            f"Intervals are 95% bootstrap intervals{drawn}: the items of each benchmark are drawn anew, the same for "
-            f"all models, and goal and crossing are found again; where a curve has eight checkpoints or more, noise as "
-            f"large as its scatter around the fitted curve is drawn with them. {seeds}"
+            f"Intervals of the paper’s rule are 95% bootstrap intervals{drawn}: the items of each benchmark are drawn "
+            "anew, the same for all models, and goal and crossing are found again. Two or three seeds show less in "
+            "them than their true spread; one shows nothing of it."
         )
     if without:
-        texts.append(f"{without:,} of {len(compared):,} factors have no interval.")
+        texts.append(f"{without:,} of {len(compared):,} factors of the paper’s rule have no interval.")
     return texts
 
 
@@ -80,9 +84,9 @@ def _checkpoints(data: StudyData) -> list[str]:
         return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]
     many = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (counts.min(), counts.max())))
     texts = [
-        f"Factors are read off at {many} checkpoints: they can only take the values that these allow. The first "
-        "checkpoint that reaches a goal can do so by luck; the intervals contain that, the interpolated factors "
-        "assume a straight line in log tokens between checkpoints."
+        f"Factors of the paper’s rule are read off at {many} checkpoints: they can only take the values that these "
+        "allow. The first checkpoint that reaches a goal can do so by luck, which the intervals contain. Mean factors "
+        "and interpolated ones assume a straight line in log tokens between checkpoints."
     ] * bool(len(counts))
     baseline = data.efficiency[data.efficiency["variant"] == BASELINE]
     early = baseline[baseline["bound"] == "at least"]

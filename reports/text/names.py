@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from reports.data import AVERAGE
+from reports.data import AVERAGE, VALIDATION
 from reports.text.numbers import NOTHING
 
-TASKS = {"gsm8k": "GSM8K", "math": "MATH", "mmlu_math": "MMLU (math)", "mathqa": "MathQA", AVERAGE: "Average"}
+TASKS = {
+    "gsm8k": "GSM8K",
+    "math": "MATH",
+    "mmlu_math": "MMLU (math)",
+    "mathqa": "MathQA",
+    VALIDATION: "Held-out documents",
+    AVERAGE: "Average",
+}
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -43,3 +51,24 @@ def depth_name(depth: int, short: bool = False) -> str:
     if depth < 0:
         return NOTHING if short else "Unknown depth"
     return f"{depth:.0f}" if short else f"Depth {depth:.0f}"
+
+
+def model_name(row: Mapping[str, Any]) -> str:
+    """Name the model of a row with `variant` and `depth`: `DR of depth 16`, or `DR` where the depth is unknown."""
+    return row["variant"] if row["depth"] < 0 else f"{row['variant']} of depth {row['depth']:.0f}"
+
+
+def measure_name(row: Mapping[str, Any]) -> str:
+    """Name within a sentence what a row with `metric` and `task` measures: `average accuracy`, `loss on GSM8K`."""
+    if row["metric"] == "accuracy":
+        return goal_name(row["task"])
+    if row["task"] == AVERAGE:
+        return "average loss of the right answers"
+    return "loss on held-out documents" if row["task"] == VALIDATION else f"loss on {task_name(row['task'])}"
+
+
+def measure_label(row: Mapping[str, Any]) -> str:
+    """Name for an axis or a head what a row with `metric` and `task` measures: `Average accuracy`, `GSM8K, loss`."""
+    if row["task"] == AVERAGE:
+        return "Average accuracy" if row["metric"] == "accuracy" else "Average loss"
+    return task_name(row["task"]) + ("" if row["metric"] == "accuracy" else ", loss")

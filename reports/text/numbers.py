@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -54,17 +54,38 @@ def duration(seconds: Any) -> str:
     return f"{seconds:.0f}{THIN}s"
 
 
-def interval(row: Mapping[str, Any]) -> str:
+def fine_factor(value: Any) -> str:
+    """Format a mean factor with the two decimals that its interval can need: 1.24; one decimal from 10 on."""
+    if pd.isna(value):
+        return NOTHING
+    return "∞" if math.isinf(value) else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def interval(row: Mapping[str, Any], *, inverted: bool = False, show: Callable[[Any], str] = factor) -> str:
     """Format the interval of a factor, from `low` and `high` of its row; empty where there is none.
 
     An end of 0 or infinity means that the study does not limit the factor on that side: 1.8 to 3.1; at most 3.1.
+    With `inverted`, the ends are those of the inverse: for "times more tokens" where the row has "times fewer".
     """
     low, high = row.get("low"), row.get("high")
     if pd.isna(low) or pd.isna(high):
         return ""
+    if inverted:
+        low, high = (math.inf if end <= 0 else 1 / end for end in (high, low))
     if low <= 0:
-        return "without limits" if math.isinf(high) else f"at most {factor(high)}"
-    return f"at least {factor(low)}" if math.isinf(high) else f"{factor(low)} to {factor(high)}"
+        return "without limits" if math.isinf(high) else f"at most {show(high)}"
+    return f"at least {show(low)}" if math.isinf(high) else f"{show(low)} to {show(high)}"
+
+
+def fine_interval(row: Mapping[str, Any], *, inverted: bool = False) -> str:
+    """Format the interval of a mean factor with two decimals."""
+    return interval(row, inverted=inverted, show=fine_factor)
+
+
+def holds_one(row: Mapping[str, Any]) -> bool:
+    """Tell whether the interval of a factor includes 1; False where there is none."""
+    low, high = row.get("low"), row.get("high")
+    return not (pd.isna(low) or pd.isna(high)) and low <= 1 <= high
 
 
 def listed(words: Sequence[str]) -> str:

@@ -1,30 +1,66 @@
-"""The figure of the factors."""
+"""The figures of the factors."""
 
 from __future__ import annotations
 
-from reports.figures.efficiency import factors
+import numpy as np
+import pandas as pd
+
+from reports.figures.efficiency import by_target, crossing_factors, mean_factors
 from reports.figures.rendering import composed
 from tests.reports.figures.frames import DRAWN, FACTORS, data
 
 
 def test_factors_keep_open_intervals_on_the_axis() -> None:
-    drawn = factors(FACTORS, DRAWN)
+    drawn = crossing_factors(FACTORS, DRAWN)
     assert drawn is not None
     rows = next(rows for rows in data(drawn.panels[0].specification) if "start" in rows[0])
     assert [row["variant"] for row in rows] == ["DR", "DR"]
-    assert [row["label"] for row in rows] == ["≤ 1.0×", "≥ 2.0×"]
-    assert 0 < float(rows[0]["start"]) < 1
-    assert 2 < float(rows[1]["stop"]) < 100
+    assert [row["label"] for row in rows] == ["≥ 2.0×", "≤ 1.0×"]
+    assert 2 < float(rows[0]["stop"]) < 100
+    assert 0 < float(rows[1]["start"]) < 1
     assert {style.shape for style in drawn.marks} == {"circle"}
 
 
 def test_factors_that_are_missing_or_all_the_baseline_give_no_figure() -> None:
-    assert factors(FACTORS[FACTORS["variant"] == "LA"], DRAWN) is None
-    assert factors(FACTORS.assign(factor=float("nan")), DRAWN) is None
+    assert crossing_factors(FACTORS[FACTORS["variant"] == "LA"], DRAWN) is None
+    assert crossing_factors(FACTORS.assign(factor=float("nan")), DRAWN) is None
 
 
 def test_bounds_keep_their_shapes_beside_the_legend() -> None:
-    drawn = factors(FACTORS, DRAWN)
+    drawn = crossing_factors(FACTORS, DRAWN)
     assert drawn is not None
     resolved = composed(drawn)
     assert resolved["resolve"]["scale"]["shape"] == resolved["vconcat"][1]["resolve"]["scale"]["shape"] == "independent"
+
+
+MEANS = pd.DataFrame(
+    {"depth": 4, "variant": "DR", "task": ["average", "gsm8k", "average"], "metric": ["accuracy", "accuracy", "loss"]}
+    | {"factor": [1.24, 1.1, 1.3], "low": [1.1, np.nan, 0.9], "high": [1.4, np.nan, 1.8]}
+    | {"within_noise": [False, True, False]}
+)
+
+
+def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
+    drawn = mean_factors(MEANS, DRAWN)
+    assert drawn is not None
+    rows = next(rows for rows in data(drawn.panels[0].specification) if "start" in rows[0])
+    assert [(row["name"], row["label"]) for row in rows] == [
+        ("Average accuracy", "1.24×"),
+        ("Average loss", "1.30×"),
+        ("GSM8K", "1.10×"),
+    ]
+    assert mean_factors(MEANS.assign(factor=np.nan), DRAWN) is None
+
+
+def test_factors_by_target_have_a_panel_for_each_measure() -> None:
+    rows = pd.concat(
+        pd.DataFrame({"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}).assign(
+            factor=[1.0, 1.5]
+        )
+        for metric in ("accuracy", "loss")
+    )
+    drawn = by_target(rows, DRAWN)
+    assert drawn is not None
+    assert [one.title for one in drawn.panels] == ["Average accuracy, depth 4", "Average loss, depth 4"]
+    assert "DR from 1.00 to 1.50" in drawn.panels[0].description
+    assert by_target(rows.iloc[:0], DRAWN) is None

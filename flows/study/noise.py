@@ -1,0 +1,33 @@
+"""Find the noise of a study's mean factors: measured by the study itself, else by the preset, else by the demo.
+
+`noise.yaml` holds what the presets have measured. Noise is of the average accuracy, or of the average loss where that
+is smaller, because a study decides by either.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from flows.study.configuration import Study
+from flows.study.loading import read_yaml
+from sql.results import query
+from sql.statistics.resolution import Noise
+
+# The pooled spread between seeds, and the pooled error of the items, of the least noisy measure of the averages.
+MEASURED = """
+SELECT metric, sqrt(avg(seed_error ** 2 * seeds / 2)) AS seed_deviation, sqrt(avg(item_error ** 2)) AS item_error
+FROM mean_factor_intervals
+WHERE study_id = '{study_id}' AND task IN ('average', 'validation') AND variant <> 'LA' AND seed_error IS NOT NULL
+GROUP BY metric, task
+ORDER BY seed_deviation ** 2 + item_error ** 2
+LIMIT 1
+"""
+
+
+def noise_of(study: Study) -> Noise:
+    """Return the noise measured by the study if it has results of several seeds, else what `noise.yaml` says."""
+    if study.database.exists():
+        for row in query(study.database, MEASURED.format(study_id=study.study_id)).itertuples():
+            return Noise(row.seed_deviation, row.item_error, f"this study's own results ({row.metric})")
+    measured = read_yaml("noise.yaml", (resources.files("flows.study") / "noise.yaml").read_text())
+    return Noise(**measured.get(study.name, measured["demo"]))

@@ -1,0 +1,55 @@
+"""Draw the loss of right answers and of held-out documents against training tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import altair as alt
+import pandas as pd
+
+from reports.figures import chart
+from reports.figures.rendering import Figure, figure, panel
+from reports.style.theme import Style, present
+from reports.text.names import depth_name, task_order
+from reports.text.names import measure_label as label
+from reports.text.numbers import listed, number, tokens
+
+
+def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Figure | None:
+    """Draw bits per byte (y) against training tokens (x) of the models of one depth, coloured by variant.
+
+    A panel for the average and for each task. `curve` has the rows of `mean_curves` of measure 'loss', `runs` those of
+    `token_loss`. None without losses.
+    """
+    curve, runs = (frame[frame["depth"] == depth] for frame in (curve[curve["value"].notna()], runs))
+    shown, panels = present(styles, curve), []
+    for task in task_order(curve["task"], average_first=True):
+        rows, each = curve[curve["task"] == task], runs[runs["task"] == task]
+        best = rows.loc[rows.groupby("variant")["value"].idxmin()]
+        words = [
+            f"{row.variant} at best {number(row.value, 3)}, at {tokens(row.tokens)} tokens" for row in best.itertuples()
+        ]
+        name = label({"metric": "loss", "task": task})
+        panels.append(panel(name, f"{name} against training tokens: {listed(words)}.", _chart(rows, each, shown)))
+    faint = " Faint lines are the seeds." if len(curve) and curve["seeds"].max() > 1 else ""
+    return figure(
+        f"loss-{depth_name(depth).lower().replace(' ', '-')}",
+        f"{depth_name(depth)}, loss",
+        "Bits per byte of the right answers, and of held-out documents; lower is better. Each marker is a checkpoint."
+        + faint,
+        panels,
+        shown,
+    )
+
+
+def _chart(rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> alt.LayerChart:
+    x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("value"), chart.colour(styles)
+    base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"]), width=chart.WIDTH, height=chart.HEIGHT)
+    base = base.encode(x=x, y=y, color=ink)
+    layers: list[alt.Chart] = []
+    if rows["seeds"].max() > 1:
+        names = {"variant": "variant", "run_id": "run_id", "tokens": "tokens", "loss": "value"}
+        seeds = alt.Chart(chart.records(runs[runs["status"] != "screened"], names))
+        layers.append(seeds.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=ink, detail="run_id:N"))
+    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
+    return alt.layer(*layers, *chart.line_and_markers(base, styles, told))

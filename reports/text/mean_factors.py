@@ -1,0 +1,90 @@
+"""Put mean factors into words: how many times fewer training tokens for equal accuracy, or for equal loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from reports.data import AVERAGE, BASELINE, VALIDATION
+from reports.text.findings import Finding
+from reports.text.names import measure_name, model_name
+from reports.text.numbers import NOTHING, counted, fine_factor, fine_interval, holds_one, number, percent
+
+
+def headline(rows: pd.DataFrame) -> pd.DataFrame:
+    """Choose one row for each depth and variant, where a study can tell most: the average accuracy, else a loss.
+
+    Where the average accuracy is within its noise, or the curves have no accuracy in common, the average loss of the
+    right answers stands in, then the loss on the validation documents. `rows` are those of `StudyData.mean_factors`.
+    """
+    places = {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
+    chosen = rows.assign(place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)])
+    chosen = chosen[chosen["place"].notna() & (chosen["variant"] != BASELINE)]
+    weak = chosen["factor"].isna() | chosen["within_noise"]
+    chosen = chosen.assign(place=chosen["place"] + len(places) * weak)
+    return chosen.sort_values("place", kind="stable").drop_duplicates(["depth", "variant"]).drop(columns="place")
+
+
+def mean_finding(row: Mapping[str, Any]) -> Finding:
+    """Put a row of `StudyData.mean_factors` into words.
+
+    Example: a factor 1.24 (interval 1.05 to 1.46) of DR gives "DR of depth 4 needed 1.24 times fewer training tokens
+    than LA for equal average accuracy (95% interval 1.05 to 1.46)."
+    """
+    value, doubts = row["factor"], []
+    if pd.isna(value):
+        sentence = (
+            f"{model_name(row)} and {BASELINE} have no {measure_name(row)} in common after their first checkpoints, so "
+            "there is no mean factor."
+        )
+        return Finding(row["variant"], int(row["depth"]), NOTHING, "no factor", "", sentence, "", ())
+    span = f"95% interval {fine_interval(row)}" if fine_interval(row) else ""
+    if row["seeds"] < 2:
+        doubts.append("One seed: nothing says what another seed would have given, so there is no interval.")
+    elif not span:
+        doubts.append("No interval has been computed for this factor.")
+    if row["within_noise"]:
+        doubts.append("What both models reached is hardly more than noise: the factor says little.")
+    unit = "fewer training tokens" if value >= 1 else f"that is, {_times(row)}"
+    return Finding(
+        variant=row["variant"],
+        depth=int(row["depth"]),
+        figure=f"{fine_factor(value)}×",
+        unit=unit,
+        interval=span,
+        sentence=_sentence(row),
+        details=_details(row),
+        doubts=tuple(doubts),
+        undecided=holds_one(row),
+    )
+
+
+def _sentence(row: Mapping[str, Any]) -> str:
+    goal, span = f"for equal {measure_name(row)}", fine_interval(row, inverted=row["factor"] < 1)
+    if holds_one(row):
+        return (
+            f"The study cannot tell whether {model_name(row)} needs fewer training tokens than {BASELINE} {goal}: "
+            f"{_times(row, noun=False)} at best estimate, with a 95% interval of {span}, where 1 is as many."
+        )
+    within = f" (95% interval {span})" if span else " (no interval)"
+    return f"{model_name(row)} needed {_times(row)} than {BASELINE} {goal}{within}."
+
+
+def _times(row: Mapping[str, Any], *, noun: bool = True) -> str:
+    value = row["factor"]
+    words = f"{fine_factor(value)} times fewer" if value >= 1 else f"{fine_factor(1 / value)} times more"
+    return f"{words} training tokens" if noun else words
+
+
+def _details(row: Mapping[str, Any]) -> str:
+    """Say over which values the factor is a mean, and of how many seeds."""
+    if row["metric"] == "accuracy":
+        low, high = percent(row["range_low"]), percent(row["range_high"])
+    else:
+        low, high = (f"{number(row[end], 2)} bits per byte" for end in ("range_high", "range_low"))
+    return (
+        f"The mean over every {measure_name(row).split(' of ')[0]} from {low} to {high}, which both models reached; "
+        f"{counted(int(row['seeds']), 'seed')} of each."
+    )

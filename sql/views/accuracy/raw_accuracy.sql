@@ -1,0 +1,41 @@
+-- One row: the accuracy of a run's raw weights at a checkpoint, on a task or on the task 'average'.
+-- needs: chosen_metric, token_accuracy
+-- Rows are there where a study evaluates both kinds of weights (evaluation.weights: both); `averaged_weights` is the
+-- accuracy of the averaged weights at the checkpoint, which all other views are about.
+create or replace view raw_accuracy as
+with tasks as (
+    select
+        scores.study_id, scores.depth, scores.variant, scores.model_id, scores.run_id, scores.seed, scores.status,
+        scores.task,
+        scores.tokens,
+        raw_evaluations.value as accuracy,
+        scores.accuracy as averaged_weights,
+        scores.metric,
+        scores.filter
+    from raw_evaluations
+    join token_accuracy as scores using (run_id, tokens, task, metric, filter)
+    where isfinite(raw_evaluations.value)
+),
+
+averaged_tasks as (
+    select study_id, count(*) as tasks
+    from chosen_metric
+    where averaged and kind = 'accuracy'
+    group by study_id
+)
+
+select * exclude (metric, filter) from tasks
+union all by name
+select
+    tasks.* exclude (task, accuracy, averaged_weights, metric, filter),
+    'average' as task,
+    avg(tasks.accuracy) as accuracy,
+    avg(tasks.averaged_weights) as averaged_weights
+from tasks
+join chosen_metric using (study_id, task, metric, filter)
+join averaged_tasks using (study_id)
+where chosen_metric.averaged and chosen_metric.kind = 'accuracy'
+group by all
+having count(*) = any_value(averaged_tasks.tasks);
+
+comment on view raw_accuracy is 'Accuracy of the raw weights beside that of the averaged ones, where both were evaluated';
