@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from flows.stages.models import describe_run, plan_models
 from flows.stages.prepare import prepare_data

@@ -19,8 +19,7 @@ class Crowd:
     """A set of problems that no correct stage takes for duplicates of each other or for benchmark items.
 
     Two problems of a crowd with equal numbers have a Jaccard similarity below 0.7 in word 5-grams (0.8 in 3-grams). No
-    problem contains the fraction `COVERAGE` of the 5-grams of a benchmark question; no sum does so either when all
-    numbers are equated and the question is about the same thing.
+    problem contains the fraction `COVERAGE` of the marks of a benchmark question (`Problem.marks`).
     """
 
     def __init__(self, benchmark: Iterable[Problem] = ()) -> None:

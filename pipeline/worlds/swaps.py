@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from pipeline.worlds.drawing import pick
-from pipeline.worlds.problem import Problem
+from pipeline.worlds.likeness import grams, words
+from pipeline.worlds.problem import GRAM, Problem
 
 NAMES = ("Ann", "Ben", "Eva", "Leo", "Mia", "Sam", "Tom", "Zoe")
 THINGS = ("coin", "ball", "key", "ring", "nut", "pearl", "shell", "bead")
@@ -84,6 +85,10 @@ class Shuffle(Problem):
         old = pick(random, self.swaps).name
         new = pick(random, [name for name in NAMES if all(name != swap.name for swap in self.swaps)])
         return replace(self, swaps=tuple(replace(s, name=new) if s.name == old else s for s in self.swaps))
+
+    def marks(self) -> list[frozenset[tuple[str, ...]]]:
+        """Return the 5-grams of the question behind its numbers: the words are so few that only equal numbers tell."""
+        return [frozenset((str(self.numbers), *gram) for gram in grams(words(self.question), GRAM))]
 
 
 def _tell(swap: Swap) -> str:

@@ -19,11 +19,12 @@ from tests.pipeline.worlds.curation_score import score_curation
 TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 
 
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+@pytest.fixture(scope="module", params=["sums", "sums, relations, swaps"])
+def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("study")
     study_file = folder / "study.yaml"
-    study_file.write_text(TINY.read_text().replace("documents: 1500, items: 40", "documents: 20000, items: 400"))
+    world = f"documents: 20000, items: 400, families: [{request.param}]"
+    study_file.write_text(TINY.read_text().replace("documents: 1500, items: 40", world))
     study = load_study(study_file, root=folder)
     store = Store(study.store_folder)
     return {"study": study, "store": store, "data": prepare_data(study, store)}

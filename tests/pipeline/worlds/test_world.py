@@ -17,14 +17,14 @@ import yaml
 from pipeline.errors import InputError
 from pipeline.worlds.likeness import grams, jaccard, words
 from pipeline.worlds.settings import FAMILIES, WorldSettings
-from pipeline.worlds.tasks import WORLD_BENCHMARKS, world_items, world_specifications
+from pipeline.worlds.tasks import world_items, world_specifications
 from pipeline.worlds.world import WORLD_SOURCE, write_world
 from tests.pipeline.worlds.curation_score import score_curation
 from tests.pipeline.worlds.solver import solve
 
 SMALL = WorldSettings(seed=3, documents=3000, items=40)
 WORLDS = {"sums": SMALL, "families": replace(SMALL, families=FAMILIES)}
-CONTENT = {"sums": "57e9303eacb06d43", "families": ""}
+CONTENT = {"sums": "57e9303eacb06d43", "families": "eda1564f95f738ef"}
 MARK = re.compile(r"(?s)^.*</think>\s*|^.*<\|begin_of_solution\|>\s*|\s*<\|end_of_solution\|>$")
 
 
@@ -139,10 +139,15 @@ def test_what_is_clean_cannot_be_taken_for_a_duplicate_or_a_leak(
         for pair in combinations(alike, 2):
             assert jaccard(*(grams(text, 5) for text in pair)) < 0.7
             assert jaccard(*(grams(text, 3) for text in pair)) < 0.8
-    items = [grams(words(item["question"]), 5) for item in world_items(world).to_pylist()]
+    items = [
+        (re.findall(r"\d", item["question"]), grams(words(item["question"]), 5))
+        for item in world_items(world).to_pylist()
+    ]
     for row in clean:
-        found = grams(words(row["question"]), 5)
-        assert max(len(item & found) / len(item) for item in items) < 0.5
+        digits, found = re.findall(r"\d", row["question"]), grams(words(row["question"]), 5)
+        of_swaps = "swaps cups" in row["question"]  # a language so small that only equal numbers make two alike
+        alike = [len(item & found) / len(item) for own, item in items if digits == own or not of_swaps]
+        assert max(alike, default=0) < 0.5
 
 
 def test_benchmarks_ask_what_their_names_say(world: Path) -> None:
