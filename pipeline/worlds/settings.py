@@ -19,7 +19,7 @@ class WorldSettings:
 
     `documents` counts all training rows, also those that curation should drop. `items` is the size of each benchmark
     and of the validation split. `families` are the kinds of problems, in equal shares: sums have `shortest` to
-    `longest` steps, relations 1 to `hops` beside `distractors`, swaps 1 to `swaps`. Benchmarks depend only on `seed`,
+    `longest` steps, in few words where `terse`, relations 1 to `hops` beside `distractors`, swaps 1 to `swaps`. Benchmarks depend only on `seed`,
     `items`, `families` and their steps. Duplicates repeat clean rows. Rows of `traces` have a closed trace before the
     answer, rows of `unclosed` a trace without an end. Raises InputError for values out of range.
     """
@@ -30,6 +30,7 @@ class WorldSettings:
     families: tuple[str, ...] = ("sums",)
     shortest: int = 1
     longest: int = 6
+    terse: bool = False
     hops: int = 3
     distractors: int = 1
     swaps: int = 3
@@ -71,7 +72,7 @@ class WorldSettings:
     def family(self, name: str, part: str = "all") -> Family:
         """Return a family with its numbers of steps: all, the shorter half ("short") or the longer half ("long")."""
         draw, first, last = {
-            "sums": (sums.draw, self.shortest, self.longest),
+            "sums": (partial(sums.draw, terse=self.terse), self.shortest, self.longest),
             "relations": (partial(relations.draw, distractors=self.distractors), 1, self.hops),
             "swaps": (swaps.draw, 1, self.swaps),
         }[name]

@@ -1,6 +1,7 @@
 """Generate arithmetic stories of a chosen number of chained steps: sums in words.
 
-Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann have?"
+Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann have?" A terse story
+says "Ann has 3 coins, finds 4, loses 2. How many?": half the tokens, so that as many tokens hold twice the problems.
 
 All values stay within 0 to 9, so that the length of the chain is the only difficulty. The words are few: a tokenizer of
 a few hundred tokens holds them whole, and a small model learns them in minutes. The order of the steps does not change
@@ -51,6 +52,7 @@ class Story(Problem):
     steps: tuple[Step, ...]
     opening: int
     closing: int
+    terse: bool = False
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -62,6 +64,9 @@ class Story(Problem):
 
     @property
     def question(self) -> str:
+        if self.terse:
+            steps = "".join(f", {step.verb} {abs(step.change)}" for step in self.steps)
+            return f"{self.name} has {self.start} {self.thing}{steps}. How many?"
         pronoun = "she" if self.name in WOMEN else "he"
         opening = OPENINGS[self.opening].format(name=self.name, start=self.start, thing=self.thing)
         steps = [
@@ -154,21 +159,21 @@ def _amount(step: Step) -> str:
     return f"{step.change} more" if step.change > 0 else str(-step.change)
 
 
-def draw(random: Random, steps: int) -> Story:
+def draw(random: Random, steps: int, *, terse: bool = False) -> Story:
     """Draw a new story. Each value is uniform over the values other than the previous one: answers are near uniform."""
     value = start = pick(random, STARTS)
     told = []
     for _ in range(steps):
         after = pick(random, [v for v in range(HIGHEST + 1) if v != value])
-        told.append(
-            Step(pick(random, GAINS if after > value else LOSSES), after - value, pick(random, range(len(LINKS))))
-        )
+        link = 0 if terse else pick(random, range(len(LINKS)))
+        told.append(Step(pick(random, GAINS if after > value else LOSSES), after - value, link))
         value = after
     return Story(
         name=pick(random, WOMEN + MEN),
         thing=pick(random, THINGS),
         start=start,
         steps=tuple(told),
-        opening=pick(random, range(len(OPENINGS))),
-        closing=pick(random, range(len(QUESTIONS))),
+        opening=0 if terse else pick(random, range(len(OPENINGS))),
+        closing=0 if terse else pick(random, range(len(QUESTIONS))),
+        terse=terse,
     )
