@@ -245,9 +245,9 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
         (folder,) = evaluate(read_job(job))
         found[name] = {table.stem: rows(folder, table.stem) for table in (folder / "rows").iterdir()}
     averages = {"both", "only-averaged"}
-    for name, tables in found.items():
-        assert {row["weights"] for row in tables["evaluations"]} == {"averaged" if name in averages else "raw"}
-    assert {name for name, tables in found.items() if "raw_evaluations" in tables} == {"both"}
+    for name, written in found.items():
+        assert {row["weights"] for row in written["evaluations"]} == {"averaged" if name in averages else "raw"}
+        assert ("raw_evaluations" in written) == (name == "both")
     for name, alone in (("both", "averaged-alone"), ("only-averaged", "averaged-alone"), ("only-raw", "raw-alone")):
         assert found[name]["items"] == found[alone]["items"]
     beside = found["both"]["raw_evaluations"]
