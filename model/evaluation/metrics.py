@@ -21,13 +21,12 @@ if TYPE_CHECKING:
 
 KEYS = ("run_id", "tokens", "task", "metric", "filter")
 COLUMNS = {
-    "evaluations": (*KEYS, "value", "stderr", "items", "chance", "task_version", "weights"),
+    "evaluations": (*KEYS, "value", "stderr", "items", "chance", "task_version"),
     "items": (*KEYS, "item_id", "value"),
-    "evaluation_versions": (*KEYS[:3], "code_version", "data_version", "harness_version", "packages"),
+    "evaluation_versions": (*KEYS[:3], "code_version", "data_version", "harness_version", "packages", "weights"),
     "depth_attention": ("run_id", "tokens", "query_depth", "key_depth", "score"),
     "expert_usage": ("run_id", "tokens", "depth", "expert", "selections"),
 }
-_ONLY_EVALUATIONS = ["task_version", "weights"]  # columns that `depth_evaluations` and `raw_evaluations` lack
 GOLD = "gold_bits_per_byte"
 WHOLE = ("tokens", "items", "query_depth", "key_depth", "depth", "expert", "selections")
 REAL = ("value", "stderr", "chance", "score")
@@ -120,7 +119,7 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
             versions = _joined(task.version for task, _ in pool)
             chance = None if metric == GOLD else pool[0][0].chance  # guessing has an accuracy, no bits
             row = {"value": value, "stderr": error, "items": len(findings), "chance": chance}
-            rows["evaluations"].append({**key, **row, "task_version": versions, "weights": weights})
+            rows["evaluations"].append({**key, **row, "task_version": versions})
             own = ((item, _own_value(first, finding)) for item, finding in findings.items())
             rows["items"] += [{**key, "item_id": item, "value": value} for item, value in own if value is not None]
         made_by = {
@@ -128,6 +127,7 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
             "data_version": _joined(task.data_version for task in tasks),
             "harness_version": _joined(task.harness_version for task in tasks),
             "packages": packages(),
+            "weights": weights,
         }
         rows["evaluation_versions"].append({**place, **made_by})
     return {name: pa.Table.from_pylist(found, schema=schema(*COLUMNS[name])) for name, found in rows.items()}
@@ -137,13 +137,13 @@ def depth_rows(evaluations: pa.Table, depth: int) -> pa.Table:
     """Turn rows of `evaluations` found at `depth` into rows of the table `depth_evaluations`."""
     import pyarrow as pa
 
-    columns = evaluations.drop_columns(_ONLY_EVALUATIONS)
+    columns = evaluations.drop_columns(["task_version"])
     return columns.add_column(2, pa.field("depth", pa.int64()), pa.array([depth] * len(columns), pa.int64()))
 
 
 def raw_rows(evaluations: pa.Table) -> pa.Table:
     """Turn rows of `evaluations` of raw weights into rows of the table `raw_evaluations`."""
-    return evaluations.drop_columns(_ONLY_EVALUATIONS)
+    return evaluations.drop_columns(["task_version"])
 
 
 def schema(*columns: str) -> pa.Schema:

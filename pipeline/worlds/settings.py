@@ -19,9 +19,10 @@ class WorldSettings:
 
     `documents` counts all training rows, also those that curation should drop. `items` is the size of each benchmark
     and of the validation split. `families` are the kinds of problems, in equal shares: sums have `shortest` to
-    `longest` steps, in few words where `terse`, relations 1 to `hops` beside `distractors`, swaps 1 to `swaps`. Benchmarks depend only on `seed`,
-    `items`, `families` and their steps. Duplicates repeat clean rows. Rows of `traces` have a closed trace before the
-    answer, rows of `unclosed` a trace without an end. Raises InputError for values out of range.
+    `longest` steps, in few words where `terse`, relations 1 to `hops` beside `distractors`, swaps 1 to `swaps`.
+    Benchmarks depend only on `seed`, `items`, `families`, their steps and their wording. Duplicates repeat clean rows.
+    Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an end. Raises InputError
+    for values out of range.
     """
 
     seed: int = 0

@@ -74,7 +74,6 @@ create table if not exists evaluations (
     items bigint check (items >= 0),
     chance double,
     task_version varchar,
-    weights varchar, -- 'averaged' or 'raw': of the checkpoint that was evaluated; null: not known
     primary key (run_id, tokens, task, metric, filter)
 );
 
@@ -118,7 +117,7 @@ create table if not exists checkpoints (
     primary key (run_id, tokens)
 );
 
--- The code, data and packages of an evaluation.
+-- The code, data, packages and weights of an evaluation.
 create table if not exists evaluation_versions (
     run_id varchar,
     tokens bigint check (tokens >= 0),
@@ -127,6 +126,7 @@ create table if not exists evaluation_versions (
     data_version varchar, -- of the benchmark's data
     harness_version varchar,
     packages varchar, -- JSON
+    weights varchar, -- of the checkpoint: 'averaged' or 'raw'
     primary key (run_id, tokens, task)
 );
 

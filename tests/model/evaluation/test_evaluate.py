@@ -39,7 +39,7 @@ from tests.model.packed_folder import write_packed
 
 KEYS = ["run_id", "tokens", "task", "metric", "filter"]
 RAW_EVALUATIONS = [*KEYS, "value", "stderr", "items", "chance"]
-EVALUATIONS = [*RAW_EVALUATIONS, "task_version", "weights"]
+EVALUATIONS = [*RAW_EVALUATIONS, "task_version"]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
             ("world_text", "bits_per_byte", "none"),
         }
         for row in evaluations:
-            assert (row["items"], row["task_version"], row["weights"]) == (ITEMS, "1.0", "raw")
+            assert (row["items"], row["task_version"]) == (ITEMS, "1.0")
             chance = {"world_short": 0.1, "world_long": 0.1, "world_choice": 0.25}.get(row["task"])
             assert row["chance"] == (None if row["metric"] == "gold_bits_per_byte" else chance)
             own = [i for i in items if all(i[key] == row[key] for key in ("task", "metric", "filter"))]
@@ -253,7 +253,7 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
     assert list(found[0]) == ["run_id", "tokens", "depth", *RAW_EVALUATIONS[2:]]
     own = [{**row, "depth": 3} for row in rows(last, "evaluations")]
     for row in own:
-        del row["task_version"], row["weights"]
+        del row["task_version"]
     assert [row for row in found if row["depth"] == 3] == own
     assert len(found) == 3 * len(own)
     # Each number is what a plain pass at that depth gives, item by item.
@@ -289,7 +289,7 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
         found[name] = {table.stem: rows(folder, table.stem) for table in (folder / "rows").iterdir()}
     averages = {"both", "only-averaged"}
     for name, written in found.items():
-        assert {row["weights"] for row in written["evaluations"]} == {"averaged" if name in averages else "raw"}
+        assert {row["weights"] for row in written["evaluation_versions"]} == {"averaged" if name in averages else "raw"}
     assert {name for name, written in found.items() if "raw_evaluations" in written} == {"both"}
     for name, alone in (("both", "averaged-alone"), ("only-averaged", "averaged-alone"), ("only-raw", "raw-alone")):
         assert found[name]["items"] == found[alone]["items"]

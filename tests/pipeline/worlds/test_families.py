@@ -33,6 +33,10 @@ def test_problems_read_as_the_docstrings_say() -> None:
     problem = relations.Relation("coins", (person, other), (1, 0), "Ben", 0)
     assert problem.question == "Ben has 2 more than Ann. Ann has 3 coins. How many coins has Ben?"
     assert (problem.answer, problem.numbers) == ("5", (2, 3))
+    steps = (sums.Step("finds", 4, 0), sums.Step("loses", 2, 0))
+    story = sums.Story("Ann", "coins", 3, steps, 0, 0, terse=True)
+    assert story.question == "Ann has 3 coins, finds 4, loses 2. How many?"
+    assert story.answer == "5"
     problem = swaps.Shuffle("coin", 2, (swaps.Swap("Ann", 2, 3), swaps.Swap("Tom", 1, 3)), 0)
     assert problem.question.startswith("The coin is under cup 2. Ann swaps cups 2 and 3. Tom swaps cups 1 and 3. Where")
     assert problem.answer == "1"
@@ -50,6 +54,15 @@ def test_answers_are_right_and_values_are_possible_answers(family: str, seed: in
         assert problem.answer == str(values[-1])
         assert problem.reasoning(Random(seed)).endswith(f" {problem.answer}.")
         assert problem.numbers == tuple(int(digit) for digit in re.findall(r"\d", problem.question))
+
+
+@given(seeds, st.integers(1, 6))
+def test_terse_stories_are_right_and_keep_their_wording_in_edits(seed: int, steps: int) -> None:
+    story = WorldSettings(terse=True).family("sums").draw(Random(seed), steps)
+    assert solve(story.question)[-1] == int(story.answer)
+    for other in (story.with_another_word(Random(seed)), story.with_another_name(Random(seed))):
+        assert other.question.endswith(". How many?")
+        assert other.question != story.question
 
 
 @each_family

@@ -49,7 +49,7 @@ def test_a_file_of_the_first_version_is_migrated(path):
     kept = results.query(path, "select low, high, replicates, goal_first from factor_intervals")
     assert kept.values.tolist()[0][:3] == [1.0, 2.0, 1000]
     assert kept["goal_first"].isna().all()
-    assert results.query(path, "select weights from evaluations")["weights"].isna().all()
+    assert results.query(path, "select weights from evaluation_versions").empty
     assert results.query(path, "select factor from data_efficiency where variant = 'DR'")["factor"].tolist() == [
         2.0,
         2.0,
@@ -63,7 +63,8 @@ def test_a_file_of_the_first_version_is_migrated(path):
     evaluation = {**place, "task": "t", "metric": "acc", "filter": "none", "value": 0.5}
     new = {
         "checkpoints": rows({**place, "step": 1, "stream_hash": "a"}),
-        "evaluations": rows({**evaluation, "weights": "averaged"}),
+        "evaluations": rows(evaluation),
+        "evaluation_versions": rows({**place, "task": "t", "weights": "averaged"}),
         "raw_evaluations": rows(evaluation),
     }
     assert results.ingest(path, new) == dict.fromkeys(new, 1)

@@ -13,7 +13,7 @@ AGREED = {
     "models": "study_id, model_id, variant, depth, parameters, flops_per_token, memory_bytes, config",
     "runs": "run_id, study_id, model_id, seed, status, tokens, seconds, device, tokens_per_second, mfu, stream_hash",
     "steps": "run_id, step, tokens, loss, learning_rate, gradient_norm, seconds",
-    "evaluations": "run_id, tokens, task, metric, filter, value, stderr, items, chance, task_version, weights",
+    "evaluations": "run_id, tokens, task, metric, filter, value, stderr, items, chance, task_version",
     "items": "run_id, tokens, task, metric, filter, item_id, value",
     "depth_attention": "run_id, tokens, query_depth, key_depth, score",
     "expert_usage": "run_id, tokens, depth, expert, selections",
@@ -31,10 +31,9 @@ def test_a_study_entered_by_position_has_its_factors(sql):
         sql.execute("insert into models values ('s', $1, $1, 16, null, null, null, null)", [variant])
         nothing = ", ".join(["null"] * 8)
         sql.execute(f"insert into runs values ($1, 's', $1, {nothing})", [variant])
-        unknown = ", ".join(["null"] * 5)
         for tokens, value in curve.items():
             row = [variant, tokens, value]
-            sql.execute(f"insert into evaluations values (?, ?, 't', 'acc', 'none', ?, {unknown})", row)
+            sql.execute("insert into evaluations values (?, ?, 't', 'acc', 'none', ?, null, null, null, null)", row)
     found = sql.execute("select factor, bound from data_efficiency where variant = 'DR' and task = 't'").fetchall()
     assert found == [(2.0, "at least")]
     fitted = sql.execute("select factor from data_efficiency_fitted").fetchall()
