@@ -165,8 +165,8 @@ def draw(random: Random, steps: int, *, terse: bool = False) -> Story:
     told = []
     for _ in range(steps):
         after = pick(random, [v for v in range(HIGHEST + 1) if v != value])
-        link = 0 if terse else pick(random, range(len(LINKS)))
-        told.append(Step(pick(random, GAINS if after > value else LOSSES), after - value, link))
+        verb = pick(random, GAINS if after > value else LOSSES)
+        told.append(Step(verb, after - value, 0 if terse else pick(random, range(len(LINKS)))))
         value = after
     return Story(
         name=pick(random, WOMEN + MEN),

@@ -33,7 +33,7 @@ def test_problems_read_as_the_docstrings_say() -> None:
     problem = relations.Relation("coins", (person, other), (1, 0), "Ben", 0)
     assert problem.question == "Ben has 2 more than Ann. Ann has 3 coins. How many coins has Ben?"
     assert (problem.answer, problem.numbers) == ("5", (2, 3))
-    steps = (sums.Step("finds", 4, 0), sums.Step("loses", 2, 0))
+    steps = (sums.Step("finds", 4, 0), sums.Step("loses", -2, 0))
     story = sums.Story("Ann", "coins", 3, steps, 0, 0, terse=True)
     assert story.question == "Ann has 3 coins, finds 4, loses 2. How many?"
     assert story.answer == "5"
