@@ -75,10 +75,10 @@ def seed_scores(of: SeededDesign, random: np.random.Generator) -> np.ndarray:
 
 
 def design(
-    laws: tuple[Law, Law], spreads: tuple[float, float], form: str, seeds: int, items: int = 400, loss: bool = False
+    laws: tuple[Law, Law], spreads: tuple[float, ...], form: str, seeds: int, items: int = 400, loss: bool = False
 ) -> SeededDesign:
-    """A design of twelve evenly spaced checkpoints; the other variant is the variant again."""
-    effects = tuple(SeedEffect(spread, form) for spread in (*spreads, spreads[1]))
+    """A design of twelve evenly spaced checkpoints; the other variant is the variant again, but for a spread of its own."""
+    effects = tuple(SeedEffect(spread, form) for spread in (*spreads, spreads[1])[:3])
     return SeededDesign((*laws, laws[1]), effects, np.arange(1, 13) * 100_000.0, seeds, items, loss)
 
 
@@ -92,7 +92,7 @@ LAWS = {
 }
 
 SCENARIOS = {
-    f"{law}, {form} {spreads[0]}/{spreads[1]}, {items} items, {seeds} seeds": design(
+    f"{law}, {form} {'/'.join(map(str, spreads))}, {items} items, {seeds} seeds": design(
         LAWS[law], spreads, form, seeds, items, "loss" in law
     )
     for seeds in (3, 4, 5, 8)
@@ -106,6 +106,8 @@ SCENARIOS = {
         ("crossing", "heavy tails", (0.15, 0.3), 400),
         ("short common range", "normal", (0.3, 0.15), 200),
         ("loss, factor 1.5", "late skill", (0.3, 0.15), 400),
+        ("factor 1.5, rising", "normal", (0.1, 0.3, 0.1), 800),
+        ("factor 1.5, rising", "normal", (0.3, 0.3, 0.1), 800),
     )
 }
 
