@@ -31,7 +31,9 @@ from sql.statistics.factor_intervals import (
     Factors,
     crossing_factors,
     factor_interval,
+    grid_interval,
     possible_goals,
+    spanning,
     with_training_noise,
 )
 from sql.statistics.power_law import ObservedCurve, PowerLaw, fit_power_law, fit_replicates
@@ -71,6 +73,7 @@ def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[
         goals = possible_goals(baseline)
         for name, interpolated in zip(names, (False, True), strict=True):
             found[name] = factor_interval(goals, variant, interpolated=interpolated)[:2]
+    found["first"] = spanning(found["first"], grid_interval(*curves))
     places = of.tokens[noisy[0].accuracy[1:].argmax(axis=1)]
     drawn = ReplicatedCurve(of.tokens, noisy[1].accuracy[1:])
     plain = crossing_factors(places, noisy[0].accuracy[1:].max(axis=1), drawn, interpolated=True)

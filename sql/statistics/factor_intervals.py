@@ -61,6 +61,8 @@ def interval_rows(models: Iterable[Model], curves: Mapping[Model, ReplicatedCurv
                 low, high, reached = 1.0, 1.0, 1.0  # against itself, in every replicate
             elif own and baseline:
                 low, high, reached = factor_interval(baseline, own, interpolated=rule == "interpolated")
+                if rule == "first":
+                    low, high = spanning((low, high), grid_interval(curves[depth, BASELINE, task], own))
             row = {"depth": depth, "variant": variant, "task": task, "rule": rule}
             row |= {"low": low, "high": high, "share_reached": reached}
             if baseline:
@@ -109,6 +111,26 @@ def factor_interval(goals: Goals, variant: ReplicatedCurve, *, interpolated: boo
     lows, highs = zip(*ends, strict=True)
     best = goals.accuracy[1:].max(axis=1)
     return min(lows), max(highs), float(reaches(drawn.accuracy.max(axis=1), best).mean())
+
+
+def grid_interval(baseline: ReplicatedCurve, variant: ReplicatedCurve) -> tuple[float, float]:
+    """Return the factors that the spacing of the checkpoints leaves open on the observed curves.
+
+    The baseline reaches its best after the checkpoint before, and so does the variant. Example: a best at 40 after 20
+    tokens, and a crossing at 20 after 10 tokens, leave 20 / 20 to 40 / 10.
+    """
+    best = np.flatnonzero(reaches(baseline.accuracy[0], baseline.accuracy[0].max()))[0]
+    crossings = np.flatnonzero(reaches(variant.accuracy[0], baseline.accuracy[0].max()))
+    crossing = crossings[0] if len(crossings) else len(variant.tokens)
+    ends, needed = np.array([0, *baseline.tokens]), np.array([0, *variant.tokens, np.inf])
+    with np.errstate(divide="ignore"):
+        low, high = ends[[best, best + 1]] / needed[[crossing + 1, crossing]]
+    return float(low), float(high)
+
+
+def spanning(ends: tuple[float, float], others: tuple[float, float]) -> tuple[float, float]:
+    """Return the interval that spans two intervals."""
+    return min(ends[0], others[0]), max(ends[1], others[1])
 
 
 def crossing_factors(goal_tokens: float, goal: np.ndarray, variant: ReplicatedCurve, *, interpolated: bool) -> Factors:

@@ -19,6 +19,7 @@ from sql.statistics.factor_intervals import (
     Factors,
     crossing_factors,
     factor_interval,
+    grid_interval,
     interval,
     possible_goals,
     with_training_noise,
@@ -196,6 +197,21 @@ def test_equal_checkpoints_are_one_goal_the_first():
     assert possible_goals(without_noise).tokens.tolist() == [20]
 
 
+@pytest.mark.parametrize(
+    ("baseline", "variant", "ends"),
+    [
+        ((0.1, 0.3, 0.5, 0.4), (0.2, 0.5, 0.6, 0.7), (20 / 20, 40 / 10)),
+        ((0.1, 0.3, 0.5, 0.5), (0.2, 0.3, 0.4, 0.4), (0, 40 / 80)),  # never reached
+        ((0.1, 0.3, 0.5, 0.6), (0.7, 0.8, 0.8, 0.8), (40 / 10, np.inf)),  # reached at the first checkpoint
+        ((0.5, 0.3, 0.3, 0.3), (0.2, 0.5, 0.6, 0.7), (0, 10 / 10)),  # the best is at the first checkpoint
+    ],
+)
+def test_an_interval_is_never_finer_than_the_checkpoints(baseline, variant, ends):
+    tokens = np.array([10, 20, 40, 80])
+    curves = (ReplicatedCurve(tokens, np.array([curve, curve])) for curve in (baseline, variant))
+    assert grid_interval(*curves) == ends
+
+
 # Whole studies --------------------------------------------------------------------------------------------------------
 
 
@@ -204,7 +220,7 @@ def test_scores_without_noise_give_the_factor_itself(empty):
     dr = {10: flat(20), 20: flat(60), 40: flat(10)}
     enter(empty, {"LA": {"t": la}, "DR": {"t": dr}})
     found = intervals(empty)
-    assert found["DR", "t", "first"] == found["DR", "average", "first"] == (2, 2, 1)
+    assert found["DR", "t", "first"] == found["DR", "average", "first"] == (1, 4, 1)  # the spacing of the checkpoints
     low, high, reached = found["DR", "t", "interpolated"]
     assert low == pytest.approx(high) == pytest.approx(40 / (20 * 0.5**0.25))
     assert found["LA", "t", "interpolated"] == (1, 1, 1)
@@ -217,7 +233,8 @@ def test_limits_leave_the_interval_open(empty):
     found = intervals(empty)
     assert found["never", "t", "first"] == found["never", "t", "interpolated"] == (0, 0.5, 0)
     assert found["LA", "t", "first"] == (1, 1, 1)
-    assert found["at once", "t", "first"] == found["at once", "t", "interpolated"] == (2, np.inf, 1)
+    assert found["at once", "t", "interpolated"] == (2, np.inf, 1)
+    assert found["at once", "t", "first"] == (1, np.inf, 1)  # LA may have its best soon after 10
 
 
 def test_draws_are_paired_between_models_and_checkpoints(empty):
@@ -228,7 +245,7 @@ def test_draws_are_paired_between_models_and_checkpoints(empty):
     la = dict(zip((10, 20, 40, 80), scores, strict=True))
     enter(empty, {"LA": {"t": la}, "DR": {"t": {tokens // 2: row for tokens, row in la.items()}}})
     found = intervals(empty)
-    assert found["DR", "t", "first"] == (2, 2, 1)
+    assert found["DR", "t", "first"] == (1, 4, 1)
     assert found["DR", "t", "interpolated"] == (2, 2, 1)
 
 
@@ -258,7 +275,7 @@ def test_a_plateau_of_the_baseline_widens_the_interval_and_is_named(empty):
     assert frame["goal_last"].tolist() == [160, 160]
     assert frame["goal_first"].max() <= 40
     first = frame[frame["rule"] == "first"].iloc[0]
-    assert (first["low"], first["high"]) == (first["goal_first"] / 20, 8)
+    assert (first["low"], first["high"]) == (first["goal_first"] / 20, 160 / 10)
 
 
 def test_noise_of_training_widens_the_intervals(empty):
@@ -287,7 +304,8 @@ def test_the_average_is_computed_on_the_average_curve_of_each_replicate(empty):
     enter(empty, {"LA": la, "DR": dr})
     found = intervals(empty)
     assert found["DR", "a", "first"] == (0, 0.5, 0)  # LA's best on a is its first checkpoint
-    assert found["DR", "average", "first"] == (2, 2, 1)  # 0.45 at 40, and at 20
+    assert found["DR", "average", "interpolated"][2] == 1
+    assert found["DR", "average", "first"] == (1, 4, 1)  # 0.45 after 20 up to 40, and after 10 up to 20
 
 
 def test_seeds_are_drawn_as_well(empty):
@@ -320,7 +338,8 @@ def test_items_that_not_all_checkpoints_have_are_left_out(empty):
     with results.connect(empty) as connection:
         connection.execute("delete from items where item_id = 't/7' and tokens = 20")
         connection.execute("update items set value = 1 where item_id = 't/7'")  # would spoil the flat scores
-    assert intervals(empty)["DR", "t", "first"] == (1, 1, 1)
+    assert intervals(empty)["DR", "t", "interpolated"][2] == 1
+    assert intervals(empty)["DR", "t", "first"] == (0.5, 2, 1)
 
 
 def test_intervals_depend_on_the_seed_alone(empty):
@@ -345,7 +364,7 @@ def test_intervals_are_stored_in_place_of_earlier_ones(empty):
     kept = results.query(empty, "select study_id, seed, count(*) as n from factor_intervals group by all order by all")
     assert kept.values.tolist() == [["other", 0, 8], ["s", 5, 8]]
     shown = results.query(empty, "select low, high from table_2 where study_id = 's' and task = 't'")
-    assert shown.values.tolist() == [[1, 1], [1, 1]]
+    assert shown.values.tolist() == [[1, 1], [0.5, 2]]
 
 
 def test_a_reader_gets_the_intervals_without_storing_them(empty):
