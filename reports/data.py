@@ -25,6 +25,7 @@ QUERIES = {
     "mean_factors": "select f.*, i.low, i.high from mean_factors_against('LA') f left join mean_factor_intervals i "
     "on i.study_id = f.study_id and (i.depth, i.variant, i.task, i.metric) is not distinct from "
     "(f.depth, f.variant, f.task, f.metric) where f.study_id = ?",
+    "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
     "interpolated": "from data_efficiency_interpolated where study_id = ?",

@@ -13,12 +13,10 @@ from flows.study.loading import read_yaml
 from sql.results import query
 from sql.statistics.resolution import Noise
 
-# The pooled spread between seeds, and the pooled error of the items, of the least noisy measure of the averages.
 MEASURED = """
-SELECT metric, sqrt(avg(seed_error ** 2 * seeds / 2)) AS seed_deviation, sqrt(avg(item_error ** 2)) AS item_error
-FROM mean_factor_intervals
-WHERE study_id = '{study_id}' AND task IN ('average', 'validation') AND variant <> 'LA' AND seed_error IS NOT NULL
-GROUP BY metric, task
+SELECT metric, seed_deviation, item_error
+FROM study_noise
+WHERE study_id = '{study_id}' AND task IN ('average', 'validation')
 ORDER BY seed_deviation ** 2 + item_error ** 2
 LIMIT 1
 """

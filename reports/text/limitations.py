@@ -7,9 +7,11 @@ from typing import Any
 import pandas as pd
 
 from reports.data import AVERAGE, BASELINE, StudyData
-from reports.text.names import depth_name, task_name
-from reports.text.numbers import counted, listed, tokens
+from reports.text.mean_factors import headline
+from reports.text.names import depth_name, measure_name, task_name
+from reports.text.numbers import counted, fine_factor, listed, tokens
 from reports.text.token_stream import mismatch
+from sql.statistics.resolution import Noise, smallest_factor
 
 
 def limitations(data: StudyData) -> list[str]:
@@ -41,6 +43,7 @@ def _intervals(data: StudyData) -> list[str]:
             "turn), and what other items of the same benchmarks would have given (bootstrap, the same items for all "
             "models)."
         )
+        texts += _resolution(data, headline(means))
     compared = data.compared[data.compared["factor"].notna()]
     without = int(compared["low"].isna().sum())
     replicates = data.intervals["replicates"].dropna()
@@ -53,6 +56,20 @@ def _intervals(data: StudyData) -> list[str]:
         )
     if without:
         texts.append(f"{without:,} of {len(compared):,} factors of the paper’s rule have no interval.")
+    return texts
+
+
+def _resolution(data: StudyData, chosen: pd.DataFrame) -> list[str]:
+    """Say which mean factor the study tells from 1, and what one more seed would gain, for each measure in use."""
+    texts = []
+    measures = chosen[["task", "metric"]].drop_duplicates()
+    for row in data.noise.merge(measures, on=["task", "metric"]).to_dict("records"):
+        noise = Noise(row["seed_deviation"], row["item_error"], "this study")
+        told, more = (fine_factor(smallest_factor(noise, int(row["seeds"]) + extra)) for extra in (0, 1))
+        texts.append(
+            f"By {measure_name(row)}, with {counted(int(row['seeds']), 'seed')} of each model, a study like this tells "
+            f"a mean factor of {told} from 1 in four of five cases. With one more seed that would be {more}."
+        )
     return texts
 
 

@@ -108,6 +108,26 @@ def test_the_answer_comes_first_in_words_and_numbers(page: Page) -> None:
     assert "tiny of depth 4 needed" in answer
 
 
+def test_several_seeds_give_intervals_and_say_what_one_more_would_gain(tmp_path: Path) -> None:
+    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
+    right = {"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}
+    for variant, counts in right.items():
+        tables["models"].append(model_row(variant, variant, 4))
+        for seed in range(3):
+            run = f"{variant}-s{seed}"
+            tables["runs"].append(run_row(run, variant))
+            for name, rows in evaluations(run, [count + seed for count in counts]).items():
+                tables[name] += rows
+    text = read(
+        write_report(entered(tmp_path / "results.duckdb", tables, replicates=50), STUDY, tmp_path / "report")
+    ).text
+    assert "DR of depth 4 needed" in text
+    assert "times fewer training tokens than LA for equal average accuracy (95% interval" in text
+    assert "3 seeds of each" in text
+    assert "By average accuracy, with 3 seeds of each model, a study like this tells a mean factor of" in text
+    assert "Intervals of mean factors are 95% t-intervals" in text
+
+
 def test_the_papers_rule_is_said_below(page: Page) -> None:
     rule = page.text[page.text.index("By the paper’s rule") : page.text.index("By every rule on every benchmark")]
     assert "DR reached LA’s best average accuracy (50.0%) with 4.0 times fewer training tokens (95% interval" in rule
