@@ -52,9 +52,6 @@ QUERIES = {
     "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
     f"where study_id = ? {NEWEST}",
-    "fitted": "from data_efficiency_fitted where study_id = ?",
-    "fits": "from fitted_curves where study_id = ?",
-    "fitted_lines": "from fitted_lines where study_id = ?",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
     "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c join model_runs m using (run_id) "
     "where study_id = ?",

@@ -22,7 +22,6 @@ def accuracy(
     curve: pd.DataFrame,
     runs: pd.DataFrame,
     efficiency: pd.DataFrame,
-    fitted: pd.DataFrame,
     raw: pd.DataFrame,
     styles: Mapping[str, Style],
     depth: int,
@@ -31,10 +30,10 @@ def accuracy(
     """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
 
     A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
-    `efficiency` of `data_efficiency`, `fitted` of `fitted_lines`, `raw` of `raw_accuracy`; from `seen_twice_from`
-    tokens on the stream was in its second epoch. None without accuracies.
+    `efficiency` of `data_efficiency`, `raw` of `raw_accuracy`; from `seen_twice_from` tokens on the stream was in its
+    second epoch. None without accuracies.
     """
-    frames = (curve[curve["accuracy"].notna()], runs, efficiency, fitted, raw)
+    frames = (curve[curve["accuracy"].notna()], runs, efficiency, raw)
     frames = [frame[frame["depth"] == depth] for frame in frames]
     curve, shown, panels = frames[0], present(styles, frames[0]), []
     for task in task_order(curve["task"], average_first=True):
@@ -45,8 +44,7 @@ def accuracy(
         description = f"Accuracy on {task_name(task)} against training tokens: {'; '.join(words)}."
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown)))
     notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
-    notes += " Smooth lines are the fitted curves." if len(frames[3]) else ""
-    notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[4]) else ""
+    notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[3]) else ""
     if seen_twice_from and seen_twice_from <= curve["tokens"].max():
         notes += f" From {tokens(seen_twice_from)} tokens on the models had seen documents before."
     return figure(
@@ -69,11 +67,10 @@ def _token_chart(
     rows: pd.DataFrame,
     runs: pd.DataFrame,
     goals: pd.DataFrame,
-    fits: pd.DataFrame,
     raw: pd.DataFrame,
     styles: Mapping[str, Style],
 ) -> alt.LayerChart:
-    """Layer, from back to front: levels, bands, seeds, raw weights, fits, lines and markers, rings, words of levels."""
+    """Layer, from back to front: levels, bands, seeds, raw weights, lines and markers, rings, words of the levels."""
     x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("accuracy", format=".0%"), chart.colour(styles)
     base = alt.Chart().encode(x=x, color=ink)
     levels, goal = chart.chance_level(rows), goals["baseline_accuracy"].dropna()
@@ -88,14 +85,8 @@ def _token_chart(
         mean = raw.groupby(["variant", "tokens"], as_index=False)["accuracy"].mean()
         rough = alt.Chart(chart.records(mean, ["variant", "tokens", "accuracy"]))
         layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))
-    if len(fits):  # every other point of a fitted curve, and its end
-        places = fits.groupby("variant").cumcount()
-        drawn = fits[(places % 2 == 0) | (places == fits.groupby("variant")["tokens"].transform("size") - 1)]
-        smooth = alt.Chart(chart.records(drawn, ["variant", "tokens", "accuracy"])).mark_line(strokeWidth=1.2)
-        layers.append(smooth.encode(x=x, y=y, color=ink))
-    through = {"strokeWidth": 1.3, "opacity": 0.6} if len(fits) else {}  # the eye follows one of two
     told = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
-    layers += chart.line_and_markers(base.encode(y=y), styles, told, **through)
+    layers += chart.line_and_markers(base.encode(y=y), styles, told)
     # The first checkpoints at which a variant has the baseline's best: where the factor is read off.
     reached = goals[goals["variant_tokens"].notna() & (goals["variant"] != BASELINE)]
     reached = rows.merge(reached[["variant", "variant_tokens"]].rename(columns={"variant_tokens": "tokens"}))

@@ -149,10 +149,10 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     blocks += _figure(efficiency.crossing_factors(data.efficiency, styles))
     for depth in data.depths:
         blocks += _table(factor_tables.factors(data.efficiency, styles, depth))
-    by_rule = {"First crossing": data.efficiency, "Interpolated": data.interpolated, "Fitted": data.fitted}
-    blocks += _table(factor_tables.rules(by_rule, data.fits, styles, task))
+    by_rule = {"First crossing": data.efficiency, "Interpolated": data.interpolated}
+    blocks += _table(factor_tables.rules(by_rule, styles, task))
     if several:
-        blocks += _details("By every rule on every benchmark", factor_tables.rules(by_rule, data.fits, styles))
+        blocks += _details("By every rule on every benchmark", factor_tables.rules(by_rule, styles))
     return blocks
 
 
@@ -169,7 +169,7 @@ def _why_no_answer(data: StudyData) -> str:
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show accuracy curves, a figure for each depth, their numbers, and the curves of the losses."""
     blocks, twice = [], token_stream.seen_twice_from(data.checkpoints)
-    frames = (data.curve, data.accuracy, data.efficiency, data.fitted_lines, data.raw_accuracy)
+    frames = (data.curve, data.accuracy, data.efficiency, data.raw_accuracy)
     for depth in data.depths:
         drawn = _figure(accuracy.accuracy(*frames, styles, depth, twice))
         numbers = result_tables.curve_numbers(data.curve, styles, depth)

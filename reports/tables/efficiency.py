@@ -14,9 +14,6 @@ from reports.tables.cells import Cell, Table, left, model_cell, model_cells, tab
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import NOTHING, factor, fine_factor, fine_interval, interval, percent, tokens
 
-# Why a curve could not be fitted, by its status.
-UNFITTED = {"too few points": "has too few checkpoints", "near chance": "is near chance", "flat": "shows no clear rise"}
-
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
     """Tabulate the mean factors of one depth with their intervals: variants by measures, the averages first.
@@ -97,19 +94,16 @@ def _bounded(value: Any, bound: str) -> str:
     return factor(value) if bound == "exact" else f"{bound} {factor(value)}"
 
 
-def rules(
-    by_rule: Mapping[str, pd.DataFrame], fits: pd.DataFrame, styles: Mapping[str, Style], task: str = ""
-) -> Table:
+def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task: str = "") -> Table:
     """Tabulate the factors on one task, or on all tasks, by every rule: a row for each variant and task.
 
-    `by_rule` has a frame of factors under the head of each column; `fits` the rows of `fitted_curves`.
+    `by_rule` has a frame of factors under the head of each column.
     """
     by_cell = {
         (rule, row["depth"], row["variant"], row["task"]): row
         for rule, rows in by_rule.items()
         for row in rows.to_dict("records")
     }
-    states = {(row["depth"], row["variant"], row["task"]): row["status"] for row in fits.to_dict("records")}
     first = next(iter(by_rule.values()))
     chosen = first[(first["variant"] != BASELINE) & first["factor"].notna()]
     chosen = chosen[chosen["task"] == task] if task else chosen
@@ -119,29 +113,16 @@ def rules(
         key = (row["depth"], row["variant"], row["task"])
         cells: list[Cell | str] = [*model_cells(row["variant"], row["depth"], styles)]
         cells += [] if task else [task_name(row["task"])]
-        for rule in by_rule:
-            found = by_cell.get((rule, *key), {})
-            cells.append(_unfitted(key, states) if pd.isna(found.get("factor")) else _factor_cell(found))
+        cells += [_factor_cell(by_cell.get((rule, *key), {})) for rule in by_rule]
         body.append((key[0] if task else key[:2], cells))
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
         f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by three rules, below each its 95% interval. First crossing: the first checkpoint that has "
-        f"{BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it. Fitted: smooth "
-        f"curves through all checkpoints, to 95% of {BASELINE}’s rise on its own curve.",
+        f"The factor{on} by two rules, below each its 95% interval. First crossing: the first checkpoint that has "
+        f"{BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it.",
         [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
         body,
     )
-
-
-def _unfitted(key: tuple[int, str, str], states: Mapping[tuple[int, str, str], str]) -> Cell:
-    """Say why the fitted curves give no factor: the state of the baseline's curve or of the variant's."""
-    depth, variant, task = key
-    for name in (BASELINE, variant):
-        state = states.get((depth, name, task), "fitted")
-        if state != "fitted":
-            return Cell(NOTHING, note=f"no curve: {name} {UNFITTED.get(state, state)}")
-    return Cell(NOTHING, note="not computed")
 
 
 def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:

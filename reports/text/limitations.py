@@ -16,7 +16,7 @@ from sql.statistics.resolution import Noise, smallest_factor
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
-    found = (_integrity, _intervals, _seeds, _checkpoints, _fits, _benchmarks, _gaps)
+    found = (_integrity, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
     return [text for part in found for text in part(data) if text]
 
 
@@ -130,24 +130,6 @@ def _checkpoints(data: StudyData) -> list[str]:
             "intervals span all of these; the factor itself is read off one."
         )
     return texts
-
-
-def _fits(data: StudyData) -> list[str]:
-    fitted = data.fits[data.fits["status"] == "fitted"]
-    if fitted.empty:
-        return []
-    text = (
-        "The fitted factors have another goal (95% of the rise on the curve, not the best checkpoint) and hold as far "
-        "as the curves fit; nothing is extrapolated beyond the checkpoints."
-    )
-    misfit = fitted["misfit"].max()
-    if misfit > 2:
-        text += (
-            f" Squared distances of the checkpoints from their curves are up to {misfit:.0f} times what the benchmark "
-            "items explain: accuracy goes up and down in training. Intervals of curves with fewer than eight "
-            "checkpoints do not contain that, those of fitted factors do."
-        )
-    return [text]
 
 
 def _benchmarks(data: StudyData) -> list[str]:

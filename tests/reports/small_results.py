@@ -34,7 +34,7 @@ TASKS = ("gsm8k", "mmlu_math")
 
 
 def entered(path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]], replicates: int = 0) -> Path:
-    """A results file with these rows; with replicates, also the intervals and the fitted curves."""
+    """A results file with these rows; with replicates, also the intervals."""
     ingest(path, {name: pa.Table.from_pylist([dict(row) for row in rows]) for name, rows in tables.items() if rows})
     if replicates:
         connection = connect(path)

@@ -23,7 +23,7 @@ def curve(**columns: Any) -> pd.DataFrame:
     return pd.concat([rows.assign(task=task) for task in ("gsm8k", "average")])
 
 
-NO_FITS = NO_RAW = curve().iloc[:0]
+NO_RAW = curve().iloc[:0]
 RUNS = curve().assign(run_id="r", status="complete")
 FACTORS = pd.DataFrame(
     {

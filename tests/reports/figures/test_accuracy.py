@@ -7,19 +7,19 @@ import pytest
 
 from reports.figures.accuracy import accuracy, accuracy_at_other_depths
 from reports.tables.results import other_depths
-from tests.reports.figures.frames import DRAWN, FACTORS, NO_FITS, NO_RAW, RUNS, curve, data
+from tests.reports.figures.frames import DRAWN, FACTORS, NO_RAW, RUNS, curve, data
 
 
 def test_the_average_is_the_first_panel() -> None:
-    drawn = accuracy(curve(), RUNS, FACTORS, NO_FITS, NO_RAW, DRAWN, depth=4)
+    drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
     assert drawn is not None
     assert [one.title for one in drawn.panels] == ["Average", "GSM8K"]
     assert "DR at best 50.0%, at 16M tokens" in drawn.panels[0].description
-    assert accuracy(curve(), RUNS, FACTORS, NO_FITS, NO_RAW, DRAWN, depth=8) is None
+    assert accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=8) is None
 
 
 def test_bands_are_two_standard_errors_within_what_is_possible() -> None:
-    drawn = accuracy(curve(stderr=[0.2, 0.05, 0.02, 0.4]), RUNS, FACTORS, NO_FITS, NO_RAW, DRAWN, depth=4)
+    drawn = accuracy(curve(stderr=[0.2, 0.05, 0.02, 0.4]), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
     assert drawn is not None
     rows = next(rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
     assert [float(row["low"]) for row in rows] == pytest.approx([0, 0.302, 0.2608, 0])
@@ -27,27 +27,27 @@ def test_bands_are_two_standard_errors_within_what_is_possible() -> None:
 
 
 def test_seeds_are_drawn_only_when_there_are_several() -> None:
-    alone, several = (accuracy(curve(seeds=n), RUNS, FACTORS, NO_FITS, NO_RAW, DRAWN, depth=4) for n in (1, 3))
+    alone, several = (accuracy(curve(seeds=n), RUNS, FACTORS, NO_RAW, DRAWN, depth=4) for n in (1, 3))
     assert alone is not None
     assert several is not None
     assert "seeds" not in alone.caption
     assert "Faint lines are the seeds" in several.caption
 
 
-def test_a_fitted_curve_is_drawn_where_there_is_one() -> None:
-    fitted = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 16e6], "accuracy": 0.3})
-    drawn = accuracy(curve(), RUNS, FACTORS, fitted, NO_RAW, DRAWN, depth=4)
+def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
+    raw = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 16e6], "accuracy": [0.2, 0.4]})
+    drawn = accuracy(curve(), RUNS, FACTORS, raw, DRAWN, depth=4)
     assert drawn is not None
     average, gsm8k = (data(one.specification) for one in drawn.panels)
-    line = [{"variant": "DR", "tokens": tokens, "accuracy": "0.3"} for tokens in ("1e+06", "1.6e+07")]
+    line = [{"variant": "DR", "tokens": t, "accuracy": a} for t, a in (("1e+06", "0.2"), ("1.6e+07", "0.4"))]
     assert line in gsm8k
     assert line not in average
-    assert "Smooth lines are the fitted curves." in drawn.caption
+    assert "Dotted coloured lines are the raw weights" in drawn.caption
 
 
 def test_documents_seen_before_are_said_with_the_curves() -> None:
     said = [
-        accuracy(curve(), RUNS, FACTORS, NO_FITS, NO_RAW, DRAWN, 4, seen_twice_from=beyond).caption  # type: ignore[union-attr]
+        accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, 4, seen_twice_from=beyond).caption  # type: ignore[union-attr]
         for beyond in (None, 2e6, 17e6)
     ]
     assert ["From 2M tokens on the models had seen documents before." in words for words in said] == [

@@ -15,7 +15,7 @@ from reports.figures.accuracy import accuracy
 from reports.figures.depth_attention import depth_attention
 from reports.figures.rendering import composed, page_drawing, page_specification, script_json
 from reports.style.theme import styles
-from tests.reports.figures.frames import DRAWN, FACTORS, MODEL_RUNS, NO_FITS, NO_RAW, RUNS, curve
+from tests.reports.figures.frames import DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, curve
 
 
 def test_drawings_are_shortened_in_their_tags_only() -> None:
@@ -31,7 +31,7 @@ def test_drawings_are_shortened_in_their_tags_only() -> None:
 
 
 def test_the_same_panels_make_one_chart_for_papers() -> None:
-    drawn = accuracy(curve(), RUNS, FACTORS, NO_FITS, NO_RAW, DRAWN, depth=4)
+    drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
     assert drawn is not None
     drawing = vl_convert.vegalite_to_svg(composed(drawn))
     for words in ("Average", "GSM8K", ">LA<", ">DR<", "LA’s best", "chance"):
@@ -39,7 +39,7 @@ def test_the_same_panels_make_one_chart_for_papers() -> None:
 
 
 def test_drawings_of_one_page_do_not_share_ids() -> None:
-    chart = accuracy(curve(), RUNS, FACTORS, NO_FITS, NO_RAW, DRAWN, depth=4)
+    chart = accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
     assert chart is not None
     first, second = (page_drawing(chart.panels[0], number) for number in (1, 2))
     assert first.count('id="') == second.count('id="')
@@ -56,7 +56,7 @@ def test_json_in_a_script_element_cannot_end_it(text: str) -> None:
 def test_names_are_never_read_as_expressions() -> None:
     names = ["LA", "datum['x'] + 1", 'a.b[0]"']
     frame = curve().assign(variant=[*names, names[2]] * 2)
-    drawn = accuracy(frame, RUNS, FACTORS, NO_FITS, NO_RAW, styles(names), depth=4)
+    drawn = accuracy(frame, RUNS, FACTORS, NO_RAW, styles(names), depth=4)
     assert drawn is not None
     assert "datum['x']" in page_specification(drawn.panels[0])
     assert "<svg" in page_drawing(drawn.panels[0], 1)

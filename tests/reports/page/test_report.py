@@ -216,43 +216,12 @@ def test_specifications_are_vega_lite_that_fits_its_place(page: Page) -> None:
         alt.Chart.from_dict(plain, validate=True)
 
 
-def test_the_factor_is_given_by_three_rules_with_its_bounds(page: Page) -> None:
+def test_the_factor_is_given_by_two_rules_with_its_bounds(page: Page) -> None:
     text = page.text
-    rules = text[text.index("By the paper’s rule") : text.index("By every rule on every benchmark")]
-    assert "The factor on the average by three rules" in rules
-    assert "Model Depth First crossing Interpolated Fitted DR 4 4.0" in rules
+    rules = text[text.index("The factor on the average by two rules") : text.index("By every rule on every benchmark")]
+    assert "Model Depth First crossing Interpolated DR 4 4.0" in rules
     assert "DR+DA 4 at least 16.0" in rules
     assert "tiny 4 at most 1.0" in rules
-    assert "95% of LA’s rise on its own curve" in rules
-
-
-def test_fitted_curves_are_drawn_and_their_doubts_said(tmp_path: Path) -> None:
-    points = [1_000_000 * step for step in range(1, 13)]
-    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
-    for variant, scale in (("LA", 4), ("DR", 2)):
-        tables["models"].append(model_row(variant, variant, 4))
-        tables["runs"].append(run_row(variant, variant))
-        right = [round(36 / (1 + (scale / step) ** 2)) for step in range(1, 13)]
-        for name, rows in evaluations(variant, right, points=points).items():
-            tables[name] += rows
-    database = entered(tmp_path / "results.duckdb", tables, replicates=20)
-    text = read(write_report(database, STUDY, tmp_path / "report")).text
-    assert "Smooth lines are the fitted curves." in text
-    assert "The fitted factors have another goal" in text
-    assert "no curve" not in text
-
-
-def test_why_there_is_no_fitted_factor_is_said(tmp_path: Path) -> None:
-    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
-    for variant, right in (("LA", RIGHT["LA"][:3]), ("DR", RIGHT["DR"][:3])):
-        tables["models"].append(model_row(variant, variant, 4))
-        tables["runs"].append(run_row(variant, variant))
-        for name, rows in evaluations(variant, right, points=POINTS[:3]).items():
-            tables[name] += rows
-    database = entered(tmp_path / "results.duckdb", tables, replicates=20)
-    text = read(write_report(database, STUDY, tmp_path / "report")).text
-    assert "no curve: LA has too few checkpoints" in text
-    assert "fitted curves" not in text
 
 
 def test_the_inside_of_the_models_is_shown(page: Page) -> None:
