@@ -7,12 +7,11 @@ simulated_studies.py).
 The true factor of a rule is what it makes of the true curves, that is, of the means over items and trainings. An
 interval contains a true limit when it is open on that side: down to 0 for 'at most', up to infinity for 'at least'.
 
-The columns: `first` and `interpolated` are the rules of factor_intervals, `fitted` is data_efficiency_fitted; `items
-only` is the first two without noise of training, and `plain` the interpolated with the baseline's best taken anew in
-each draw instead. They hold the share of studies in percent and, in brackets, the median of high / low. `found` is the
-median over the studies of the factors that data_efficiency and data_efficiency_fitted would show. Where no curve can be
-fitted to the baseline there is no fitted factor, and the study does not count for it. `at an end` is how often the
-first rule's interval ends in the true factor itself, or is open where that is a limit.
+The columns: `first` and `interpolated` are the rules of factor_intervals, `items only` and `items only i` the same
+without noise of training, `plain i` the interpolated with the baseline's best taken anew in each draw instead. They
+hold the share of studies in percent and, in brackets, the median of high / low. `found` is the median over the studies
+of the factor that data_efficiency would show. `at an end` is how often the first rule's interval ends in the true
+factor itself, or is open where that is a limit.
 """
 
 from __future__ import annotations
@@ -36,19 +35,15 @@ from sql.statistics.factor_intervals import (
     spanning,
     with_training_noise,
 )
-from sql.statistics.power_law import ObservedCurve, PowerLaw, fit_power_law, fit_replicates
 
 REPLICATES = 400
-SHARE = 0.95  # of LA's rise, as in data_efficiency_fitted.sql
-RULES = ("first", "interpolated", "fitted", "items only", "items only i", "plain i")
+RULES = ("first", "interpolated", "items only", "items only i", "plain i")
 
 
 def truth(of: Design) -> dict[str, Factors]:
     """The factor of the true curves by each rule."""
     first, interpolated = (observed_factor(of.tokens, of.baseline, of.variant, interpolated=i) for i in (False, True))
-    fits = [fit_power_law(points(of, curve, 10**9)) for curve in (of.baseline, of.variant)]
-    fitted = fitted_factors(of.tokens, *fits)
-    return dict(zip(RULES, (first, interpolated, fitted, first, interpolated, interpolated), strict=True))
+    return dict(zip(RULES, (first, interpolated, first, interpolated, interpolated), strict=True))
 
 
 def observed_factor(tokens: np.ndarray, baseline: np.ndarray, variant: np.ndarray, *, interpolated: bool) -> Factors:
@@ -59,17 +54,14 @@ def observed_factor(tokens: np.ndarray, baseline: np.ndarray, variant: np.ndarra
     )
 
 
-def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[float, float]], tuple[float, float]]:
-    """The intervals of one study by each rule, and the factors found by the first and the fitted."""
+def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[float, float]], float]:
+    """The intervals of one study by each rule, and the factor found by the first."""
     answered = scores(of, random)
     means = np.vstack([answered.mean(axis=0), resample(answered, REPLICATES, random)])
     curves = [ReplicatedCurve(of.tokens, accuracy) for accuracy in np.split(means, 2, axis=1)]
-    seen = [points(of, curve.accuracy[0], of.items) for curve in curves]
-    fits = [fit_power_law(one) for one in seen]
-    noisy = [with_training_noise(*each, random) for each in zip(curves, seen, fits, strict=True)]
-    draws = [fit_replicates(*each, curve.accuracy, random) for *each, curve in zip(seen, fits, curves, strict=True)]
-    found = {"fitted": percentiles(fitted_factors(of.tokens, *draws))} if fits[0].status == "fitted" else {}
-    for names, (baseline, variant) in ((RULES[:2], noisy), (RULES[3:5], curves)):
+    noisy = [with_training_noise(curve, random) for curve in curves]
+    found = {}
+    for names, (baseline, variant) in ((RULES[:2], noisy), (RULES[2:4], curves)):
         goals = possible_goals(baseline)
         for name, interpolated in zip(names, (False, True), strict=True):
             found[name] = factor_interval(goals, variant, interpolated=interpolated)[:2]
@@ -79,35 +71,14 @@ def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[
     plain = crossing_factors(places, noisy[0].accuracy[1:].max(axis=1), drawn, interpolated=True)
     found["plain i"] = percentiles(plain)
     first = observed_factor(of.tokens, *(curve.accuracy[0] for curve in curves), interpolated=False)
-    fitted = float(fitted_factors(of.tokens, *fits).value) if fits[0].status == "fitted" else math.nan
-    return found, (first.value.item(), fitted)
-
-
-def points(of: Design, accuracy: np.ndarray, items: int) -> ObservedCurve:
-    """Checkpoints with the standard errors that lm-eval gives them."""
-    return ObservedCurve(of.tokens, accuracy, np.sqrt(accuracy * (1 - accuracy) / (items - 1)), of.chance)
-
-
-def fitted_factors(tokens: np.ndarray, baseline: PowerLaw, variant: PowerLaw) -> Factors:
-    """As efficiency_fitted.sql, for every draw."""
-    first, end = tokens[0], tokens[-1]
-    goal = baseline.floor + SHARE * (baseline(tokens)[..., -1] - baseline.floor)
-    needed, spent = np.maximum(first, tokens_to(goal, baseline)), tokens_to(goal, variant)
-    return Factors(needed / np.clip(spent, first, end), at_most=spent > end, at_least=spent < first)
+    return found, first.value.item()
 
 
 def percentiles(factors: Factors) -> tuple[float, float]:
-    """The 95 % interval as in efficiency_fitted.sql: 0 and infinity where it is open."""
+    """The 95 % interval of draws: 0 and infinity where it is open."""
     low = np.quantile(np.where(factors.at_most, 0.0, factors.value), 0.025, method="lower")
     high = np.quantile(np.where(factors.at_least, np.inf, factors.value), 0.975, method="higher")
     return float(low), float(high)
-
-
-def tokens_to(goal: np.ndarray, fit: PowerLaw) -> np.ndarray:
-    """As curve_tokens.sql."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        crossing = fit.scale * ((goal - fit.floor) / (fit.ceiling - goal)) ** (1 / np.asarray(fit.exponent))
-    return np.where(goal >= fit.ceiling, np.inf, np.where(goal <= fit.floor, 0, crossing))
 
 
 def bound(true: Factors) -> str:
@@ -129,7 +100,7 @@ class Tally:
     def __init__(self) -> None:
         self._inside: dict[str, list[bool]] = defaultdict(list)
         self._widths: dict[str, list[float]] = defaultdict(list)
-        self._found: list[tuple[float, float]] = []
+        self._found: list[float] = []
         self._at_an_end: list[bool] = []
 
     def add(self, rule: str, ends: tuple[float, float], true: Factors) -> None:
@@ -139,7 +110,7 @@ class Tally:
             at_end = np.isclose(ends, true.value, rtol=1e-9).any() or bound(true) != "exact"
             self._at_an_end.append(contains(ends, true) and at_end)
 
-    def add_found(self, found: tuple[float, float]) -> None:
+    def add_found(self, found: float) -> None:
         self._found.append(found)
 
     def row(self, name: str, true: str = "") -> str:
@@ -147,7 +118,7 @@ class Tally:
             f"{100 * np.mean(inside):.1f} ({np.median(self._widths[rule]):.2f})" if inside else ""
             for rule, inside in ((rule, self._inside[rule]) for rule in RULES)
         ]
-        found = " / ".join(f"{value:.2f}" for value in np.nanmedian(self._found, axis=0)) if self._found else ""
+        found = f"{np.median(self._found):.2f}" if self._found else ""
         at_an_end = f"{100 * np.mean(self._at_an_end):.1f}" if self._at_an_end else ""
         return " | ".join(("", name, true, *cells, at_an_end, found, "")).strip()
 
@@ -156,15 +127,12 @@ def of_one_design(name: str, of: Design, studies: int) -> str:
     """Many studies of one design: a row."""
     true, random, tally = truth(of), np.random.default_rng(zlib.crc32(name.encode())), Tally()
     for _ in range(studies):
-        found, factors = intervals(of, random)
-        tally.add_found(factors)
+        found, factor = intervals(of, random)
+        tally.add_found(factor)
         for rule, ends in found.items():
             tally.add(rule, ends, true[rule])
-    said = (
-        f"{'' if bound(f) == 'exact' else bound(f)} {np.squeeze(f.value):.2f}".strip()
-        for f in (true["first"], true["fitted"])
-    )
-    return tally.row(name, " / ".join(said))
+    limit = "" if bound(true["first"]) == "exact" else f"{bound(true['first'])} "
+    return tally.row(name, f"{limit}{np.squeeze(true['first'].value):.2f}")
 
 
 def of_the_population(studies: int, seed: int) -> Iterable[str]:
@@ -190,7 +158,7 @@ def main() -> None:
     parser.add_argument("--scenario", choices=SCENARIOS, help="one of the scenarios alone")
     parser.add_argument("--seed", type=int, default=2026, help="which studies of the population")
     asked = parser.parse_args()
-    print(f"| studies | true: first / fitted | {' | '.join(RULES)} | at an end | found |\n{'|---' * (4 + len(RULES))}|")
+    print(f"| studies | true | {' | '.join(RULES)} | at an end | found |\n{'|---' * (4 + len(RULES))}|")
     designs = CALIBRATION if asked.set == "calibration" else SCENARIOS
     if asked.scenario:
         print(of_one_design(asked.scenario, SCENARIOS[asked.scenario], asked.studies))

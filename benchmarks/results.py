@@ -59,7 +59,8 @@ def main() -> None:
         measure(f"ingest of {tables['items'].num_rows:,} items", lambda: ingest(path, tables))
         with closing(connect(path)) as connection:
             measure("compute_statistics, 1,000 replicates", lambda: compute_statistics(connection, "s"))
-            measure("data_efficiency_fitted", lambda: connection.execute("from data_efficiency_fitted").fetchall())
+            for view in ("data_efficiency", "loss_efficiency", "mean_factors", "factor_by_target"):
+                measure(view, lambda view=view: connection.execute(f"from {view}").fetchall())
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@
 The true mean factor is that of the true curves, the means over seeds and items. The columns hold the share of studies
 in percent whose interval contains the truth and, in brackets, the median of high / low. `each by itself` is the method
 in use: each model's seeds show their own spread. `pooled` takes one spread from all three models instead. `first rule`
-is the interval of the paper's factor for the same studies, items and seeds drawn; its width is infinite where open.
+is the interval of the paper's factor for the same studies, items and seeds drawn, without noise of training; its width
+is infinite where open.
 """
 
 from __future__ import annotations

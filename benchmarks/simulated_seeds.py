@@ -77,7 +77,7 @@ def seed_scores(of: SeededDesign, random: np.random.Generator) -> np.ndarray:
 def design(
     laws: tuple[Law, Law], spreads: tuple[float, ...], form: str, seeds: int, items: int = 400, loss: bool = False
 ) -> SeededDesign:
-    """A design of twelve evenly spaced checkpoints; the other variant is the variant again, but for a spread of its own."""
+    """A design of twelve evenly spaced checkpoints; the other variant is the variant, or has another spread."""
     effects = tuple(SeedEffect(spread, form) for spread in (*spreads, spreads[1])[:3])
     return SeededDesign((*laws, laws[1]), effects, np.arange(1, 13) * 100_000.0, seeds, items, loss)
 

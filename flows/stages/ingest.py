@@ -75,7 +75,7 @@ def ingest_rows(
 ) -> None:
     """Ingest models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations.
 
-    After evaluations, computes the intervals of the data-efficiency factors and the fitted curves anew.
+    After evaluations, computes the intervals of the factors anew.
     """
     models = [
         {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())} for model in planned

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from sql.statistics.bootstrap import Model, ReplicatedCurve
-from sql.statistics.power_law import PARAMETERS, ObservedCurve, PowerLaw, training_variance
 
 RULES = ("first", "interpolated")  # as in data_efficiency and in data_efficiency_interpolated
 BASELINE = "LA"
@@ -26,7 +25,7 @@ ERROR = 0.05
 # misses more than twice as often as it should.
 MOST_DOUBT = 2.25
 SHARPNESS = 2
-FEWEST_FOR_NOISE = 2 * PARAMETERS  # checkpoints: the scatter of fewer around a curve says too little about its size
+FEWEST_FOR_NOISE = 8  # checkpoints: fewer say too little about the size of their scatter
 TIE = 4e-15  # as in reaches.sql
 
 
@@ -71,16 +70,40 @@ def interval_rows(models: Iterable[Model], curves: Mapping[Model, ReplicatedCurv
     return rows
 
 
-def with_training_noise(
-    curve: ReplicatedCurve, observed: ObservedCurve, fit: PowerLaw, random: np.random.Generator
-) -> ReplicatedCurve:
+def with_training_noise(curve: ReplicatedCurve, random: np.random.Generator) -> ReplicatedCurve:
     """Add independent normal noise, as large as that of training, to every checkpoint of every replicate."""
     if len(curve.tokens) < FEWEST_FOR_NOISE:
         return curve
-    spread = training_variance(observed, fit, curve.accuracy) ** 0.5
     accuracy = curve.accuracy.copy()
-    accuracy[1:] += random.normal(0, spread, accuracy[1:].shape)
+    accuracy[1:] += random.normal(0, training_variance(curve) ** 0.5, accuracy[1:].shape)
     return ReplicatedCurve(curve.tokens, accuracy)
+
+
+def training_variance(curve: ReplicatedCurve) -> float:
+    """Estimate the variance of accuracy between checkpoints that the items do not explain.
+
+    A checkpoint is compared with the cubic in log tokens through two neighbours on each side. What a cubic cannot
+    follow counts as noise too.
+    """
+    beside = _distance_from_neighbours(np.log(curve.tokens))
+    distance = beside @ curve.accuracy[0]
+    of_items = (beside @ (curve.accuracy[1:] - curve.accuracy[0]).T).var(axis=1)
+    return max(0.0, float((distance**2 - of_items).mean()))
+
+
+def _distance_from_neighbours(log_tokens: np.ndarray) -> np.ndarray:
+    """Return the rows that take checkpoints [C] to their distances from the cubic [C - 4, C], each of length 1.
+
+    Of length 1, so that independent noise has the same variance in a distance as at a checkpoint.
+    """
+    rows = np.zeros((len(log_tokens) - 4, len(log_tokens)))
+    for row, middle in zip(rows, range(2, len(log_tokens) - 2), strict=True):
+        row[middle] = 1
+        neighbours = [middle - 2, middle - 1, middle + 1, middle + 2]
+        for one in neighbours:
+            others = log_tokens[[other for other in neighbours if other != one]]
+            row[one] = -np.prod((log_tokens[middle] - others) / (log_tokens[one] - others))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
 def possible_goals(baseline: ReplicatedCurve) -> Goals:

@@ -37,7 +37,7 @@ TABLES = {
     "token_accuracy": "*",
     "data_efficiency": "*",
     "factor_intervals": "*",
-    "fitted_curves": "*",
+    "mean_factor_intervals": "*",
     "depth_attention": "*",
     "expert_usage": "*",
     "checkpoints": "* EXCLUDE (seconds)",

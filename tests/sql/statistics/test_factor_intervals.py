@@ -24,7 +24,6 @@ from sql.statistics.factor_intervals import (
     possible_goals,
     with_training_noise,
 )
-from sql.statistics.power_law import ObservedCurve, fit_power_law
 from tests.sql.by_hand import enter_scores as enter
 
 
@@ -156,23 +155,17 @@ def test_the_best_observed_is_always_a_goal_and_the_interval_spans_its_own(accur
     assert 0 <= reached <= 1
 
 
-def seen(observed):
-    """Checkpoints as power_law.py wants them, of 400 items."""
-    tokens = np.arange(1, len(observed) + 1) * 10.0
-    return ObservedCurve(tokens, observed, np.sqrt(observed * (1 - observed) / 399), 0.1)
-
-
 def scattered(noise, checkpoints=12):
     """A rising curve with noise of training, and its replicates in which only the items differ: all by the same."""
     share = np.arange(1, checkpoints + 1) / checkpoints
     observed = 0.9 - 0.8 / (1 + (share / 0.5) ** 1.5) + np.random.default_rng(2).normal(0, noise, checkpoints)
     items = np.random.default_rng(3).normal(0, 0.01, (2000, 1))
-    return ReplicatedCurve(share * checkpoints * 10, np.vstack([observed, observed + items])), seen(observed)
+    return ReplicatedCurve(share * checkpoints * 10, np.vstack([observed, observed + items]))
 
 
 def test_noise_of_training_is_added_to_every_checkpoint_by_itself():
-    curve, points = scattered(0.05)
-    noisy = with_training_noise(curve, points, fit_power_law(points), np.random.default_rng(4))
+    curve = scattered(0.05)
+    noisy = with_training_noise(curve, np.random.default_rng(4))
     assert (noisy.accuracy[0] == curve.accuracy[0]).all()
     added = noisy.accuracy[1:] - curve.accuracy[1:]
     assert added.std(axis=0) == pytest.approx(np.full(12, 0.05), rel=0.4)  # estimated from eight degrees of freedom
@@ -180,16 +173,16 @@ def test_noise_of_training_is_added_to_every_checkpoint_by_itself():
 
 
 def test_where_checkpoints_do_not_scatter_nothing_is_added():
-    curve, points = scattered(0)
-    noisy = with_training_noise(curve, points, fit_power_law(points), np.random.default_rng(4))
-    assert noisy.accuracy == pytest.approx(curve.accuracy, abs=1e-4)
+    curve = scattered(0)
+    noisy = with_training_noise(curve, np.random.default_rng(4))
+    assert noisy.accuracy == pytest.approx(curve.accuracy, abs=2e-3)  # what a cubic cannot follow of the curve
 
 
 def test_too_few_checkpoints_show_no_noise():
-    curve, points = scattered(0.05, FEWEST_FOR_NOISE - 1)
-    assert with_training_noise(curve, points, fit_power_law(points), np.random.default_rng(4)) is curve
-    curve, points = scattered(0.05, FEWEST_FOR_NOISE)
-    assert with_training_noise(curve, points, fit_power_law(points), np.random.default_rng(4)) is not curve
+    curve = scattered(0.05, FEWEST_FOR_NOISE - 1)
+    assert with_training_noise(curve, np.random.default_rng(4)) is curve
+    curve = scattered(0.05, FEWEST_FOR_NOISE)
+    assert with_training_noise(curve, np.random.default_rng(4)) is not curve
 
 
 def test_equal_checkpoints_are_one_goal_the_first():

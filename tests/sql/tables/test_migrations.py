@@ -17,7 +17,7 @@ def newer_program(tmp_path, migration):
     """The folder of a later version, with one more migration."""
     newer = tmp_path / "sql"
     shutil.copytree(definitions.FOLDER, newer, ignore=shutil.ignore_patterns("__pycache__"))
-    number = len(definitions.migrations()) + 2
+    number = 1 + max(int(file.name[:4]) for file in (newer / "tables" / "migrations").glob("*.sql"))
     (newer / "tables" / "migrations" / f"{number:04}_next.sql").write_text(migration)
     return newer
 
@@ -54,6 +54,9 @@ def test_a_file_of_the_first_version_is_migrated(path):
         2.0,
         2.0,
     ]
+    measured = results.query(path, "select kind, count(*) as metrics from metrics group by kind order by kind")
+    assert dict(measured.itertuples(index=False)) == {"accuracy": 9, "loss": 2, "perplexity": 4}
+    assert results.query(path, "select reason from metrics where metric = 'grade'")["reason"].tolist() == ["my own"]
     assert results.query(path, "select reason from benchmarks where task = 't'")["reason"].tolist() == ["my own"]
     fresh = _created(path.parent / "fresh.duckdb")
     described = "select table_name, column_name, data_type from duckdb_columns() where not internal order by all"

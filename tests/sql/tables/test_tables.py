@@ -36,8 +36,8 @@ def test_a_study_entered_by_position_has_its_factors(sql):
             sql.execute("insert into evaluations values (?, ?, 't', 'acc', 'none', ?, null, null, null, null)", row)
     found = sql.execute("select factor, bound from data_efficiency where variant = 'DR' and task = 't'").fetchall()
     assert found == [(2.0, "at least")]
-    fitted = sql.execute("select factor from data_efficiency_fitted").fetchall()
-    assert fitted == [(None,)] * 4  # nothing was fitted: rows without a factor, never no rows
+    mean = sql.execute("select variant, low from mean_factors where task = 't'").fetchall()
+    assert mean == [("LA", None), ("DR", None)]  # nothing was computed: rows without an interval, never no rows
 
 
 @pytest.mark.parametrize(

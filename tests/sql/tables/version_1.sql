@@ -136,6 +136,7 @@ create table if not exists schema_version (
 );
 
 insert into benchmarks values ('t', 'acc', 'none', 0.25, null, 'my own');
+insert into metrics values ('grade', 'accuracy', 9, 'my own'), ('bits_per_byte', 'perplexity', 5, 'of old');
 insert into studies values ('s', 'first', '{}', '0.1', '2026-01-01 12:00:00');
 insert into models values ('s', 'LA', 'LA', 4, 100, 10, 1000, '{}'), ('s', 'DR', 'DR', 4, 100, 10, 1000, '{}');
 insert into runs values ('la', 's', 'LA', 1, 'complete', 40, 1, 'cpu', 40, null, 'a'),
