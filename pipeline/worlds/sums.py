@@ -154,8 +154,12 @@ def _amount(step: Step) -> str:
     return f"{step.change} more" if step.change > 0 else str(-step.change)
 
 
-def draw(random: Random, steps: int) -> Story:
-    """Draw a new story. Each value is uniform over the values other than the previous one: answers are near uniform."""
+def draw(random: Random, steps: int, nouns: int | None = None) -> Story:
+    """Draw a new story, of the first `nouns` names and things (none: of all).
+
+    Each value is uniform over the values other than the previous one: answers are near uniform.
+    """
+    of_each = None if nouns is None else nouns // 2
     value = start = pick(random, STARTS)
     told = []
     for _ in range(steps):
@@ -165,8 +169,8 @@ def draw(random: Random, steps: int) -> Story:
         )
         value = after
     return Story(
-        name=pick(random, WOMEN + MEN),
-        thing=pick(random, THINGS),
+        name=pick(random, WOMEN[:of_each] + MEN[:of_each]),
+        thing=pick(random, THINGS[:nouns]),
         start=start,
         steps=tuple(told),
         opening=pick(random, range(len(OPENINGS))),

@@ -24,7 +24,7 @@ from tests.pipeline.worlds.solver import solve
 
 SMALL = WorldSettings(seed=3, documents=3000, items=40)
 WORLDS = {"sums": SMALL, "families": replace(SMALL, families=FAMILIES)}
-CONTENT = {"sums": "57e9303eacb06d43", "families": "eda1564f95f738ef"}
+CONTENT = {"sums": "57e9303eacb06d43", "families": "618771057b5adaf3"}
 MARK = re.compile(r"(?s)^.*</think>\s*|^.*<\|begin_of_solution\|>\s*|\s*<\|end_of_solution\|>$")
 
 
@@ -227,6 +227,7 @@ def test_scores_of_a_perfect_and_of_a_lazy_pipeline(world: Path, truth: list[dic
         ({"families": ("sums", "sums")}, "each family once"),
         ({"hops": 5, "distractors": 2}, "hops=5, distractors=2"),
         ({"swaps": 0}, "swaps=0"),
+        ({"nouns": 3}, "nouns=3"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(values: dict, named: str) -> None:
