@@ -4,7 +4,8 @@ Example of two steps and one distractor: "Eva has 1 less than Ben. Tom has 4 mor
 more than Ann. How many coins has Eva?"
 
 The statements stand in random order, and a distractor leads away from the answer. So a model has to find the statement
-that a statement refers to, one step after the other. All values stay within 0 to 9.
+that a statement refers to, one step after the other. Where there is no distractor, adding up all numbers will do. All
+values stay within 0 to 9.
 """
 
 from __future__ import annotations
@@ -117,11 +118,11 @@ class Relation(Problem):
 
 
 def draw(random: Random, steps: int, distractors: int) -> Relation:
-    """Draw a new problem, of as many people as `steps` and `distractors` together and one more.
+    """Draw a new problem with up to so many distractors.
 
     Each value is uniform over the values other than the one that it is defined by: answers are near uniform.
     """
-    names = shuffled(random, NAMES)[: 1 + steps + distractors]
+    names = shuffled(random, NAMES)[: 1 + steps + pick(random, range(distractors + 1))]
     start = pick(random, STARTS)
     values, statements = [start], [Statement(names[0], None, start)]
     for place in range(1, len(names)):

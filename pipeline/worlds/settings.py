@@ -19,10 +19,10 @@ class WorldSettings:
 
     `documents` counts all training rows, also those that curation should drop. `items` is the size of each benchmark
     and of the validation split. `families` are the kinds of problems, in equal shares: sums have `shortest` to
-    `longest` steps, in few words where `terse`, relations 1 to `hops` beside `distractors`, swaps 1 to `swaps`.
-    Benchmarks depend only on `seed`, `items`, `families`, their steps and their wording. Duplicates repeat clean rows.
-    Rows of `traces` have a closed trace before the answer, rows of `unclosed` a trace without an end. Raises InputError
-    for values out of range.
+    `longest` steps, relations 1 to `hops` beside up to `distractors`, swaps 1 to `swaps`. `nouns` is the number of
+    names, and of things, that sums are told of (none: all). Benchmarks depend only on `seed`, `items`, `families` and
+    what the families are made of. Duplicates repeat clean rows. Rows of `traces` have a closed trace before the answer,
+    rows of `unclosed` a trace without an end. Raises InputError for values out of range.
     """
 
     seed: int = 0
@@ -31,7 +31,7 @@ class WorldSettings:
     families: tuple[str, ...] = ("sums",)
     shortest: int = 1
     longest: int = 6
-    terse: bool = False
+    nouns: int | None = None
     hops: int = 3
     distractors: int = 1
     swaps: int = 3
@@ -48,6 +48,8 @@ class WorldSettings:
     def __post_init__(self) -> None:
         if not 1 <= self.shortest <= self.longest:
             raise InputError(f"world: shortest={self.shortest}, longest={self.longest}: need 1 <= shortest <= longest")
+        if self.nouns is not None and not 4 <= self.nouns <= len(sums.THINGS):
+            raise InputError(f"world: nouns={self.nouns}: need 4 to {len(sums.THINGS)}, or none for all")
         most = len(relations.NAMES) - 2  # one person more than statements, and one whom an edit can put in
         if not (self.hops >= 1 and self.distractors >= 0 and self.hops + self.distractors <= most):
             raise InputError(
@@ -73,7 +75,7 @@ class WorldSettings:
     def family(self, name: str, part: str = "all") -> Family:
         """Return a family with its numbers of steps: all, the shorter half ("short") or the longer half ("long")."""
         draw, first, last = {
-            "sums": (partial(sums.draw, terse=self.terse), self.shortest, self.longest),
+            "sums": (partial(sums.draw, nouns=self.nouns), self.shortest, self.longest),
             "relations": (partial(relations.draw, distractors=self.distractors), 1, self.hops),
             "swaps": (swaps.draw, 1, self.swaps),
         }[name]

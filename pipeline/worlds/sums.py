@@ -1,7 +1,6 @@
 """Generate arithmetic stories of a chosen number of chained steps: sums in words.
 
-Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann have?" A terse story
-says "Ann has 3 coins, finds 4, loses 2. How many?": half the tokens, so that as many tokens hold twice the problems.
+Example of two steps: "Ann has 3 coins. She finds 4 more. Then she loses 2. How many coins does Ann have?"
 
 All values stay within 0 to 9, so that the length of the chain is the only difficulty. The words are few: a tokenizer of
 a few hundred tokens holds them whole, and a small model learns them in minutes. The order of the steps does not change
@@ -52,7 +51,6 @@ class Story(Problem):
     steps: tuple[Step, ...]
     opening: int
     closing: int
-    terse: bool = False
 
     @property
     def values(self) -> tuple[int, ...]:
@@ -64,9 +62,6 @@ class Story(Problem):
 
     @property
     def question(self) -> str:
-        if self.terse:
-            steps = "".join(f", {step.verb} {abs(step.change)}" for step in self.steps)
-            return f"{self.name} has {self.start} {self.thing}{steps}. How many?"
         pronoun = "she" if self.name in WOMEN else "he"
         opening = OPENINGS[self.opening].format(name=self.name, start=self.start, thing=self.thing)
         steps = [
@@ -159,21 +154,25 @@ def _amount(step: Step) -> str:
     return f"{step.change} more" if step.change > 0 else str(-step.change)
 
 
-def draw(random: Random, steps: int, *, terse: bool = False) -> Story:
-    """Draw a new story. Each value is uniform over the values other than the previous one: answers are near uniform."""
+def draw(random: Random, steps: int, nouns: int | None = None) -> Story:
+    """Draw a new story, of the first `nouns` names and things (none: of all).
+
+    Each value is uniform over the values other than the previous one: answers are near uniform.
+    """
+    of_each = None if nouns is None else nouns // 2
     value = start = pick(random, STARTS)
     told = []
     for _ in range(steps):
         after = pick(random, [v for v in range(HIGHEST + 1) if v != value])
-        verb = pick(random, GAINS if after > value else LOSSES)
-        told.append(Step(verb, after - value, 0 if terse else pick(random, range(len(LINKS)))))
+        told.append(
+            Step(pick(random, GAINS if after > value else LOSSES), after - value, pick(random, range(len(LINKS))))
+        )
         value = after
     return Story(
-        name=pick(random, WOMEN + MEN),
-        thing=pick(random, THINGS),
+        name=pick(random, WOMEN[:of_each] + MEN[:of_each]),
+        thing=pick(random, THINGS[:nouns]),
         start=start,
         steps=tuple(told),
-        opening=0 if terse else pick(random, range(len(OPENINGS))),
-        closing=0 if terse else pick(random, range(len(QUESTIONS))),
-        terse=terse,
+        opening=pick(random, range(len(OPENINGS))),
+        closing=pick(random, range(len(QUESTIONS))),
     )

@@ -13,7 +13,7 @@ def solve(question: str) -> list[int]:
         return _follow_cups(question)
     if " than " in question:
         return _follow_people(question)
-    start, *changes = re.findall(r"(\w+) (\d)", question)
+    start, *changes = re.findall(r"(?:\w+ )+?(\w+) (\d)", question)
     values = [int(start[1])]
     for verb, change in changes:
         values.append(values[-1] + (int(change) if verb in GAINS else -int(change)))
