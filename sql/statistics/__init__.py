@@ -1,4 +1,4 @@
-"""Statistics that SQL cannot compute: bootstrap intervals, power-law fits, paired tests of two studies.
+"""Statistics that SQL cannot compute: intervals of factors over seeds and items, paired tests of two studies.
 
 May import numpy, scipy, pandas, `sql.connection`, `sql.ingest` and `pipeline.errors`.
 """
