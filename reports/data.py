@@ -31,7 +31,7 @@ QUERIES = {
     "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "intervals": "from factor_intervals where study_id = ?",
     "compute": "from compute_efficiency where study_id = ?",
-    "averaged": "select task from chosen_metric where study_id = ? and averaged",
+    "averaged": "select task from chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
     "curve": "from accuracy_curve where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
