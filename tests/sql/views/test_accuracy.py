@@ -173,3 +173,23 @@ def test_an_unlisted_metric_has_a_curve_without_a_measure(sql):
     add(sql, "t", "my own", "none", 3.0)
     rows = sql.execute("select measure, metric, value from mean_curves where task = 't' order by value").fetchall()
     assert rows == [("accuracy", "exact_match", 0.5), (None, "my own", 3.0)]
+
+
+# Raw weights beside averaged ones -----------------------------------------------------------------------------------
+
+
+def test_raw_weights_stand_beside_the_averaged_ones(sql):
+    enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6}, "u": {10: 0.7, 20: 0.8}}})
+    place = {"run_id": "s-4-LA-None", "metric": "exact_match", "filter": "none"}
+    raw = [
+        {**place, "tokens": tokens, "task": task, "value": value}
+        for tokens, task, value in ((10, "t", 0.4), (10, "u", 0.5), (20, "t", 0.3))
+    ]
+    put(sql, "raw_evaluations", raw)
+    found = sql.execute("select task, tokens, accuracy, averaged_weights from raw_accuracy order by all").fetchall()
+    assert found == [
+        ("average", 10, pytest.approx(0.45), pytest.approx(0.6)),  # at 20 tokens a task is missing
+        ("t", 10, 0.4, 0.5),
+        ("t", 20, 0.3, 0.6),
+        ("u", 10, 0.5, 0.7),
+    ]

@@ -188,3 +188,16 @@ def test_a_text_has_a_factor_beside_the_average(sql):
         put(sql, "evaluations", rows)
     assert factor(sql, task="validation", metric="loss") == 1
     assert sql.execute("select distinct task from token_loss order by 1").fetchall() == [("t",), ("validation",)]
+
+
+def test_the_noise_of_a_study_is_pooled_over_its_variants(sql):
+    rows = [
+        {"variant": variant, "task": task, "seed_error": seed_error, "item_error": 0.03, "seeds": 4}
+        for variant, task, seed_error in (
+            ("LA", "average", None), ("DR", "average", 0.1), ("DR+DA", "average", 0.3), ("DR", "t", None),
+        )
+    ]  # fmt: skip
+    put(sql, "mean_factor_intervals", [{"study_id": "s", "depth": 4, "metric": "loss", **row} for row in rows])
+    (found,) = sql.execute("from study_noise").fetchall()
+    pooled = ((0.1**2 + 0.3**2) / 2 * 4 / 2) ** 0.5
+    assert found == ("s", "average", "loss", pytest.approx(pooled), pytest.approx(0.03), 4)
