@@ -125,10 +125,14 @@ def spread(runs: Sequence[dict[str, Any]], measure: str) -> float:
     """Compute the standard deviation over seeds of the mean log tokens at equal values of the average curve.
 
     Values are taken evenly over the range that all curves pass through; a curve counts from where it first passes them.
+    Not a number where the curves have no range in common.
     """
     sign = -1 if measure == MEASURES[1] else 1
     curves = [np.maximum.accumulate(sign * average_curve(run, measure)) for run in runs]
-    levels = np.linspace(max(curve[0] for curve in curves), min(curve[-1] for curve in curves), LEVELS)
+    low, high = max(curve[0] for curve in curves), min(curve[-1] for curve in curves)
+    if low >= high:
+        return math.nan
+    levels = np.linspace(low, high, LEVELS)
     positions = []
     for run, curve in zip(runs, curves, strict=True):
         rising = np.diff(curve, prepend=-np.inf) > 0
