@@ -83,9 +83,9 @@ def fine_interval(row: Mapping[str, Any], *, inverted: bool = False) -> str:
 
 
 def holds_one(row: Mapping[str, Any]) -> bool:
-    """Tell whether the interval of a factor includes 1; False where there is none."""
+    """Tell whether 1 lies within the interval of a factor, not at its end; False where there is no interval."""
     low, high = row.get("low"), row.get("high")
-    return not (pd.isna(low) or pd.isna(high)) and low <= 1 <= high
+    return not (pd.isna(low) or pd.isna(high)) and low < 1 < high
 
 
 def listed(words: Sequence[str]) -> str:

@@ -64,7 +64,7 @@ def test_the_interval_holds_the_figure_of_its_sentence(value: float, below: floa
     figure = float(re.search(r"([\d.]+) times (?:fewer|more)", sentence)[1])
     low, high = map(float, re.search(r"95% interval (?:of )?([\d.]+) to ([\d.]+)", sentence).groups())
     assert low <= figure <= high
-    assert sentence.startswith("The study cannot tell") == (value / below <= 1 <= value * above)
+    assert sentence.startswith("The study cannot tell") == (value / below < 1 < value * above)
 
 
 def test_one_seed_has_no_interval() -> None:
