@@ -104,7 +104,7 @@ def measure(points: list[Point], rounds: int) -> None:
 
 
 def table(points: list[Point]) -> pd.DataFrame:
-    """One row for each point: median rate, quartiles, and the FLOPs of training it amounts to."""
+    """Tabulate a row for each point: median rate, quartiles, and the training FLOPs per second of the rate."""
     rows = []
     for point in points:
         low, rate, high = statistics.quantiles(point.rates, n=4)
@@ -116,7 +116,7 @@ def table(points: list[Point]) -> pd.DataFrame:
 
 
 def markdown(found: pd.DataFrame) -> str:
-    """The table as text."""
+    """Format the table as Markdown."""
     lines = [
         "| varied | value | model | tokens/s | quartiles | MFLOP/token | GFLOP/s |",
         "|---|---|---|---|---|---|---|",
@@ -130,7 +130,7 @@ def markdown(found: pd.DataFrame) -> str:
 
 
 def figure(found: pd.DataFrame, where: str) -> Figure:
-    """One panel for each axis, both axes logarithmic."""
+    """Draw a panel for each axis, both axes logarithmic."""
     drawn = styles(found["variant"])
     low, high = found["rate"].min() / 1.2, found["rate"].max() * 1.2
     ticks = [step * 10.0**power for power in range(2, 7) for step in (1, 2, 5) if low <= step * 10.0**power <= high]

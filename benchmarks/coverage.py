@@ -41,13 +41,13 @@ RULES = ("first", "interpolated", "items only", "items only i", "plain i")
 
 
 def truth(of: Design) -> dict[str, Factors]:
-    """The factor of the true curves by each rule."""
+    """Compute the factor of the true curves by each rule."""
     first, interpolated = (observed_factor(of.tokens, of.baseline, of.variant, interpolated=i) for i in (False, True))
     return dict(zip(RULES, (first, interpolated, first, interpolated, interpolated), strict=True))
 
 
 def observed_factor(tokens: np.ndarray, baseline: np.ndarray, variant: np.ndarray, *, interpolated: bool) -> Factors:
-    """As data_efficiency and data_efficiency_interpolated, of two curves [C]."""
+    """Compute the factor of two curves [C] as the views data_efficiency and data_efficiency_interpolated do."""
     best = baseline.argmax()
     return crossing_factors(
         tokens[best], baseline[[best]], ReplicatedCurve(tokens, variant[None]), interpolated=interpolated
@@ -55,7 +55,7 @@ def observed_factor(tokens: np.ndarray, baseline: np.ndarray, variant: np.ndarra
 
 
 def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[float, float]], float]:
-    """The intervals of one study by each rule, and the factor found by the first."""
+    """Simulate one study; return its interval by each rule, and the factor found by the first rule."""
     answered = scores(of, random)
     means = np.vstack([answered.mean(axis=0), resample(answered, REPLICATES, random)])
     curves = [ReplicatedCurve(of.tokens, accuracy) for accuracy in np.split(means, 2, axis=1)]
@@ -75,19 +75,19 @@ def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[
 
 
 def percentiles(factors: Factors) -> tuple[float, float]:
-    """The 95 % interval of draws: 0 and infinity where it is open."""
+    """Return the 95 % interval of draws: 0 and infinity where the interval is open."""
     low = np.quantile(np.where(factors.at_most, 0.0, factors.value), 0.025, method="lower")
     high = np.quantile(np.where(factors.at_least, np.inf, factors.value), 0.975, method="higher")
     return float(low), float(high)
 
 
 def bound(true: Factors) -> str:
-    """As in data_efficiency."""
+    """Name the bound as data_efficiency does."""
     return "at most" if true.at_most.all() else "at least" if true.at_least.all() else "exact"
 
 
 def contains(ends: tuple[float, float], true: Factors) -> bool:
-    """Whether an interval contains the true factor, or is open where the truth is a limit."""
+    """Tell whether an interval contains the true factor, or is open where the truth is a limit."""
     low, high = ends
     if bound(true) != "exact":
         return low == 0 if bound(true) == "at most" else high == math.inf
@@ -124,7 +124,7 @@ class Tally:
 
 
 def of_one_design(name: str, of: Design, studies: int) -> str:
-    """Many studies of one design: a row."""
+    """Simulate many studies of one design; return a row of the table."""
     true, random, tally = truth(of), np.random.default_rng(zlib.crc32(name.encode())), Tally()
     for _ in range(studies):
         found, factor = intervals(of, random)
@@ -136,7 +136,7 @@ def of_one_design(name: str, of: Design, studies: int) -> str:
 
 
 def of_the_population(studies: int, seed: int) -> Iterable[str]:
-    """A study of each of many designs: a row for all, and for those whose true factor is exact, or a limit."""
+    """Simulate a study of each of many designs; yield a row for all, then rows by the bound of the true factor."""
     random, tallies = np.random.default_rng(seed), defaultdict(Tally)
     counts: dict[str, int] = defaultdict(int)
     for _ in range(studies):

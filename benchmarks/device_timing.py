@@ -50,7 +50,7 @@ class Sizes:
 
     @property
     def batch_tokens(self) -> int:
-        """Of a training step; the largest micro-batch."""
+        """Return the tokens of a training step: the largest micro-batch."""
         return 256 if self.tiny else 131_072
 
     @property
@@ -59,12 +59,12 @@ class Sizes:
 
     @property
     def tokens(self) -> int:
-        """Of a micro-benchmark that does not vary them."""
+        """Return the tokens of a micro-benchmark that does not vary their number."""
         return 128 if self.tiny else 32_768
 
 
 def milliseconds(call: Callable[[], Any], sizes: Sizes, repeats: int = 10) -> float:
-    """Median time of a call, after two that warm up: by events of the device, or by CPU time."""
+    """Measure the median time of a call after two warm-up calls: by events of the device, or by CPU time."""
     for _ in range(1 if sizes.tiny else 2):
         call()
     times = []
@@ -103,7 +103,7 @@ def random_tensor(*shape: int, sizes: Sizes, dtype: torch.dtype | None = None, s
 
 
 def peak_gigabytes(sizes: Sizes) -> float | None:
-    """The most memory the device has held since `forget_peak`."""
+    """Return the most memory that the device has held since `forget_peak`."""
     return torch.cuda.max_memory_allocated() / 1e9 if sizes.device.type == "cuda" else None
 
 

@@ -49,7 +49,7 @@ PARTS: dict[str, Callable[..., None]] = {  # in the order they run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns its exit status."""
+    """Run the command and return its exit status."""
     options = _options(arguments)
     if not options.tiny and not torch.cuda.is_available():
         print("no CUDA device here; --tiny runs every part at toy sizes on a CPU", file=sys.stderr)
@@ -98,7 +98,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _chosen(parts: Sequence[str]) -> list[str]:
-    """The parts of these names, or whose first word is one of them, in their order; all for none."""
+    """Choose the parts whose name, or its first word, was asked for, in their order; all where none was asked for."""
     return [name for name in PARTS if not parts or name in parts or name.split()[0] in parts]
 
 
@@ -153,7 +153,7 @@ def _in_child(name: str, options: argparse.Namespace, seconds: float) -> str:
 
 
 def _section(name: str, part: dict[str, Any]) -> str:
-    """One part as Markdown: what it measures, how it ended, its rows as a table."""
+    """Format one part as Markdown: what the part measures, how the part ended, its rows as a table."""
     function = PARTS[name].func if isinstance(PARTS[name], partial) else PARTS[name]
     words = " ".join(function.__doc__.split())
     lines = [f"## {name}", "", f"{words} ({part['status']}, {part['seconds']} s)", ""]

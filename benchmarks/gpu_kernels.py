@@ -30,7 +30,7 @@ from model.training.wrapping import compile_parts, recompute_activations
 
 
 def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
-    """The experts [T, A] that a new model chooses at half of its depth, for tokens as frequent as words."""
+    """Route tokens as frequent as words: the experts [T, A] that a new model chooses at half of its depth."""
     with sizes.device:
         model = Dreamer(config, dtype=sizes.dtype).eval()
         ranks = torch.arange(config.vocabulary_size, dtype=torch.float64)
@@ -121,7 +121,7 @@ def experts_block(sizes: Sizes, say: Say) -> None:
 
 
 def routing(sizes: Sizes, say: Say) -> None:
-    """The router of the experts: float32 with and without tensor cores, and its selection alone."""
+    """Measure the router of the experts: float32 with and without tensor cores, and its selection alone."""
     config = sizes.configs()["DR+DA"]
     H, E, R, A = config.hidden_size, config.experts, config.routing_size, config.active_experts
     x = random_tensor(sizes.tokens, H, sizes=sizes)
@@ -318,11 +318,11 @@ def weight_gradient(sizes: Sizes, say: Say) -> None:
 
 
 def compile_options(sizes: Sizes) -> dict[str, object]:
-    """How parts are compiled here; on a CPU only traced, as compiling takes minutes there."""
+    """Return the options of `torch.compile` here; on a CPU parts are only traced, as compiling takes minutes."""
     return {"dynamic": False, **({"backend": "aot_eager"} if sizes.tiny else {})}
 
 
 def compiled(call, sizes: Sizes):
-    """A compiled function that may be met with many shapes."""
+    """Compile a function that may be called with many shapes."""
     torch._dynamo.reset()
     return torch.compile(call, **compile_options(sizes))

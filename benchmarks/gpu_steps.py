@@ -60,7 +60,7 @@ def facts(sizes: Sizes, say: Say) -> None:
 
 
 def clocks(sizes: Sizes, say: Say, when: str) -> None:
-    """What nvidia-smi says of clocks, power and temperature; nothing is changed."""
+    """Read clocks, power and temperature from nvidia-smi; change nothing."""
     if sizes.device.type != "cuda":
         return
     fields = "driver_version,clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,clocks_throttle_reasons.active"
@@ -201,7 +201,7 @@ def other_steps(sizes: Sizes, say: Say, variant: str) -> None:
 
 
 def profiled_step(sizes: Sizes, say: Say, variant: str) -> None:
-    """The profile of a compiled step of one micro-batch, the largest but one that memory allows."""
+    """Profile a compiled step of one micro-batch, the largest but one that memory allows."""
     for micro in sizes.micro_batches[-2::-1]:
         with _trainer(sizes, variant, micro, batch=micro, compile=True, checkpointing=False) as trainer:
             found = profile_step(trainer, warm_up=2, steps=2)
@@ -262,7 +262,7 @@ def _one_setting(
 
 
 def _largest_loads(trainer: Trainer) -> dict[str, float]:
-    """Of each attention's routers, in one more forward pass: the largest load over the mean, in the worst layer."""
+    """Measure in one forward pass the largest load over the mean of each attention's routers, in the worst layer."""
     batch = trainer.stream.batch(trainer.step)
     tokens, documents = (part[:1].to(trainer.device) for part in (batch.tokens, batch.documents))
     with torch.no_grad(), torch.compiler.set_stance("force_eager"):

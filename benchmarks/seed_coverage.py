@@ -32,7 +32,7 @@ Ends = tuple[float, float]
 
 
 def truth(of: SeededDesign) -> tuple[float, Factors]:
-    """The mean factor of the expected curves, and the factor by the paper's rule."""
+    """Compute the mean factor of the expected curves, and the factor by the paper's rule."""
     sign = -1 if of.loss else 1
     curves = [sign * of.expected(model) for model in (0, 1)]
     seen = [SeedCurves(np.log(of.tokens), curve[None], None) for curve in curves]
@@ -41,7 +41,7 @@ def truth(of: SeededDesign) -> tuple[float, Factors]:
 
 
 def intervals(of: SeededDesign, random: np.random.Generator) -> dict[str, Ends]:
-    """The intervals of one study by each method."""
+    """Simulate one study; return its interval by each method."""
     scores = seed_scores(of, random)
     items, models, _, checkpoints = scores.shape
     means = scores.mean(axis=0)
@@ -59,7 +59,7 @@ def intervals(of: SeededDesign, random: np.random.Generator) -> dict[str, Ends]:
 
 
 def pooled(curves: list[SeedCurves], factor: float, item_error: float) -> Ends:
-    """The interval with one spread between seeds for all models, in log tokens against the baseline's mean curve."""
+    """Compute the interval with one spread between seeds for all models, in log tokens against the baseline's curve."""
     baseline, seeds = curves[0], len(curves[0].scores)
     spread = []
     for curve in curves:
@@ -73,7 +73,7 @@ def pooled(curves: list[SeedCurves], factor: float, item_error: float) -> Ends:
 
 
 def first_rule(of: SeededDesign, scores: np.ndarray, random: np.random.Generator) -> Ends:
-    """The interval of the paper's factor, items and seeds drawn."""
+    """Compute the interval of the paper's factor, items and seeds drawn."""
     items, _, seeds, checkpoints = scores.shape
     flat = scores[:, :2].reshape(items, -1)
     drawn = np.vstack([flat.mean(axis=0), resample(flat, REPLICATES, random)]).reshape(-1, 2, seeds, checkpoints)
@@ -106,7 +106,7 @@ class Tally:
 
 
 def of_one_design(name: str, of: SeededDesign, studies: int) -> str:
-    """Many studies of one design: a row."""
+    """Simulate many studies of one design; return a row of the table."""
     true, random, tally = truth(of), np.random.default_rng(zlib.crc32(name.encode())), Tally()
     for _ in range(studies):
         tally.add(intervals(of, random), *true)
@@ -114,7 +114,7 @@ def of_one_design(name: str, of: SeededDesign, studies: int) -> str:
 
 
 def of_the_population(studies: int, seeds: int, seed: int) -> str:
-    """A study of each of many designs: a row."""
+    """Simulate a study of each of many designs; return a row of the table."""
     random, tally = np.random.default_rng([seed, seeds]), Tally()
     for _ in range(studies):
         of = population(random, seeds)

@@ -58,7 +58,7 @@ class SeededDesign:
 
 
 def falling(lowest: float, half: float, exponent: float, speed: float = 1.0, highest: float = 1.5) -> Law:
-    """A loss: from the highest to the lowest bits per byte, half way at the share `half` of the training."""
+    """Compute a loss that falls from the highest to the lowest bits per byte, half way at the share `half`."""
     return lambda t: lowest + (highest - lowest) / (1 + (speed * t / half) ** exponent)
 
 
@@ -77,7 +77,7 @@ def seed_scores(of: SeededDesign, random: np.random.Generator) -> np.ndarray:
 def design(
     laws: tuple[Law, Law], spreads: tuple[float, ...], form: str, seeds: int, items: int = 400, loss: bool = False
 ) -> SeededDesign:
-    """A design of twelve evenly spaced checkpoints; the other variant is the variant, or has another spread."""
+    """Build a design of twelve evenly spaced checkpoints; the other variant is the variant, or has another spread."""
     effects = tuple(SeedEffect(spread, form) for spread in (*spreads, spreads[1])[:3])
     return SeededDesign((*laws, laws[1]), effects, np.arange(1, 13) * 100_000.0, seeds, items, loss)
 
@@ -113,7 +113,7 @@ SCENARIOS = {
 
 
 def population(random: np.random.Generator, seeds: int) -> SeededDesign:
-    """A design as studies may come; fixed before any coverage on it was looked at.
+    """Draw a design as studies may come; the draw was fixed before any coverage was looked at.
 
     The variant is faster by a factor between 1/2 and 3 (log-uniform) on the same form of curve, one of three or a loss;
     its ceiling differs by 0.03 (normal). 8 to 20 checkpoints, 200 to 1,600 items. Seeds lie 0.1 to 0.3 apart in log

@@ -39,12 +39,12 @@ def rising(ceiling: float, half: float, exponent: float, speed: float = 1.0, cha
 
 
 def stretched(ceiling: float, half: float, exponent: float, speed: float = 1.0, chance: float = 0.1) -> Law:
-    """The same ends by a stretched exponential, which is flat much sooner."""
+    """Compute a curve with equal ends by a stretched exponential, which is flat much sooner."""
     return lambda t: chance + (ceiling - chance) * (1 - 0.5 ** ((speed * t / half) ** exponent))
 
 
 def bent(ceiling: float, half: float, exponent: float, speed: float = 1.0, chance: float = 0.1) -> Law:
-    """The same ends by a straight line in log tokens: then exactly constant."""
+    """Compute a curve with equal ends by a straight line in log tokens, then exactly constant."""
     return lambda t: chance + (ceiling - chance) * np.clip(0.5 + exponent / 4 * np.log(speed * t / half), 0, 1)
 
 
@@ -61,7 +61,7 @@ def dipping(middle: float, best: float, lowest: float) -> Law:
 def design(
     laws: tuple[Law, Law], noise: float = 0.0, checkpoints: int = 12, items: int = 400, chance: float = 0.1
 ) -> Design:
-    """A design with evenly spaced checkpoints and the same noise at all of them."""
+    """Build a design with evenly spaced checkpoints and equal noise at all of them."""
     share = np.arange(1, checkpoints + 1) / checkpoints
     return Design(share * 1_200_000, laws[0](share), laws[1](share), noise, items, chance)
 
@@ -104,7 +104,7 @@ CALIBRATION = {
 
 
 def population(random: np.random.Generator) -> Design:
-    """A design as studies may come; fixed before any coverage on it was looked at.
+    """Draw a design as studies may come; the draw was fixed before any coverage was looked at.
 
     The variant is faster by a factor between 1/2 and 4 (log-uniform) on the same form of curve, which is one of three;
     its ceiling differs by 0.03 (normal). Half the rise lies between 15 % and 100 % of the training. 12 to 24
@@ -126,7 +126,7 @@ def population(random: np.random.Generator) -> Design:
 
 
 def scores(of: Design, random: np.random.Generator) -> np.ndarray:
-    """One study: scores [I, 2 C] of both models. Half of what decides an answer is the item's own."""
+    """Simulate one study: scores [I, 2 C] of both models. Half of what decides an answer is the item's own."""
     true = np.stack([of.baseline, of.variant])
     level = np.clip(true + of.noise * random.standard_normal(true.shape), 0.001, 0.999).ravel()
     ability, luck = random.standard_normal((of.items, 1)), random.standard_normal((of.items, level.size))

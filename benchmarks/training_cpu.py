@@ -141,7 +141,7 @@ def transformers_model(stream: TokenStream, config: DreamerConfig, experts: str,
 
 
 def fastest_transformers(stream: TokenStream, config: DreamerConfig) -> tuple[str, Plain]:
-    """The fastest implementation that transformers offers here, and its name."""
+    """Find the fastest implementation that transformers offers here; return it with its name."""
     times = {}
     for experts, attention in itertools.product(*OFFERED):
         contestant = transformers_model(stream, config, experts, attention)
@@ -173,7 +173,7 @@ def measure(contestants: dict[str, StudyTrainer | Plain], seconds: float) -> dic
 
 
 def ratio(of: list[float], to: list[float]) -> str:
-    """Median and quartiles of the ratios within each round, as text."""
+    """Format median and quartiles of the ratios within each round."""
     low, middle, high = statistics.quantiles([one / other for one, other in zip(of, to, strict=True)], n=4)
     return f"{middle:.2f} ({low:.2f} to {high:.2f})"
 
