@@ -92,9 +92,10 @@ def full_study(
         trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
         evaluate_checkpoints_flow(**arguments, prepared=prepared, trained=trained)
         path = report_flow(**arguments)
-    factors = query(chosen.database, f"SELECT * FROM data_efficiency WHERE study_id = '{chosen.study_id}'")
-    rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-    create_table_artifact(rows, key="data-efficiency", description=f"Data-efficiency factors of {chosen.study_id}")
+    for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
+        factors = query(chosen.database, f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'")
+        rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
+        create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
     create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
     return path
 
