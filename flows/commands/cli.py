@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
     sql = add(
         "sql",
         "results:sql",
-        "Run an SQL query on a study's results, for example: dreamer sql demo 'FROM data_efficiency'",
+        "Run an SQL query on a study's results, for example: dreamer sql demo 'FROM mean_factors'",
     )
     add_study(sql, RESULTS)
     sql.add_argument("query", metavar="QUERY", help="one SQL statement; without rows are printed as a table")

@@ -281,7 +281,7 @@ def _reproduce(data: StudyData) -> list[Block]:
     blocks = _table(run_tables.versions(version, packages, data.evaluated_with))
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
-        commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM data_efficiency'"]
+        commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]
         blocks.append(Block("code", "\n".join(commands), "Commands"))
         if commit and commit[2]:
             blocks.append(Block("prose", "The code had changes that are not in that commit."))
