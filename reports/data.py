@@ -22,9 +22,9 @@ MODEL = ["depth", "variant", "task"]
 NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
-    "mean_factors": "select f.*, i.low, i.high from mean_factors_against('LA') f left join mean_factor_intervals i "
-    "on i.study_id = f.study_id and (i.depth, i.variant, i.task, i.metric) is not distinct from "
-    "(f.depth, f.variant, f.task, f.metric) where f.study_id = ?",
+    "mean_factors": "select f.*, i.low, i.high, i.item_error from mean_factors_against('LA') f "
+    "left join mean_factor_intervals i on i.study_id = f.study_id and (i.depth, i.variant, i.task, i.metric) "
+    "is not distinct from (f.depth, f.variant, f.task, f.metric) where f.study_id = ?",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
@@ -35,7 +35,9 @@ QUERIES = {
     "best": "from best_accuracy where study_id = ?",
     "curve": "from accuracy_curve where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
-    "raw_accuracy": "from raw_accuracy where study_id = ? and status is distinct from 'screened' order by all",
+    "raw_accuracy": "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy from raw_accuracy r "
+    "join curve_points c on (c.study_id, c.run_id, c.task, c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) "
+    "where r.study_id = ? and c.measure = 'accuracy' group by all order by all",
     "loss": "from token_loss where study_id = ? order by all",
     "loss_curve": "from mean_curves where study_id = ? and measure = 'loss' order by all",
     "perplexity": "from token_perplexity where study_id = ? order by all",
@@ -58,7 +60,7 @@ QUERIES = {
     "mismatches": "from stream_mismatches where study_id = ?",
     "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
     "entered_twice": "select t.* from rows_entered_twice t join model_runs using (run_id) where study_id = ?",
-    "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages "
+    "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
     "from evaluation_versions join model_runs using (run_id) where study_id = ?",
     "versions": "select distinct task, task_version from evaluations join model_runs using (run_id) where study_id = ?",
 }

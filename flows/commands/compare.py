@@ -55,5 +55,5 @@ def _factor(row: dict, side: str) -> str:
     factor, low, high, bound = (row[f"{name}_{side}"] for name in ("factor", "low", "high", "bound"))
     if pd.isna(factor):
         return "-"
-    text = f"{'' if bound == 'exact' else f'{bound} '}{factor:.2f}"
+    text = f"{'' if pd.isna(bound) or bound == 'exact' else f'{bound} '}{factor:.2f}"
     return text if pd.isna(low) else f"{text} [{low:.2f}, {high:.2f}]"

@@ -96,7 +96,7 @@ def ingest_rows(
         },
     }
     ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
-    if evaluations and study.evaluation.bootstrap_replicates:
+    if evaluations:
         with closing(connect(study.database)) as connection:
             compute_statistics(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
 

@@ -33,7 +33,12 @@ def gold_answer(task: Task, request: Instance) -> str:
 
 
 def _gold_text(task: Task, document: object) -> str:
-    """Return the gold answer as lm-eval compares it, the first of several; "" where there is none."""
+    """Return the gold answer as lm-eval compares it, the first of several; "" where there is none.
+
+    A number in the place of the task's target stands for no answer, where there are no choices (as in ifeval).
+    """
+    if isinstance(task.config.doc_to_target, int) and task.config.doc_to_choice is None:
+        return ""
     target = _first(task.doc_to_target(document))
     if isinstance(target, int) and task.config.doc_to_choice is not None:
         target = task.doc_to_choice(document)[target]

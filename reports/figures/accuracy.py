@@ -30,8 +30,8 @@ def accuracy(
     """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
 
     A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
-    `efficiency` of `data_efficiency`, `raw` of `raw_accuracy`; from `seen_twice_from` tokens on the stream was in its
-    second epoch. None without accuracies.
+    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights; from `seen_twice_from` tokens on the
+    stream was in its second epoch. None without accuracies.
     """
     frames = (curve[curve["accuracy"].notna()], runs, efficiency, raw)
     frames = [frame[frame["depth"] == depth] for frame in frames]
@@ -81,9 +81,8 @@ def _token_chart(
     if rows["seeds"].max() > 1:
         each = alt.Chart(chart.records(runs[runs["status"] != "screened"], ["variant", "run_id", "tokens", "accuracy"]))
         layers.append(each.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=ink, detail="run_id:N"))
-    if len(raw):  # the mean over the seeds
-        mean = raw.groupby(["variant", "tokens"], as_index=False)["accuracy"].mean()
-        rough = alt.Chart(chart.records(mean, ["variant", "tokens", "accuracy"]))
+    if len(raw):
+        rough = alt.Chart(chart.records(raw, ["variant", "tokens", "accuracy"]))
         layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))
     told = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
     layers += chart.line_and_markers(base.encode(y=y), styles, told)

@@ -100,7 +100,8 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     panels, shown = [], present(styles, rows)
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = measure_label({"metric": metric, "task": task})
-        ends = part.sort_values("target").groupby("variant")["factor"].agg(["first", "last"])
+        ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")["factor"]
+        ends = ends.agg(["first", "last"])
         words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
         description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"

@@ -85,7 +85,6 @@ def _answer(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the answer in words, then the mean factors as figures and tables, then the factors by the paper's rule."""
     compared = data.compared[data.compared["factor"].notna()]
     means = headline(data.mean_factors)
-    means = means[means["factor"].notna()]
     if compared.empty and means.empty:
         return [Block("prose", _why_no_answer(data))]
     found = _findings(means, compared, styles)
@@ -182,7 +181,7 @@ def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2, perplexity, and how each benchmark was measured."""
     blocks = _table(result_tables.results(data.results, styles))
     blocks += _figure(training.perplexity(data.perplexity, styles))
-    measured = _table(result_tables.benchmarks(data.accuracy, data.perplexity, data.versions))
+    measured = _table(result_tables.benchmarks(data.accuracy, data.loss, data.perplexity, data.versions))
     return [*blocks, Block("heading", "Benchmarks"), *measured] if measured else blocks
 
 

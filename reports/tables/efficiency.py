@@ -43,7 +43,7 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
 
 def _mean_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
-        return Cell(NOTHING, note="nothing in common" if row else "not evaluated")
+        return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
     return Cell(fine_factor(row["factor"]) + "†" * bool(row["within_noise"]), fine_interval(row) or "no interval", kind)
 

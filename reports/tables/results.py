@@ -97,12 +97,11 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     )
 
 
-def benchmarks(accuracy: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame) -> Table:
+def benchmarks(accuracy: pd.DataFrame, loss: pd.DataFrame, perplexity: pd.DataFrame, versions: pd.DataFrame) -> Table:
     """Tabulate what each number is: metric, filter, items, chance level and task version."""
-    frames = [(accuracy[accuracy["task"] != AVERAGE], "accuracy"), (perplexity, "perplexity")]
     body = []
-    for frame, measure in frames:
-        for task, part in frame.groupby("task"):
+    for frame, measure in ((accuracy, "accuracy"), (loss, "loss"), (perplexity, "perplexity")):
+        for task, part in frame[frame["task"] != AVERAGE].groupby("task"):
             found = sorted({str(v) for v in versions[versions["task"] == task]["task_version"].dropna()})
             items, first = part["items"].dropna(), part.iloc[0]
             counts = dict.fromkeys((number(items.min()), number(items.max())))

@@ -65,7 +65,7 @@ def versions(code: str | None, packages: Mapping[str, str], evaluated: pd.DataFr
     `evaluated` has the distinct rows of `evaluation_versions` without their checkpoints.
     """
     found = [("study", "Study code", code)] if code else []
-    for column, name in (("code_version", "Evaluation code"), ("harness_version", "Harness")):
+    for column, name in (("weights", "Weights"), ("code_version", "Evaluation code"), ("harness_version", "Harness")):
         found += [("evaluations", name, value) for value in sorted(evaluated[column].dropna().unique())]
     for task, part in evaluated.groupby("task"):
         data = sorted(part["data_version"].dropna().unique())

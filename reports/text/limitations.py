@@ -38,10 +38,14 @@ def _intervals(data: StudyData) -> list[str]:
     texts = []
     means = data.mean_factors[(data.mean_factors["variant"] != BASELINE) & data.mean_factors["factor"].notna()]
     if means["low"].notna().any():
+        items = "; scores of items, and so their errors, are unknown"
+        if means["item_error"].notna().any():
+            items = (
+                ", and what other items of the same benchmarks would have given (bootstrap, the same for all models)"
+            )
         texts.append(
             "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each seed left out in "
-            "turn), and what other items of the same benchmarks would have given (bootstrap, the same items for all "
-            "models)."
+            f"turn){items}."
         )
         texts += _resolution(data, headline(means))
     compared = data.compared[data.compared["factor"].notna()]
@@ -102,8 +106,8 @@ def _checkpoints(data: StudyData) -> list[str]:
     many = " to ".join(dict.fromkeys(f"{count:.0f}" for count in (counts.min(), counts.max())))
     texts = [
         f"Factors of the paper’s rule are read off at {many} checkpoints: they can only take the values that these "
-        "allow. The first checkpoint that reaches a goal can do so by luck, which the intervals contain. Mean factors "
-        "and interpolated ones assume a straight line in log tokens between checkpoints."
+        "allow. The first checkpoint that reaches a goal can do so by luck. Mean factors and "
+        "interpolated ones assume a straight line in log tokens between checkpoints."
     ] * bool(len(counts))
     baseline = data.efficiency[data.efficiency["variant"] == BASELINE]
     early = baseline[baseline["bound"] == "at least"]

@@ -10,20 +10,20 @@ import pandas as pd
 from reports.data import AVERAGE, BASELINE, VALIDATION
 from reports.text.findings import Finding
 from reports.text.names import measure_name, model_name
-from reports.text.numbers import NOTHING, counted, fine_factor, fine_interval, holds_one, number, percent
+from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, number, percent
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
     """Choose one row for each depth and variant, where a study can tell most: the average accuracy, else a loss.
 
     Where the average accuracy is within its noise, or the curves have no accuracy in common, the average loss of the
-    right answers stands in, then the loss on the validation documents. `rows` are those of `StudyData.mean_factors`.
+    right answers stands in, then the loss on the validation documents. A model without any factor has no row. `rows`
+    are those of `StudyData.mean_factors`.
     """
     places = {("accuracy", AVERAGE): 0, ("loss", AVERAGE): 1, ("loss", VALIDATION): 2}
     chosen = rows.assign(place=[places.get(key) for key in zip(rows["metric"], rows["task"], strict=True)])
-    chosen = chosen[chosen["place"].notna() & (chosen["variant"] != BASELINE)]
-    weak = chosen["factor"].isna() | chosen["within_noise"]
-    chosen = chosen.assign(place=chosen["place"] + len(places) * weak)
+    chosen = chosen[chosen["place"].notna() & chosen["factor"].notna() & (chosen["variant"] != BASELINE)]
+    chosen = chosen.assign(place=chosen["place"] + len(places) * chosen["within_noise"])
     return chosen.sort_values("place", kind="stable").drop_duplicates(["depth", "variant"]).drop(columns="place")
 
 
@@ -34,17 +34,11 @@ def mean_finding(row: Mapping[str, Any]) -> Finding:
     than LA for equal average accuracy (95% interval 1.05 to 1.46)."
     """
     value, doubts = row["factor"], []
-    if pd.isna(value):
-        sentence = (
-            f"{model_name(row)} and {BASELINE} have no {measure_name(row)} in common after their first checkpoints, so "
-            "there is no mean factor."
-        )
-        return Finding(row["variant"], int(row["depth"]), NOTHING, "no factor", "", sentence, "", ())
     span = f"95% interval {fine_interval(row)}" if fine_interval(row) else ""
     if row["seeds"] < 2:
-        doubts.append("One seed: nothing says what another seed would have given, so there is no interval.")
+        doubts.append("A model has one seed: nothing says what another would have given, so there is no interval.")
     elif not span:
-        doubts.append("No interval has been computed for this factor.")
+        doubts.append("There is no interval for this factor.")
     if row["within_noise"]:
         doubts.append("What both models reached is hardly more than noise: the factor says little.")
     unit = "fewer training tokens" if value >= 1 else f"that is, {_times(row)}"
@@ -86,5 +80,5 @@ def _details(row: Mapping[str, Any]) -> str:
         low, high = (f"{number(row[end], 2)} bits per byte" for end in ("range_high", "range_low"))
     return (
         f"The mean over every {measure_name(row).split(' of ')[0]} from {low} to {high}, which both models reached; "
-        f"{counted(int(row['seeds']), 'seed')} of each."
+        f"{counted(int(row['seeds']), 'seed')} of each, or more."
     )

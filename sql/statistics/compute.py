@@ -20,7 +20,8 @@ def compute_statistics(
 
     Returns the rows by table; a writing connection also stores them, in place of the study's earlier rows. One seed
     gives one result, whatever other tasks the study has. A model without scores of every item at every checkpoint has
-    no replicates: its interval of the paper's factor is null, that of the mean factor is over its seeds alone.
+    no replicates: its interval of the paper's factor is null, that of the mean factor is over its seeds alone;
+    so with `replicates` 0.
     """
     points = {measure: read_points(connection, study_id, measure) for measure in MEASURES}
     values = {measure: replicate_values(connection, study_id, measure, replicates, seed) for measure in MEASURES}
@@ -35,9 +36,10 @@ def compute_statistics(
             },
         )
     ]
+    drawn = replicate_curves(points["accuracy"], values["accuracy"], replicates, seed) if replicates else {}
     noisy = {
         model: factor_intervals.with_training_noise(curve, generator(seed, "noise of training", *map(str, model)))
-        for model, curve in replicate_curves(points["accuracy"], values["accuracy"], replicates, seed).items()
+        for model, curve in drawn.items()
     }
     wanted = connection.execute("select depth, variant, task from data_efficiency where study_id = ?", [study_id])
     first = [{"replicates": replicates} | row for row in factor_intervals.interval_rows(wanted.fetchall(), noisy)]

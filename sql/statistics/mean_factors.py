@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import t as t_distribution
 
 from sql.statistics.bootstrap import Checkpoint, Model
+from sql.statistics.factor_intervals import reaches
 
 BASELINE = "LA"
 CONFIDENCE = 0.95
@@ -139,7 +140,7 @@ def mean_log_factor(
         for model, curve in zip((baseline, variant), curves, strict=True)
     ]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(high > low, (areas[0] - areas[1]) / (high - low), np.nan)
+        return np.where(~reaches(low, high), (areas[0] - areas[1]) / (high - low), np.nan)
 
 
 def _area(log_tokens: np.ndarray, curve: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -14,7 +14,9 @@ with tasks as (
         scores.filter
     from raw_evaluations
     join token_accuracy as scores using (run_id, tokens, task, metric, filter)
-    where isfinite(raw_evaluations.value)
+    left join evaluation_versions as versions using (run_id, tokens, task)
+    -- Evaluated again with raw weights alone, a run has nothing to stand beside its raw rows.
+    where isfinite(raw_evaluations.value) and versions.weights is distinct from 'raw'
 ),
 
 averaged_tasks as (

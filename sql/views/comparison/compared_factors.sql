@@ -1,5 +1,5 @@
 -- One row: a factor of a model on a task with its interval: by the paper's rule, or the mean factor in accuracy or loss.
--- needs: mean_factors, table_2
+-- needs: chosen_metric, mean_factors, table_2
 create or replace macro compared_factors(study) as table
 select depth, variant, task, 'first' as rule, data_efficiency as factor, bound, low, high
 from table_2
@@ -7,9 +7,20 @@ where study_id = study and variant <> 'LA' and perplexity is null
 
 union all
 
-select depth, variant, task, 'mean ' || metric, factor, null, low, high
-from mean_factors
-where study_id = study and variant <> 'LA';
+-- Not of held-out documents and other texts: two studies need not have the same ones.
+select
+    factors.depth, factors.variant, factors.task,
+    'mean ' || factors.metric,
+    factors.factor,
+    null,
+    factors.low,
+    factors.high
+from mean_factors as factors
+where factors.study_id = study and factors.variant <> 'LA' and (
+    factors.task = 'average' or factors.task in (
+        select chosen.task from chosen_metric as chosen where chosen.study_id = study and chosen.kind = 'accuracy'
+    )
+);
 
 comment on macro table compared_factors is
     'compared_factors(study): the factors of a study with their intervals, the paper''s and the mean factors';

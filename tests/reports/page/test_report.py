@@ -102,7 +102,7 @@ def test_the_answer_comes_first_in_words_and_numbers(page: Page) -> None:
     text = page.text
     answer = text[text.index("The answer") : text.index("At every value that both models reached")]
     assert "DR of depth 4 needed 2.52 times fewer training tokens than LA for equal average accuracy" in answer
-    assert "One seed: nothing says what another seed would have given" in answer
+    assert "A model has one seed: nothing says what another would have given" in answer
     assert "DR+DA had LA’s best average accuracy (50.0%) by its first checkpoint" in answer, "no mean factor there"
     assert "at least 16.0 times fewer training tokens (95% interval at least" in answer
     assert "tiny of depth 4 needed" in answer

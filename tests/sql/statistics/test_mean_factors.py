@@ -149,3 +149,22 @@ def test_the_log_factor_is_that_of_the_view(sql, baseline, variant):
     la, dr = (curve(list(one.values())) for one in both)
     found = np.exp(mean_log_factor(la, dr, la.mean, dr.mean)[0])
     assert np.isnan(found) if shown is None else found == pytest.approx(shown)
+
+
+def test_without_replicates_the_interval_is_over_the_seeds(path):
+    def right(count):
+        return [1.0] * count + [0.0] * (20 - count)
+
+    for seed, (la, dr) in enumerate(((0, 1), (1, 3), (0, 2))):
+        curves = {
+            variant: {"t": {10 * 2**place: right(2 + more + 4 * place) for place in range(4)}}
+            for variant, more in (("LA", la), ("DR", dr))
+        }
+        enter_scores(path, curves, seed=seed)
+    with results.connect(path) as connection:
+        found = compute_statistics(connection, "s", replicates=0)
+    means = found["mean_factor_intervals"]
+    interval = means[(means["variant"] == "DR") & (means["task"] == "t") & (means["metric"] == "accuracy")].iloc[0]
+    assert interval["low"] < interval["high"]
+    assert pd.isna(interval["item_error"])
+    assert found["factor_intervals"].query("variant == 'DR'")["low"].isna().all()

@@ -193,3 +193,6 @@ def test_raw_weights_stand_beside_the_averaged_ones(sql):
         ("t", 20, 0.3, 0.6),
         ("u", 10, 0.5, 0.7),
     ]
+    versions = [{"run_id": "s-4-LA-None", "tokens": 10, "task": task, "weights": "raw"} for task in "tu"]
+    put(sql, "evaluation_versions", versions)
+    assert sql.execute("select task, tokens from raw_accuracy").fetchall() == [("t", 20)], "evaluated raw since"

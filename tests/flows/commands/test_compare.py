@@ -1,0 +1,33 @@
+"""What `dreamer compare` prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.commands.cli import main
+from tests.reports.small_results import entered, evaluations, model_row, run_row, study
+
+
+def results(path: Path, more: int) -> Path:
+    """Results of LA and DR with three seeds each; DR has `more` right answers at every checkpoint."""
+    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
+    for variant, counts in {"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}.items():
+        tables["models"].append(model_row(variant, variant, 4))
+        for seed in range(3):
+            run = f"{variant}-s{seed}"
+            tables["runs"].append(run_row(run, variant) | {"seed": seed})
+            right = [count + seed + more * (variant == "DR") for count in counts]
+            for name, rows in evaluations(run, right).items():
+                tables[name] += rows
+    return entered(path, tables, replicates=50)
+
+
+def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (results(tmp_path / f"{name}.duckdb", more) for name, more in (("first", 0), ("second", 5)))
+    assert main(["compare", str(first), str(second)]) == 0
+    told = capsys.readouterr().out
+    assert "mean accuracy" in told
+    assert "None" not in told
+    assert " [" in told, "a factor has its interval"
