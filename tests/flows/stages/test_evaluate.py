@@ -102,7 +102,7 @@ def test_all_that_evaluation_finds_is_entered_once(evaluated: tuple[Study, list[
         )
 
         # The averaged weights are evaluated, and beside them the raw ones, which are others.
-        assert ask("select distinct weights from evaluations") == [("averaged",)]
+        assert ask("select distinct weights from evaluation_versions") == [("averaged",)]
         keys = "run_id, tokens, task, metric, filter, items, chance"
         assert ask(f"select {keys} from raw_evaluations order by all") == ask(
             f"select {keys} from evaluations order by all"
