@@ -73,7 +73,7 @@ def pooled(curves: list[SeedCurves], factor: float, item_error: float) -> Ends:
 
 
 def first_rule(of: SeededDesign, scores: np.ndarray, random: np.random.Generator) -> Ends:
-    """Compute the interval of the paper's factor, items and seeds drawn."""
+    """Compute the interval of the paper's factor by drawing items and seeds anew."""
     items, _, seeds, checkpoints = scores.shape
     flat = scores[:, :2].reshape(items, -1)
     drawn = np.vstack([flat.mean(axis=0), resample(flat, REPLICATES, random)]).reshape(-1, 2, seeds, checkpoints)

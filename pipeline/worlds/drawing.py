@@ -1,4 +1,4 @@
-"""Draw from sequences by `random.Random.random` alone, whose sequence Python promises to keep."""
+"""Draw items and shuffle lists with `random.Random.random`, the one method whose numbers Python promises to keep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute 95 % intervals of the mean factors from what seeds differ by and what items differ by.
+"""Compute 95 % intervals of the mean factors from the spread between seeds and the sampling error of the items.
 
 The mean factor (views/factors/mean_factors_against.sql) is the area between two monotone curves, so its logarithm is
 nearly linear in the checkpoints and its errors add up: the spread of the seeds of each model by leaving one seed out,
