@@ -66,11 +66,11 @@ def intervals(of: Design, random: np.random.Generator) -> tuple[dict[str, tuple[
         for name, interpolated in zip(names, (False, True), strict=True):
             found[name] = factor_interval(goals, variant, interpolated=interpolated)[:2]
     found["first"] = spanning(found["first"], grid_interval(*curves))
-    places = of.tokens[noisy[0].accuracy[1:].argmax(axis=1)]
-    drawn = ReplicatedCurve(of.tokens, noisy[1].accuracy[1:])
-    plain = crossing_factors(places, noisy[0].accuracy[1:].max(axis=1), drawn, interpolated=True)
+    places = of.tokens[noisy[0].scores[1:].argmax(axis=1)]
+    drawn = ReplicatedCurve(of.tokens, noisy[1].scores[1:])
+    plain = crossing_factors(places, noisy[0].scores[1:].max(axis=1), drawn, interpolated=True)
     found["plain i"] = percentiles(plain)
-    first = observed_factor(of.tokens, *(curve.accuracy[0] for curve in curves), interpolated=False)
+    first = observed_factor(of.tokens, *(curve.scores[0] for curve in curves), interpolated=False)
     return found, first.value.item()
 
 

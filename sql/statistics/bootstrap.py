@@ -1,4 +1,4 @@
-"""Draw bootstrap replicates of accuracy curves: what a study's curves are with other items of the same benchmarks.
+"""Draw bootstrap replicates of curves: what a study's curves are with other items of the same benchmarks.
 
 A replicate draws the items of a task with replacement. All models and checkpoints of the task get the same items, so
 that their errors go together (a paired bootstrap); tasks are drawn independently, and 'average' is the average curve of
@@ -25,10 +25,13 @@ Points = dict[int, dict[Checkpoint, float]]  # the values of the seeds by the cu
 
 @dataclass(frozen=True)
 class ReplicatedCurve:
-    """A model's curve: `tokens` [C] ascending, `accuracy` [1 + R, C] as observed and in each of R replicates."""
+    """A model's curve: `tokens` [C] ascending, `scores` [1 + R, C] as observed and in each of R replicates.
+
+    More is better: a score is an accuracy, or a loss with its sign reversed.
+    """
 
     tokens: np.ndarray
-    accuracy: np.ndarray
+    scores: np.ndarray
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:

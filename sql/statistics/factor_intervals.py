@@ -1,4 +1,4 @@
-"""Compute 95 % intervals of the data-efficiency factors from bootstrap replicates of the accuracy curves.
+"""Compute 95 % intervals of the data-efficiency factors from bootstrap replicates of the curves.
 
 Each replicate has other items and other noise of training; goal and crossing are found again on its curves. Only the
 place of the baseline's best is not drawn, because on a plateau drawing would repeat its luck. Instead each checkpoint
@@ -31,11 +31,11 @@ TIE = 4e-15  # as in reaches.sql
 
 @dataclass(frozen=True)
 class Goals:
-    """The checkpoints that may be a baseline's best: ascending tokens [G], accuracy [1 + R, G], error probability of
-    the interval [G]."""
+    """The checkpoints that may be a baseline's best: ascending tokens [G], scores [1 + R, G], error probability of the
+    interval [G]."""
 
     tokens: np.ndarray
-    accuracy: np.ndarray
+    scores: np.ndarray
     error: np.ndarray
 
 
@@ -49,7 +49,7 @@ class Factors:
 
 
 def interval_rows(models: Iterable[Model], curves: Mapping[Model, ReplicatedCurve]) -> list[dict[str, Any]]:
-    """Compute rows of table factor_intervals: for each model two, one for each rule, null without replicates."""
+    """Compute rows of factor_intervals or loss_intervals: two for each model, one a rule; null without replicates."""
     goals = {model: possible_goals(curve) for model, curve in curves.items() if model[1] == BASELINE}
     rows = []
     for depth, variant, task in models:
@@ -74,20 +74,20 @@ def with_training_noise(curve: ReplicatedCurve, random: np.random.Generator) -> 
     """Add independent normal noise, as large as that of training, to every checkpoint of every replicate."""
     if len(curve.tokens) < FEWEST_FOR_NOISE:
         return curve
-    accuracy = curve.accuracy.copy()
-    accuracy[1:] += random.normal(0, training_variance(curve) ** 0.5, accuracy[1:].shape)
-    return ReplicatedCurve(curve.tokens, accuracy)
+    scores = curve.scores.copy()
+    scores[1:] += random.normal(0, training_variance(curve) ** 0.5, scores[1:].shape)
+    return ReplicatedCurve(curve.tokens, scores)
 
 
 def training_variance(curve: ReplicatedCurve) -> float:
-    """Estimate the variance of accuracy between checkpoints that the items do not explain.
+    """Estimate the variance of a curve between checkpoints that the items do not explain.
 
     A checkpoint is compared with the cubic in log tokens through two neighbours on each side. What a cubic cannot
     follow counts as noise too.
     """
     beside = _distance_from_neighbours(np.log(curve.tokens))
-    distance = beside @ curve.accuracy[0]
-    of_items = (beside @ (curve.accuracy[1:] - curve.accuracy[0]).T).var(axis=1)
+    distance = beside @ curve.scores[0]
+    of_items = (beside @ (curve.scores[1:] - curve.scores[0]).T).var(axis=1)
     return max(0.0, float((distance**2 - of_items).mean()))
 
 
@@ -107,33 +107,33 @@ def _distance_from_neighbours(log_tokens: np.ndarray) -> np.ndarray:
 
 
 def possible_goals(baseline: ReplicatedCurve) -> Goals:
-    """Find the checkpoints at which the baseline may have its best accuracy; the observed best is one of them.
+    """Find the checkpoints at which the baseline may have its best score; the observed best is one of them.
 
     A checkpoint that truly is the best is observed below the best by no more than the largest error of all checkpoints
     minus its own error. The share of replicates whose errors allow that is its plausibility: 1 for the observed best.
     """
     # A checkpoint that equals an earlier one in every replicate is no other goal: as in the views, the first counts.
-    _, distinct = np.unique(baseline.accuracy, axis=1, return_index=True)
-    tokens, accuracy = (values[..., np.sort(distinct)] for values in (baseline.tokens, baseline.accuracy))
-    observed, errors = accuracy[0], accuracy[1:] - accuracy[0]
+    _, distinct = np.unique(baseline.scores, axis=1, return_index=True)
+    tokens, scores = (values[..., np.sort(distinct)] for values in (baseline.tokens, baseline.scores))
+    observed, errors = scores[0], scores[1:] - scores[0]
     behind = errors.max(axis=1, keepdims=True) - errors
     plausible = reaches(observed + behind, observed.max()).mean(axis=0)
     possible = plausible > 0
     error = ERROR * min(plausible.sum(), MOST_DOUBT) / plausible[possible] ** SHARPNESS
     kept = np.flatnonzero(possible)[error < 1]
-    return Goals(tokens[kept], accuracy[:, kept], error[error < 1])
+    return Goals(tokens[kept], scores[:, kept], error[error < 1])
 
 
 def factor_interval(goals: Goals, variant: ReplicatedCurve, *, interpolated: bool) -> tuple[float, float, float]:
     """Return low and high end over all goals, and the share of replicates that reach the best of the goals."""
-    drawn = ReplicatedCurve(variant.tokens, variant.accuracy[1:])
+    drawn = ReplicatedCurve(variant.tokens, variant.scores[1:])
     ends = [
-        interval(crossing_factors(tokens, accuracy[1:], drawn, interpolated=interpolated), error)
-        for tokens, accuracy, error in zip(goals.tokens, goals.accuracy.T, goals.error, strict=True)
+        interval(crossing_factors(tokens, scores[1:], drawn, interpolated=interpolated), error)
+        for tokens, scores, error in zip(goals.tokens, goals.scores.T, goals.error, strict=True)
     ]
     lows, highs = zip(*ends, strict=True)
-    best = goals.accuracy[1:].max(axis=1)
-    return min(lows), max(highs), float(reaches(drawn.accuracy.max(axis=1), best).mean())
+    best = goals.scores[1:].max(axis=1)
+    return min(lows), max(highs), float(reaches(drawn.scores.max(axis=1), best).mean())
 
 
 def grid_interval(baseline: ReplicatedCurve, variant: ReplicatedCurve) -> tuple[float, float]:
@@ -142,8 +142,8 @@ def grid_interval(baseline: ReplicatedCurve, variant: ReplicatedCurve) -> tuple[
     The baseline reaches its best after the checkpoint before, and so does the variant. Example: a best at 40 after 20
     tokens, and a crossing at 20 after 10 tokens, leave 20 / 20 to 40 / 10.
     """
-    best = np.flatnonzero(reaches(baseline.accuracy[0], baseline.accuracy[0].max()))[0]
-    crossings = np.flatnonzero(reaches(variant.accuracy[0], baseline.accuracy[0].max()))
+    best = np.flatnonzero(reaches(baseline.scores[0], baseline.scores[0].max()))[0]
+    crossings = np.flatnonzero(reaches(variant.scores[0], baseline.scores[0].max()))
     crossing = crossings[0] if len(crossings) else len(variant.tokens)
     ends, needed = np.array([0, *baseline.tokens]), np.array([0, *variant.tokens, np.inf])
     with np.errstate(divide="ignore"):
@@ -157,17 +157,17 @@ def spanning(ends: tuple[float, float], others: tuple[float, float]) -> tuple[fl
 
 
 def crossing_factors(goal_tokens: float, goal: np.ndarray, variant: ReplicatedCurve, *, interpolated: bool) -> Factors:
-    """Divide the goal's tokens by the variant's tokens to the goal's accuracy, in each replicate [R].
+    """Divide the goal's tokens by the variant's tokens to the goal's score, in each replicate [R].
 
     Example: a goal of 0.5 at 40 tokens, and a curve of 0.2, 0.6 at 10, 20 tokens: 40 / 20 = 2.
     """
-    reached_at = reaches(variant.accuracy, goal[:, None])
+    reached_at = reaches(variant.scores, goal[:, None])
     reached, at = reached_at.any(axis=1), reached_at.argmax(axis=1)
     spent = variant.tokens[at].astype(float)
     if interpolated:
         inner = np.flatnonzero(reached & (at > 0))
         after, before = at[inner], at[inner] - 1
-        value_after, value_before = variant.accuracy[inner, after], variant.accuracy[inner, before]
+        value_after, value_before = variant.scores[inner, after], variant.scores[inner, before]
         back = np.maximum(0, (value_after - goal[inner]) / (value_after - value_before))
         spent[inner] *= (variant.tokens[before] / variant.tokens[after]) ** back
     spent[~reached] = variant.tokens[-1]

@@ -109,8 +109,8 @@ def test_one_replicate_with_every_item_once_gives_the_factors_of_the_views(path,
         for study, factor, bound in found.itertuples(index=False):
             both = [dict(sorted(curve.items())) for curve in pairs[int(study)]]
             baseline, own = (ReplicatedCurve(np.array(list(c)), np.array([list(c.values())]) / 5) for c in both)
-            best = baseline.accuracy[0].argmax()
-            goal = baseline.tokens[best], baseline.accuracy[:, best]
+            best = baseline.scores[0].argmax()
+            goal = baseline.tokens[best], baseline.scores[:, best]
             factors = crossing_factors(*goal, own, interpolated=interpolated)
             assert factors.value[0] == pytest.approx(factor)
             assert (factors.at_most[0], factors.at_least[0]) == (bound == "at most", bound == "at least")
@@ -125,7 +125,7 @@ def curve_with_errors(*observed, error=0.02, replicates=2000):
 def test_the_goal_of_a_clear_best_is_that_checkpoint_alone():
     goals = possible_goals(curve_with_errors(0.1, 0.3, 0.5, 0.2))
     assert goals.tokens.tolist() == [30]
-    assert goals.accuracy[0].tolist() == [0.5]
+    assert goals.scores[0].tolist() == [0.5]
     assert goals.error.tolist() == pytest.approx([ERROR])  # a plain 95 % interval
 
 
@@ -145,8 +145,8 @@ def test_the_best_observed_is_always_a_goal_and_the_interval_spans_its_own(accur
     assert goals.tokens[goals.error.argmin()] == baseline.tokens[best]
     plain = crossing_factors(
         baseline.tokens[best],
-        baseline.accuracy[1:, best],
-        ReplicatedCurve(variant.tokens, variant.accuracy[1:]),
+        baseline.scores[1:, best],
+        ReplicatedCurve(variant.tokens, variant.scores[1:]),
         interpolated=False,
     )
     low, high, reached = factor_interval(goals, variant, interpolated=False)
@@ -166,8 +166,8 @@ def scattered(noise, checkpoints=12):
 def test_noise_of_training_is_added_to_every_checkpoint_by_itself():
     curve = scattered(0.05)
     noisy = with_training_noise(curve, np.random.default_rng(4))
-    assert (noisy.accuracy[0] == curve.accuracy[0]).all()
-    added = noisy.accuracy[1:] - curve.accuracy[1:]
+    assert (noisy.scores[0] == curve.scores[0]).all()
+    added = noisy.scores[1:] - curve.scores[1:]
     assert added.std(axis=0) == pytest.approx(np.full(12, 0.05), rel=0.4)  # estimated from eight degrees of freedom
     assert np.abs(np.corrcoef(added.T) - np.eye(12)).max() < 0.1
 
@@ -175,7 +175,7 @@ def test_noise_of_training_is_added_to_every_checkpoint_by_itself():
 def test_where_checkpoints_do_not_scatter_nothing_is_added():
     curve = scattered(0)
     noisy = with_training_noise(curve, np.random.default_rng(4))
-    assert noisy.accuracy == pytest.approx(curve.accuracy, abs=2e-3)  # what a cubic cannot follow of the curve
+    assert noisy.scores == pytest.approx(curve.scores, abs=2e-3)  # what a cubic cannot follow of the curve
 
 
 def test_too_few_checkpoints_show_no_noise():
