@@ -11,7 +11,7 @@ from pathlib import Path
 from flows.commands.sources import print_notices
 from flows.commands.tables import print_outcome
 from flows.running import progress
-from flows.running.devices import ranks_per_run
+from flows.running.devices import check_devices, share_ranks
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
 from flows.stages.prepare import prepare_data
@@ -52,13 +52,14 @@ def is_complete(study: Study) -> bool:
 
 
 def preflight(study: Study) -> None:
-    """Find what can be known to fail before any work: impossible models, data that are nowhere, a locked database.
+    """Find what can be known to fail before any work: a device that is not there, impossible models, data that are nowhere, a locked database.
 
     Raises InputError.
     """
+    check_devices(study)
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
-    ranks_per_run(study, len(planned))
+    share_ranks(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
     study.folder.mkdir(parents=True, exist_ok=True)

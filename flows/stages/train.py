@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import Slots, ranks_per_run
+from flows.running.devices import Slots, share_ranks
 from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import Prepared, Run, Trained, write_returned
@@ -45,7 +45,10 @@ def train_models(
     packed, slots = prepared.packed, Slots(study)
     arguments = ["--accept-code-change"] if accept_code_change else []
     with stopped_on_exit():
-        outputs = side_by_side(planned, lambda model: _train_model(study, store, packed, model, slots, arguments))
+        outputs = side_by_side(
+            range(len(planned)),
+            lambda place: _train_model(study, store, packed, planned, place, slots, arguments),
+        )
     trained = Trained(
         study.study_id,
         store.root,
@@ -68,25 +71,32 @@ def train_models(
 
 
 def _train_model(
-    study: Study, store: Store, packed: Output, model: PlannedModel, slots: Slots, arguments: list[str]
+    study: Study,
+    store: Store,
+    packed: Output,
+    planned: Sequence[PlannedModel],
+    place: int,
+    slots: Slots,
+    arguments: list[str],
 ) -> Output:
-    """Train all seeds of one model in one folder of the store, with a run folder for each seed."""
-    seeds, stop_at = study.training.seeds, study.training.stop_at
+    """Train all seeds of the model `planned[place]` in one folder of the store, with a run folder for each seed."""
+    model, seeds, stop_at = planned[place], study.training.seeds, study.training.stop_at
     runs = [describe_run(study, packed, model, seed) for seed in seeds]
-    models = len(study.models.depths) * len(study.models.variants)
-    screening, final = (ranks_per_run(study, models * count) for count in (len(seeds), 1 if stop_at else len(seeds)))
+    of_all = share_ranks(study, len(planned) * len(seeds))[place * len(seeds) :]
+    of_chosen = share_ranks(study, len(planned))[place] if stop_at else None  # one seed of each model goes on
 
     def work(folder: Path) -> dict[str, Any]:
         for run in runs:
-            place = folder / f"seed{run['seed']}"
-            place.mkdir(exist_ok=True)
-            (place / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, place)}, indent=1))
+            own = folder / f"seed{run['seed']}"
+            own.mkdir(exist_ok=True)
+            (own / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, own)}, indent=1))
 
-        def train(seed: int, goal: int | None, ranks: int) -> None:
+        def train(seed: int, goal: int | None, ranks: int | None = None) -> None:
+            ranks = ranks or of_all[seeds.index(seed)]
             _train(model, folder / f"seed{seed}", seed, goal, slots, ranks, arguments)
 
-        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at, screening))
-        side_by_side(chosen, lambda seed: train(seed, None, final))
+        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at))
+        side_by_side(chosen, lambda seed: train(seed, None, of_chosen))
         changes = {run["run_id"]: found for run in runs if (found := read_code_changes(folder / f"seed{run['seed']}"))}
         results = {"chosen": chosen, "run_ids": [run["run_id"] for run in runs]}
         return {**results, "code_changes": changes} if changes else results
