@@ -71,7 +71,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
     started = time.monotonic() - trainer.seconds
     try:
         if trainer.due and recorder:
-            recorder.save("stopped")
+            recorder.save()
         while trainer.tokens < goal and not trainer.ranks.any(stopped()):
             loss, learning_rate, norm = trainer.train_step()
             trainer.seconds = time.monotonic() - started
@@ -92,7 +92,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
         raise
     finally:
         if recorder:
-            recorder.log.close()
+            recorder.close()
 
 
 @contextmanager

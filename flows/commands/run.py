@@ -52,7 +52,7 @@ def is_complete(study: Study) -> bool:
 
 
 def preflight(study: Study) -> None:
-    """Find what can be known to fail before any work: a device that is not there, impossible models, data that are nowhere, a locked database.
+    """Find what can be known to fail before any work: no such device or models, no data, a locked database.
 
     Raises InputError.
     """

@@ -41,11 +41,11 @@ def check_devices(study: Study) -> None:
 
 
 def share_ranks(study: Study, runs: int) -> list[int]:
-    """Divide the GPUs of this machine among `runs` runs: the number of processes (ranks) that train each of them here.
+    """Divide the GPUs of this machine among `runs` runs: count the processes (ranks) that train each of them.
 
-    Each gets `training.ranks`; else an equal share, and the later runs, which are the slower ones, one of the remainder.
-    At least one, at most one for each row of a batch, and one on a CPU. Example: 8 GPUs and 3 runs give [2, 3, 3].
-    Raises InputError if the study wants more GPUs for one run than the machine has.
+    A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
+    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. Raises InputError if
+    the study wants more GPUs for one run than the machine has.
     """
     found, wanted, training = gpus(study), study.training.ranks, study.training
     if wanted and found and wanted > found:

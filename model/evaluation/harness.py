@@ -91,7 +91,7 @@ class DreamerLM(TemplateLM):
 
 
 def _device_here(wanted: str) -> str:
-    """Replace a CUDA device by 'cpu', with a line, where torch sees none: lm-eval asks for cuda:0 unless told another."""
+    """Replace a CUDA device by 'cpu', with a line, where torch sees none: lm-eval asks for cuda:0 by default."""
     if not wanted.startswith("cuda") or torch.cuda.is_available():
         return wanted
     print(f"dreamer: device is {wanted!r}, but torch sees no CUDA device here; the CPU computes", file=sys.stderr)
