@@ -26,7 +26,7 @@ from model.training.failures import TrainingFailed, has_spiked
 from model.training.optimizer import AdamW, warmed_up
 from model.training.provenance import source_digests
 from model.training.saving import StateWriter, part_of, write_state
-from model.training.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
+from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
 from model.training.wrapping import compile_parts, recompute_activations
 from pipeline.errors import InputError
 
@@ -136,12 +136,13 @@ class Trainer:
         if self._compiled:
             torch.compiler.set_stance("fail_on_recompile")
 
+        if self.ranks.is_first:  # which alone saves the hash
+            self.stream_hash = extend_hash(self.stream_hash, self.stream.raw_rows(self.step))
         before = self.tokens
         self.step += 1
         self.average.update(self.step)
         self.tokens += batch.real_tokens
         self.epoch = batch.epoch
-        self.stream_hash = batch.extend(self.stream_hash)
         self.losses.append(loss_value)
         points = (*self.config.checkpoints, self.config.tokens)
         self.due = any(before < point <= self.tokens for point in points)
@@ -174,8 +175,8 @@ class Trainer:
         """Run forward and backward passes over this rank's rows; return None if memory is short."""
         total = torch.zeros((), device=self.device)
         try:
-            for begin in range(self.own_rows.start, self.own_rows.stop, self.micro_rows):
-                rows = slice(begin, min(begin + self.micro_rows, self.own_rows.stop))
+            for begin in range(0, len(batch.tokens), self.micro_rows):
+                rows = slice(begin, begin + self.micro_rows)
                 loss = self._loss(batch, rows) / max(1, batch.target_tokens)
                 loss.backward()
                 total += loss.detach()
@@ -225,7 +226,7 @@ class Trainer:
 
     def _batch(self, step: int) -> Batch:
         if self._next is None or self._next[0] != step:
-            self._next = step, self.stream.batch(step)
+            self._next = step, self.stream.batch(step, self.own_rows)
         return self._next[1]
 
     def save(self, log_bytes: int) -> None:
