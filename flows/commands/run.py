@@ -12,21 +12,34 @@ from flows.commands.sources import print_notices
 from flows.commands.tables import print_outcome
 from flows.running import progress
 from flows.running.devices import check_devices, share_ranks
+from flows.running.nodes import join_trainings, this_node
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
+from flows.stages.outputs import Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.sources import locate_benchmarks, locate_sources
 from flows.stages.train import train_models
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
+from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Missing, Store
 from sql.results import connect, query
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run a study to its report unless it is complete, then print its data-efficiency factors."""
+    """Run a study to its report unless it is complete, then print its data-efficiency factors.
+
+    On a node other than the first, only take part in the study's trainings.
+    """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
+    node = this_node(study)
+    if node.number:
+        check_devices(study)
+        with progress.on_terminal():
+            join_trainings(study, node, lambda: are_trained(study))
+        print(f"The models of {study.study_id} are trained; node 0 evaluates them.", file=sys.stderr)
+        return
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
@@ -49,6 +62,15 @@ def is_complete(study: Study) -> bool:
         return False
     factors = query(study.database, f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'")
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
+
+
+def are_trained(study: Study) -> bool:
+    """Check that the models of exactly this study have been trained, and are still there."""
+    try:
+        trained = read_finished(study, Trained)
+    except InputError:
+        return False
+    return all(run.folder.exists() for run in trained.runs)
 
 
 def preflight(study: Study) -> None:

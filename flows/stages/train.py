@@ -16,12 +16,14 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.devices import Slots, share_ranks
-from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.nodes import Node, this_node, train_on_nodes
+from flows.running.processes import read_progress, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from model.training.code_changes import read_code_changes
 from model.training.records import choose_seed
+from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.store import Output, Store
 
@@ -42,12 +44,14 @@ def train_models(
     the final tenth goes on (section 4.1). `accept_code_change` continues runs that other code has started. Raises what
     the training processes end with.
     """
-    packed, slots = prepared.packed, Slots(study)
+    packed, slots, node = prepared.packed, Slots(study), this_node(study)
+    if node.number:
+        raise InputError("node 0 starts the trainings; `dreamer run` on the other nodes joins them")
     arguments = ["--accept-code-change"] if accept_code_change else []
     with stopped_on_exit():
         outputs = side_by_side(
             range(len(planned)),
-            lambda place: _train_model(study, store, packed, planned, place, slots, arguments),
+            lambda place: _train_model(study, store, packed, planned, place, slots, node, arguments),
         )
     trained = Trained(
         study.study_id,
@@ -77,6 +81,7 @@ def _train_model(
     planned: Sequence[PlannedModel],
     place: int,
     slots: Slots,
+    node: Node,
     arguments: list[str],
 ) -> Output:
     """Train all seeds of the model `planned[place]` in one folder of the store, with a run folder for each seed."""
@@ -93,7 +98,7 @@ def _train_model(
 
         def train(seed: int, goal: int | None, ranks: int | None = None) -> None:
             ranks = ranks or of_all[seeds.index(seed)]
-            _train(model, folder / f"seed{seed}", seed, goal, slots, ranks, arguments)
+            _train(study, model, folder / f"seed{seed}", seed, goal, slots, node, ranks, arguments)
 
         chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at))
         side_by_side(chosen, lambda seed: train(seed, None, of_chosen))
@@ -118,21 +123,31 @@ def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callabl
 
 
 def _train(
-    model: PlannedModel, run: Path, seed: int, stop_at: int | None, slots: Slots, ranks: int, arguments: list[str]
+    study: Study,
+    model: PlannedModel,
+    run: Path,
+    seed: int,
+    stop_at: int | None,
+    slots: Slots,
+    node: Node,
+    ranks: int,
+    arguments: list[str],
 ) -> None:
-    """Train one run by `ranks` processes, to `stop_at` tokens or to the end."""
+    """Train one run by `ranks` processes on each node, to `stop_at` tokens or to the end."""
     label = f"{'screen' if stop_at else 'train'} {model.model_id} seed {seed}"
     progress.report(label, 0.0, "waiting")
     with slots.take(ranks) as environment:
         stop = ["--stop-at", str(stop_at)] if stop_at else []
         goal = stop_at or json.loads((run / "run.json").read_text())["training"]["tokens"]
-        run_module(
-            "model.train",
-            [str(run), *stop, *arguments],
+        train_on_nodes(
+            study,
+            node,
+            run,
+            [*stop, *arguments],
+            ranks,
             log=run.with_suffix(".log"),
             tick=partial(_report, label, run, goal),
             environment=environment,
-            ranks=ranks,
         )
     progress.report(label, 1.0, "done")
 

@@ -137,7 +137,7 @@ def test_sigterm_to_one_rank_saves_and_stops_all(tmp_path):
     time.sleep(0.3)
     group.processes[1].terminate()
     statuses, lines = group.wait()
-    assert (statuses, lines) == ([0, 143], [])
+    assert (statuses, lines) == ([143, 143], [])
     assert newest_state(folder / "state").values["step"] == len(steps(folder)) > 0
 
 
