@@ -73,41 +73,37 @@ def first_host(nodes: str) -> str:
 def train_on_nodes(
     study: Study,
     node: Node,
+    slots: Slots,
     run: Path,
     options: Sequence[str],
     ranks: int,
     *,
     log: Path,
     tick: Callable[[], None],
-    environment: Mapping[str, str],
 ) -> None:
-    """Train the run in a folder by `ranks` processes on every node of the study; on a single one without more ado.
+    """Train the run in a folder by `ranks` processes on every node of the study, as soon as `slots` has so many free.
 
     Raises what `run_module` raises.
     """
-    if node.count == 1:
-        run_module("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
-        return
-    address, folder = f"{node.first}:{free_port()}", str(run.resolve())
-    announcement = study.folder / "nodes" / f"{_name(run)}.json"
-    announcement.parent.mkdir(parents=True, exist_ok=True)
-    values = {"address": address, "run": folder, "ranks": ranks, "options": list(options)}
-    write_text_atomically(announcement, json.dumps(values))
+    with slots.take(ranks) as environment:
+        if node.count == 1:
+            run_module("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
+            return
+        address, folder = f"{node.first}:{free_port()}", str(run.resolve())
+        command = node.command(address, folder, ranks, options)
+        announcement = study.folder / "nodes" / f"{_name(run)}.json"
+        announcement.parent.mkdir(parents=True, exist_ok=True)
+        values = {"address": address, "run": folder, "ranks": ranks, "options": list(options)}
+        write_text_atomically(announcement, json.dumps(values))
 
-    def touch() -> None:
-        announcement.touch()
-        tick()
+        def touch() -> None:
+            announcement.touch()
+            tick()
 
-    try:
-        run_module(
-            "model.node",
-            node.command(address, folder, ranks, options),
-            log=log,
-            tick=touch,
-            environment=environment,
-        )
-    finally:
-        announcement.unlink(missing_ok=True)
+        try:
+            run_module("model.node", command, log=log, tick=touch, environment=environment)
+        finally:
+            announcement.unlink(missing_ok=True)
 
 
 def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> None:

@@ -2,7 +2,7 @@
 
 Each run is a process (`python -m model.train`) over a folder of the store, so that a run can be killed, resumed, and
 moved to another machine. On a CPU the runs train side by side, one thread each. Where a machine has more GPUs than
-runs, several processes (ranks) train one run together.
+runs, several processes (ranks) train one run together. With `training.nodes`, several machines train every run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.devices import Slots, share_ranks
-from flows.running.nodes import Node, this_node, train_on_nodes
+from flows.running.nodes import this_node, train_on_nodes
 from flows.running.processes import read_progress, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import Prepared, Run, Trained, write_returned
@@ -44,14 +44,15 @@ def train_models(
     the final tenth goes on (section 4.1). `accept_code_change` continues runs that other code has started. Raises what
     the training processes end with.
     """
-    packed, slots, node = prepared.packed, Slots(study), this_node(study)
+    packed, node = prepared.packed, this_node(study)
     if node.number:
         raise InputError("node 0 starts the trainings; `dreamer run` on the other nodes joins them")
     arguments = ["--accept-code-change"] if accept_code_change else []
+    launch = partial(train_on_nodes, study, node, Slots(study))
     with stopped_on_exit():
         outputs = side_by_side(
             range(len(planned)),
-            lambda place: _train_model(study, store, packed, planned, place, slots, node, arguments),
+            lambda place: _train_model(study, store, packed, planned, place, launch, arguments),
         )
     trained = Trained(
         study.study_id,
@@ -80,8 +81,7 @@ def _train_model(
     packed: Output,
     planned: Sequence[PlannedModel],
     place: int,
-    slots: Slots,
-    node: Node,
+    launch: Callable[..., None],
     arguments: list[str],
 ) -> Output:
     """Train all seeds of the model `planned[place]` in one folder of the store, with a run folder for each seed."""
@@ -98,7 +98,7 @@ def _train_model(
 
         def train(seed: int, goal: int | None, ranks: int | None = None) -> None:
             ranks = ranks or of_all[seeds.index(seed)]
-            _train(study, model, folder / f"seed{seed}", seed, goal, slots, node, ranks, arguments)
+            _train(model, folder / f"seed{seed}", seed, goal, ranks, launch, arguments)
 
         chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at))
         side_by_side(chosen, lambda seed: train(seed, None, of_chosen))
@@ -123,32 +123,20 @@ def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callabl
 
 
 def _train(
-    study: Study,
     model: PlannedModel,
     run: Path,
     seed: int,
     stop_at: int | None,
-    slots: Slots,
-    node: Node,
     ranks: int,
+    launch: Callable[..., None],
     arguments: list[str],
 ) -> None:
     """Train one run by `ranks` processes on each node, to `stop_at` tokens or to the end."""
     label = f"{'screen' if stop_at else 'train'} {model.model_id} seed {seed}"
     progress.report(label, 0.0, "waiting")
-    with slots.take(ranks) as environment:
-        stop = ["--stop-at", str(stop_at)] if stop_at else []
-        goal = stop_at or json.loads((run / "run.json").read_text())["training"]["tokens"]
-        train_on_nodes(
-            study,
-            node,
-            run,
-            [*stop, *arguments],
-            ranks,
-            log=run.with_suffix(".log"),
-            tick=partial(_report, label, run, goal),
-            environment=environment,
-        )
+    stop = ["--stop-at", str(stop_at)] if stop_at else []
+    goal = stop_at or json.loads((run / "run.json").read_text())["training"]["tokens"]
+    launch(run, [*stop, *arguments], ranks, log=run.with_suffix(".log"), tick=partial(_report, label, run, goal))
     progress.report(label, 1.0, "done")
 
 
