@@ -15,6 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from torch.distributed import DistError
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
     except SignalException as error:
         return 128 + error.sigval
-    except Exception as error:  # torch.distributed raises several kinds when nodes do not find each other
+    except DistError as error:
         reason = str(error).partition("\n")[0]
         print(f"{options.folder}: node {options.node} of {options.nodes} got no connection: {reason}", file=sys.stderr)
         return 1
