@@ -49,13 +49,15 @@ def this_node(study: Study, environment: Mapping[str, str] = os.environ) -> Node
     count = study.training.nodes
     if count == 1:
         return Node()
-    found = environment.get("SLURM_NNODES") if "NODE_RANK" not in environment else None
-    if found and int(found) != count:
-        raise InputError(f"training.nodes is {count}, but SLURM gave this job {found} nodes; make them equal")
-    if environment.get("SLURM_LOCALID", "0") != "0":
+    by_hand = "NODE_RANK" in environment
+    found = environment.get("SLURM_STEP_NUM_NODES", environment.get("SLURM_NNODES", str(count)))
+    if not by_hand and found != str(count):
+        raise InputError(f"training.nodes is {count}, but SLURM starts the study on {found} nodes; make them equal")
+    if not by_hand and environment.get("SLURM_LOCALID", "0") != "0":
         raise InputError("start `dreamer run` once on each node: srun --ntasks-per-node=1")
     number = environment.get("NODE_RANK", environment.get("SLURM_NODEID", ""))
-    first = environment.get("MASTER_ADDR") or first_host(environment.get("SLURM_JOB_NODELIST", ""))
+    hosts = environment.get("SLURM_STEP_NODELIST", environment.get("SLURM_JOB_NODELIST", ""))
+    first = environment.get("MASTER_ADDR") or first_host(hosts)
     if not number.isdecimal() or int(number) >= count or not first:
         raise InputError(
             f"training.nodes is {count}: start the study on each node with srun, or there with NODE_RANK "

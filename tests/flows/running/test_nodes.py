@@ -70,6 +70,8 @@ def test_a_node_knows_its_place_by_hand_and_from_slurm(tmp_path: Path) -> None:
     slurm = {"SLURM_NODEID": "0", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "gpu[07-08]", "SLURM_LOCALID": "0"}
     assert this_node(two, slurm) == Node(0, 2, "gpu07")
     assert this_node(two, {**slurm, "SLURM_NODEID": "1"}) == Node(1, 2, "gpu07")
+    part = {"SLURM_NNODES": "4", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "gpu08,gpu11"}
+    assert this_node(two, {**slurm, **part}) == Node(0, 2, "gpu08")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_the_first_host_of_a_slurm_list(nodes: str, first: str) -> None:
         ({}, r"training\.nodes is 2: start the study on each node with srun, or there with NODE_RANK \(0 to 1\)"),
         ({"NODE_RANK": "2", "MASTER_ADDR": "a"}, r"NODE_RANK \(0 to 1\)"),
         ({"NODE_RANK": "1"}, "MASTER_ADDR"),
-        ({"SLURM_NNODES": "3", "SLURM_NODEID": "0"}, "SLURM gave this job 3 nodes; make them equal"),
+        ({"SLURM_NNODES": "3", "SLURM_NODEID": "0"}, "SLURM starts the study on 3 nodes; make them equal"),
         ({"SLURM_NNODES": "2", "SLURM_NODEID": "0", "SLURM_LOCALID": "1"}, "once on each node"),
     ],
 )
