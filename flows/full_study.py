@@ -10,6 +10,7 @@ from prefect import flow
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
+from flows.running.devices import check_devices
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_evaluations, ingest_runs, ingest_study
 from flows.stages.models import plan_models
@@ -87,6 +88,7 @@ def full_study(
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
     chosen = load_study(**arguments)
+    check_devices(chosen)
     with progress.listening(progress.Artifacts()):
         prepared = prepare_data_flow(**arguments)
         trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)

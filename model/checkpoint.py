@@ -42,17 +42,27 @@ def save_model(
     extra: Mapping[str, Any] | None = None,
     averaged: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write the model, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists.
+    """Write the model as `save_weights` does."""
+    save_weights(Path(folder), model.config, model.state_dict(), extra, averaged)
+
+
+def save_weights(
+    folder: Path,
+    config: DreamerConfig,
+    raw: Mapping[str, Tensor],
+    extra: Mapping[str, Any] | None = None,
+    averaged: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Write a model's tensors, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists.
 
     `averaged` holds averages of the model's tensors, by name; tensors without an average are written as they are.
     """
-    folder = Path(folder)
     if folder.exists():
         raise InputError(
             f"{folder} exists already: a checkpoint is never overwritten; remove it or name another folder"
         )
     with atomic_folder(folder) as partial:
-        values, raw = model.config.to_dict(), model.state_dict()
+        values = config.to_dict()
         notes = {"config": json.dumps(values)}
         _save_tensors(partial / FILES["raw"], raw, notes)
         if averaged:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,11 @@ def read_object(path: Path) -> dict[str, Any]:
 def is_file_name(text: Any) -> bool:
     """Tell whether a file or folder can have this text as its name."""
     return isinstance(text, str) and text not in ("", ".", "..") and text.isprintable() and "/" not in text
+
+
+def is_device(text: Any) -> bool:
+    """Tell whether a text names a kind of device that this project computes on, or one CUDA device by its number."""
+    return isinstance(text, str) and re.fullmatch(r"auto|cpu|cuda(:\d+)?", text) is not None
 
 
 def _named(where: str, name: str) -> str:

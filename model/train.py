@@ -4,10 +4,12 @@ Training tokens are counted exactly: real tokens, no padding, by the optimiser s
 stopped or killed at any moment resumes from its newest saved state, on a CPU by the same engine to the same bits. A run
 that other code has started resumes with `--accept-code-change` only.
 
-Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`. N may change when a
-run is resumed: the token stream stays the same, and the result differs by rounding.
+Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`, on several machines
+with `python -m model.node`. N may change when a run is resumed: the token stream stays the same, and the result differs
+by rounding.
 
-Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM, 130 by SIGINT.
+Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM, 130 by SIGINT. Where
+one of several ranks gets such a signal, all stop, the others with 143.
 """
 
 from __future__ import annotations
@@ -43,11 +45,12 @@ def train(
 ) -> str:
     """Train the run in `folder` to its target, or to the first step at or above `stop_at` tokens.
 
-    Returns 'complete' (the target is reached) or 'stopped'. `stopped` is called after every step, `line` gets a line of
-    progress every few seconds, `notice` what happens once. Another call resumes the run, also on a copy of the folder.
-    With `accept_code_change` a run that other code has started resumes, and the change is recorded in its folder
-    (`code_changes.json`). Raises InputError for bad input; TrainingFailed when loss or gradients are not finite, the
-    loss spikes, or memory is short; OtherRankFailed in one of several ranks, when another rank says what is wrong.
+    Returns 'complete' (the target is reached), 'stopped' (at `stop_at`) or 'interrupted' (`stopped`, called after every
+    step, was true on a rank). `line` gets a line of progress every few seconds, `notice` what happens once. Another
+    call resumes the run, also on a copy of the folder. With `accept_code_change` a run that other code has started
+    resumes, and the change is recorded in its folder (`code_changes.json`). Raises InputError for bad input;
+    TrainingFailed when loss or gradients are not finite, the loss spikes, or memory is short; OtherRankFailed in one of
+    several ranks, when another rank says what is wrong.
     """
     with process_group(str(folder)) as ranks, ExitStack() as held:
         with ranks.failing_together():
@@ -71,7 +74,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
     started = time.monotonic() - trainer.seconds
     try:
         if trainer.due and recorder:
-            recorder.save("stopped")
+            recorder.save()
         while trainer.tokens < goal and not trainer.ranks.any(stopped()):
             loss, learning_rate, norm = trainer.train_step()
             trainer.seconds = time.monotonic() - started
@@ -80,7 +83,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
         status = "complete" if trainer.tokens >= trainer.config.tokens else "stopped"
         if recorder:
             recorder.end(status)
-        return status
+        return status if trainer.tokens >= goal else "interrupted"
     except (TrainingFailed, torch.OutOfMemoryError) as error:
         if recorder:
             recorder.fail()
@@ -92,7 +95,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
         raise
     finally:
         if recorder:
-            recorder.log.close()
+            recorder.close()
 
 
 @contextmanager
@@ -140,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (TrainingFailed, OSError) as error:
         print(f"{options.folder}: {error}", file=sys.stderr)
         return 1
-    return 128 + received[0] if received and status != "complete" else 0
+    return 128 + (received or [signal.SIGTERM])[0] if status == "interrupted" else 0
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def plan(options: argparse.Namespace) -> None:
     screened = training.screening if len(training.seeds) > 1 else 0
     seeds = 1 + screened * (len(training.seeds) - 1) if screened else len(training.seeds)
     flops = sum(training_flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned)
-    on_gpu, count = gpus(study) > 0, concurrency(study)
+    on_gpu, count = gpus(study) > 0, concurrency(study) * training.nodes
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
     kept = len(training.points) * (1 if screened else len(training.seeds))
     copies, kinds = (2, "raw and averaged ") if training.averaging else (1, "")

@@ -11,22 +11,35 @@ from pathlib import Path
 from flows.commands.sources import print_notices
 from flows.commands.tables import print_outcome
 from flows.running import progress
-from flows.running.devices import ranks_per_run
+from flows.running.devices import check_devices, share_ranks
+from flows.running.nodes import join_trainings, this_node
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
+from flows.stages.outputs import Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.sources import locate_benchmarks, locate_sources
 from flows.stages.train import train_models
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
+from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Missing, Store
 from sql.results import connect, query
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run a study to its report unless it is complete, then print its data-efficiency factors."""
+    """Run a study to its report unless it is complete, then print its data-efficiency factors.
+
+    On a node other than the first, only take part in the study's trainings.
+    """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
+    node = this_node(study)
+    if node.number:
+        check_devices(study)
+        with progress.on_terminal():
+            join_trainings(study, node, lambda: are_trained(study))
+        print(f"The models of {study.study_id} are trained; node 0 evaluates them.", file=sys.stderr)
+        return
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
@@ -51,14 +64,24 @@ def is_complete(study: Study) -> bool:
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
 
 
+def are_trained(study: Study) -> bool:
+    """Check that the models of exactly this study have been trained, and are still there."""
+    try:
+        trained = read_finished(study, Trained)
+    except InputError:
+        return False
+    return all(run.folder.exists() for run in trained.runs)
+
+
 def preflight(study: Study) -> None:
-    """Find what can be known to fail before any work: impossible models, data that are nowhere, a locked database.
+    """Find what can be known to fail before any work: no such device or models, no data, a locked database.
 
     Raises InputError.
     """
+    check_devices(study)
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
-    ranks_per_run(study, len(planned))
+    share_ranks(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
     study.folder.mkdir(parents=True, exist_ok=True)

@@ -34,17 +34,30 @@ def concurrency(study: Study) -> int:
     return study.workers or gpus(study) or cores()
 
 
-def ranks_per_run(study: Study, runs: int) -> int:
-    """Count the processes (ranks) that train each of `runs` runs: `training.ranks`, else the GPUs divided by the runs.
+def check_devices(study: Study) -> None:
+    """Raise InputError if the study names CUDA as its device and torch sees none here, before any work."""
+    if study.training.device == "cuda" and not gpus(study):
+        raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
 
-    At least one, at most one for each row of a batch, and one on a CPU. Raises InputError if the study wants more
-    GPUs for one run than the machine has.
+
+def share_ranks(study: Study, runs: int) -> list[int]:
+    """Divide the GPUs of this machine among `runs` runs: count the processes (ranks) that train each of them.
+
+    A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
+    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. With several nodes
+    all of them train all runs, each with these numbers. Raises InputError if the study wants more GPUs for one run than
+    the machine has, or more nodes than a batch has rows.
     """
     found, wanted, training = gpus(study), study.training.ranks, study.training
     if wanted and found and wanted > found:
         raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
-    divided = concurrency(study) // runs if found else 1
-    return wanted or max(1, min(divided, training.batch_tokens // training.sequence_length))
+    rows = training.batch_tokens // training.sequence_length
+    if training.nodes > rows:
+        raise InputError(f"training.nodes is {training.nodes}, but a batch has {rows} rows; each node computes some")
+    if wanted or not found:
+        return [wanted or 1] * runs
+    share, rest = divmod(concurrency(study), runs)
+    return [max(1, min(share + (run >= runs - rest), rows // training.nodes)) for run in range(runs)]
 
 
 class Slots:
@@ -88,7 +101,7 @@ def lock_gpus(names: Sequence[str], wanted: int = 1) -> Iterator[list[str]]:
         with ExitStack() as held:
             found: list[str] = []
             for name in names:
-                if len(found) < wanted and _lock(folder / name, held):
+                if len(found) < wanted and _lock(folder / name.replace("/", "-"), held):
                     found.append(name)
             if len(found) == wanted:
                 yield found

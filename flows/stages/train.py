@@ -2,7 +2,7 @@
 
 Each run is a process (`python -m model.train`) over a folder of the store, so that a run can be killed, resumed, and
 moved to another machine. On a CPU the runs train side by side, one thread each. Where a machine has more GPUs than
-runs, several processes (ranks) train one run together.
+runs, several processes (ranks) train one run together. With `training.nodes`, several machines train every run.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import Slots, ranks_per_run
-from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.devices import Slots, share_ranks
+from flows.running.nodes import this_node, train_on_nodes
+from flows.running.processes import read_progress, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from model.training.code_changes import read_code_changes
 from model.training.records import choose_seed
+from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.store import Output, Store
 
@@ -42,10 +44,16 @@ def train_models(
     the final tenth goes on (section 4.1). `accept_code_change` continues runs that other code has started. Raises what
     the training processes end with.
     """
-    packed, slots = prepared.packed, Slots(study)
+    packed, node = prepared.packed, this_node(study)
+    if node.number:
+        raise InputError("node 0 starts the trainings; `dreamer run` on the other nodes joins them")
     arguments = ["--accept-code-change"] if accept_code_change else []
+    launch = partial(train_on_nodes, study, node, Slots(study))
     with stopped_on_exit():
-        outputs = side_by_side(planned, lambda model: _train_model(study, store, packed, model, slots, arguments))
+        outputs = side_by_side(
+            range(len(planned)),
+            lambda place: _train_model(study, store, packed, planned, place, launch, arguments),
+        )
     trained = Trained(
         study.study_id,
         store.root,
@@ -68,25 +76,32 @@ def train_models(
 
 
 def _train_model(
-    study: Study, store: Store, packed: Output, model: PlannedModel, slots: Slots, arguments: list[str]
+    study: Study,
+    store: Store,
+    packed: Output,
+    planned: Sequence[PlannedModel],
+    place: int,
+    launch: Callable[..., None],
+    arguments: list[str],
 ) -> Output:
-    """Train all seeds of one model in one folder of the store, with a run folder for each seed."""
-    seeds, stop_at = study.training.seeds, study.training.stop_at
+    """Train all seeds of the model `planned[place]` in one folder of the store, with a run folder for each seed."""
+    model, seeds, stop_at = planned[place], study.training.seeds, study.training.stop_at
     runs = [describe_run(study, packed, model, seed) for seed in seeds]
-    models = len(study.models.depths) * len(study.models.variants)
-    screening, final = (ranks_per_run(study, models * count) for count in (len(seeds), 1 if stop_at else len(seeds)))
+    of_all = share_ranks(study, len(planned) * len(seeds))[place * len(seeds) :]
+    of_chosen = share_ranks(study, len(planned))[place] if stop_at else None  # one seed of each model goes on
 
     def work(folder: Path) -> dict[str, Any]:
         for run in runs:
-            place = folder / f"seed{run['seed']}"
-            place.mkdir(exist_ok=True)
-            (place / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, place)}, indent=1))
+            own = folder / f"seed{run['seed']}"
+            own.mkdir(exist_ok=True)
+            (own / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, own)}, indent=1))
 
-        def train(seed: int, goal: int | None, ranks: int) -> None:
-            _train(model, folder / f"seed{seed}", seed, goal, slots, ranks, arguments)
+        def train(seed: int, goal: int | None, ranks: int | None = None) -> None:
+            ranks = ranks or of_all[seeds.index(seed)]
+            _train(model, folder / f"seed{seed}", seed, goal, ranks, launch, arguments)
 
-        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at, screening))
-        side_by_side(chosen, lambda seed: train(seed, None, final))
+        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at))
+        side_by_side(chosen, lambda seed: train(seed, None, of_chosen))
         changes = {run["run_id"]: found for run in runs if (found := read_code_changes(folder / f"seed{run['seed']}"))}
         results = {"chosen": chosen, "run_ids": [run["run_id"] for run in runs]}
         return {**results, "code_changes": changes} if changes else results
@@ -108,22 +123,20 @@ def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callabl
 
 
 def _train(
-    model: PlannedModel, run: Path, seed: int, stop_at: int | None, slots: Slots, ranks: int, arguments: list[str]
+    model: PlannedModel,
+    run: Path,
+    seed: int,
+    stop_at: int | None,
+    ranks: int,
+    launch: Callable[..., None],
+    arguments: list[str],
 ) -> None:
-    """Train one run by `ranks` processes, to `stop_at` tokens or to the end."""
+    """Train one run by `ranks` processes on each node, to `stop_at` tokens or to the end."""
     label = f"{'screen' if stop_at else 'train'} {model.model_id} seed {seed}"
     progress.report(label, 0.0, "waiting")
-    with slots.take(ranks) as environment:
-        stop = ["--stop-at", str(stop_at)] if stop_at else []
-        goal = stop_at or json.loads((run / "run.json").read_text())["training"]["tokens"]
-        run_module(
-            "model.train",
-            [str(run), *stop, *arguments],
-            log=run.with_suffix(".log"),
-            tick=partial(_report, label, run, goal),
-            environment=environment,
-            ranks=ranks,
-        )
+    stop = ["--stop-at", str(stop_at)] if stop_at else []
+    goal = stop_at or json.loads((run / "run.json").read_text())["training"]["tokens"]
+    launch(run, [*stop, *arguments], ranks, log=run.with_suffix(".log"), tick=partial(_report, label, run, goal))
     progress.report(label, 1.0, "done")
 
 

@@ -138,6 +138,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
     ranks: int | None = Field(
         None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
     )
+    nodes: int = Field(1, ge=1, description="machines that train each run together; `dreamer run` starts on each")
 
     @field_validator("checkpoints")
     @classmethod
@@ -154,7 +155,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks"}
+        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks", "nodes"}
         return {
             **self.model_dump(exclude=apart, exclude_none=True),
             "seed": seed,
@@ -231,7 +232,7 @@ class Study(Section):
             "store": True,
             "workers": True,
             "data": {"mirror", "memory", "cluster"},
-            "training": {"ranks", *HOW_IT_RUNS},
+            "training": {"ranks", "nodes", *HOW_IT_RUNS},
         }
         content = self.model_dump(mode="json", exclude=apart)
         return f"{self.name}-{digest(content)[:8]}"

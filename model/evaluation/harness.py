@@ -6,9 +6,11 @@ is the same command.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.api.registry import model_registry
@@ -43,7 +45,8 @@ class DreamerLM(TemplateLM):
             self.text = path
         else:
             tokenizer = tokenizer or find_tokenizer(path)
-            self.text = load_language_model(path, tokenizer, device or "auto", weights, batch_tokens=batch_tokens)
+            place = _device_here(device or "auto")
+            self.text = load_language_model(path, tokenizer, place, weights, batch_tokens=batch_tokens)
         if depth is not None:
             self.text.depth = int(depth)
         self.max_gen_toks = int(max_gen_toks)
@@ -85,6 +88,14 @@ class DreamerLM(TemplateLM):
         return self.text.generate(
             [(request.args[0], Generation.from_arguments(request.args[1], self.max_gen_toks)) for request in requests]
         )
+
+
+def _device_here(wanted: str) -> str:
+    """Replace a CUDA device by 'cpu', with a line, where torch sees none: lm-eval asks for cuda:0 by default."""
+    if not wanted.startswith("cuda") or torch.cuda.is_available():
+        return wanted
+    print(f"dreamer: device is {wanted!r}, but torch sees no CUDA device here; the CPU computes", file=sys.stderr)
+    return "cpu"
 
 
 if "dreamer" not in model_registry:  # where the project is not installed, importing this module does it

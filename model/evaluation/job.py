@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.settings import check_fields, check_rules, field_types, is_file_name, is_whole, read_object, required_fields
+from model.settings import (
+    check_fields,
+    check_rules,
+    field_types,
+    is_device,
+    is_file_name,
+    is_whole,
+    read_object,
+    required_fields,
+)
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
@@ -82,7 +90,7 @@ def read_job(path: Path | str) -> Job:
         raise InputError(f"{path}: there is no such job file") from None
     values = {name: value for name, value in values.items() if value not in (None, "", []) or name not in _FIELDS}
     check_fields(values, _FIELDS, str(path), required_fields(Job))
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", values.get("device", "auto")):
+    if not is_device(values.get("device", "auto")):
         raise InputError(f"{path}: device is {values['device']!r}, but it must be auto, cpu, cuda or cuda:<number>")
     place = path.resolve().parent
     folders = {name: place / values[name] for name in ("tokenizer", "output", "observe") if values.get(name)}

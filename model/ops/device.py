@@ -7,6 +7,7 @@ from contextlib import suppress
 
 import torch
 
+from model.settings import is_device
 from pipeline.errors import InputError
 
 # Dense bfloat16 FLOP/s by a part of the name CUDA reports, the more special name first (the makers' data sheets).
@@ -23,17 +24,24 @@ PEAKS = (
 
 
 def choose_device(wanted: str, local: int = 0) -> torch.device:
-    """Choose the device for 'auto', 'cpu' or 'cuda', of several CUDA devices the one numbered `local`.
+    """Choose the device for 'auto', 'cpu', 'cuda' or 'cuda:<number>', of several CUDA devices the one numbered `local`.
 
-    Raises InputError if there is no such device here.
+    A CUDA device always has its number: `torch.cuda.set_device` takes no other. Raises InputError if there is no such
+    device here.
     """
-    if wanted == "auto":
-        wanted = "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise InputError("device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
-    if wanted == "cuda" and local >= torch.cuda.device_count():
-        raise InputError(f"LOCAL_RANK is {local}, but torch sees only {torch.cuda.device_count()} CUDA devices here")
-    return torch.device(wanted, local) if local else torch.device(wanted)
+    if not is_device(wanted):
+        raise InputError(f"device is {wanted!r}, but it must be auto, cpu, cuda or cuda:<number>")
+    count = torch.cuda.device_count()
+    if wanted == "cpu" or (wanted == "auto" and not count):
+        return torch.device("cpu")
+    if not count:
+        raise InputError(f"device is {wanted!r}, but torch sees no CUDA device here; say 'cpu' or 'auto'")
+    _, _, number = wanted.partition(":")
+    if number and int(number) >= count:
+        raise InputError(f"device is {wanted!r}, but torch sees only {count} CUDA devices here, numbered from 0")
+    if not number and local >= count:
+        raise InputError(f"LOCAL_RANK is {local}, but torch sees only {count} CUDA devices here")
+    return torch.device("cuda", int(number) if number else local)
 
 
 def choose_precision(wanted: str, device: torch.device) -> torch.dtype:

@@ -68,7 +68,7 @@ class TrainingConfig:
     compile: bool = False  # torch.compile, on CUDA
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
     log_every: int = 1  # steps
-    save_every_seconds: float = 300.0
+    save_every_seconds: float = 300.0  # and at least 50 times what the last save took; 0: after every step
     keep: int = 1  # resume states that stay on the disk; checkpoints all stay
     spike_deviations: float = 20.0  # a loss so far above the running median is a spike (failures.py); 0: none is
     spike_steps: int = 50  # successive spikes that stop the run

@@ -23,7 +23,7 @@ from model.training.failures import TrainingFailed
 from pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
-"""Longest wait in a collective operation: longer than a checkpoint takes to write."""
+"""Longest wait in a collective operation: longer than the first rank takes to write a state before the next."""
 
 BUCKET_ELEMENTS = 2**25
 """Elements all-reduced in one call: 128 MiB in float32."""

@@ -35,15 +35,19 @@ def rank_environments(count: int) -> list[dict[str, str]]:
     """Return the environment variables of `count` ranks on this machine, by torchrun's names; none for one alone."""
     if count == 1:
         return [{}]
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]  # free a moment ago; rank 0 takes it
     common = {
         "WORLD_SIZE": str(count),
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        "MASTER_PORT": str(free_port()),
     }
     return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **common} for rank in range(count)]
+
+
+def free_port() -> int:
+    """Find a TCP port that was free a moment ago."""
+    with socket.create_server(("", 0)) as server:
+        return server.getsockname()[1]
 
 
 def bound_command(module: str, *arguments: str) -> list[str]:

@@ -30,7 +30,7 @@ class Recorder:
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
         self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share)
         self.noticed = trainer.halved
-        self.saved = self.flushed = time.monotonic()
+        self.flushed = time.monotonic()
         self.told = 0.0
         self.tell("starting")
 
@@ -42,17 +42,19 @@ class Recorder:
         if trainer.halved != self.noticed:
             self.noticed = trainer.halved
             self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
-        if trainer.due or now - self.saved >= config.save_every_seconds:
-            self.save("stopped")
-            self.saved = now
+        trainer.writer.check()
+        if trainer.due or trainer.writer.is_due(config.save_every_seconds):
+            self.save()
         if now - self.flushed >= FLUSH_SECONDS:
             self.log.flush()
             self.tell("running")
             self.flushed = now
 
     def end(self, status: str) -> None:
-        """Save the run as 'complete' or 'stopped'."""
-        self.save(status)
+        """Save the run as 'complete' or 'stopped', and wait until everything is on the disk."""
+        self.trainer.save(self.log.sync())
+        self.trainer.writer.wait()
+        self.write_tables(status)
         self.tell(status)
 
     def fail(self) -> None:
@@ -60,10 +62,15 @@ class Recorder:
         self.write_tables("stopped")
         self.tell("failed")
 
-    def save(self, status: str) -> None:
-        """Save state, due checkpoint and tables. Until a run is complete, its `status` on the disk is 'stopped'."""
+    def close(self) -> None:
+        """Let a state in hand be written to its end, and close the log."""
+        self.trainer.writer.close()
+        self.log.close()
+
+    def save(self) -> None:
+        """Begin to save state and due checkpoint, and write tables; until a run is complete it is 'stopped' in them."""
         self.trainer.save(self.log.sync())
-        self.write_tables(status)
+        self.write_tables("stopped")
 
     def write_tables(self, status: str) -> None:
         """Write the run's rows of the tables `steps` and `runs`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -34,10 +34,10 @@ START_HASH = "0" * 32
 
 @dataclass(frozen=True)
 class Batch:
-    """The rows of one optimiser step; tensors are int64 [B, S] on the CPU.
+    """Rows of one optimiser step, all or those of one rank; tensors are int64 [rows, S] on the CPU.
 
-    A target is the next token of the same document, or IGNORED; positions restart with every document; documents are
-    numbered within their row, with PADDING between them.
+    The counts of tokens are those of all rows of the step. A target is the next token of the same document, or IGNORED;
+    positions restart with every document; documents are numbered within their row, with PADDING between them.
     """
 
     tokens: Tensor
@@ -47,14 +47,14 @@ class Batch:
     real_tokens: int
     target_tokens: int
     epoch: float
-    rows: np.ndarray
 
-    def extend(self, stream_hash: str) -> str:
-        """Return the running hash after these rows; chained by row, it does not depend on the batch size."""
-        state = bytes.fromhex(stream_hash)
-        for row in self.rows:
-            state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
-        return state.hex()
+
+def extend_hash(stream_hash: str, rows: np.ndarray) -> str:
+    """Return the running hash after these raw rows; chained by row, it does not depend on the batch size."""
+    state = bytes.fromhex(stream_hash)
+    for row in rows:
+        state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
+    return state.hex()
 
 
 class _Shard:
@@ -112,42 +112,59 @@ class TokenStream:
         lengths = (spans[:, 2] - spans[:, 0]).astype(np.float64)
         return float((lengths**2).sum() / lengths.sum())
 
-    def batch(self, step: int) -> Batch:
-        """Build the batch of one optimiser step, counted from 0."""
-        length, count = self.sequence_length, self.batch_rows
-        chosen = self._rows_of(step)
+    def batch(self, step: int, own: slice = slice(None)) -> Batch:
+        """Build the batch of one optimiser step, counted from 0: its rows `own`, by default all."""
+        length, chosen = self.sequence_length, self._rows_of(step)
+        starts, firsts, ends, labels = self._documents(chosen)
+        begin, end, _ = own.indices(len(chosen))
+        mine = (starts >= begin * length) & (starts < end * length)
+        origin, lengths = starts[mine] - begin * length, (ends - starts)[mine]
+
+        tokens = self._tokens(chosen[own]).astype(np.int64).reshape(-1)
+        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        place = np.repeat(origin, lengths) + within
+        positions, documents = np.zeros_like(tokens), np.full_like(tokens, PADDING)
+        positions[place] = within
+        documents[place] = np.repeat(labels[mine], lengths)
+        predicted = place[within >= np.repeat((firsts - starts)[mine], lengths)]
+        targets = np.full_like(tokens, IGNORED)
+        targets[predicted - 1] = tokens[predicted]
+        shaped = (torch.from_numpy(flat.reshape(-1, length)) for flat in (tokens, targets, positions, documents))
+        return Batch(
+            *shaped,
+            real_tokens=int((ends - starts).sum()),
+            target_tokens=int(np.maximum(ends - firsts, 0).sum()),
+            epoch=(step + 1) * len(chosen) / self.rows,
+        )
+
+    def raw_rows(self, step: int) -> np.ndarray:
+        """Read all rows of a step as they are in the folder [B, S]."""
+        return self._tokens(self._rows_of(step))
+
+    def _tokens(self, chosen: np.ndarray) -> np.ndarray:
+        """Read rows by their numbers in the folder."""
+        rows = np.empty((len(chosen), self.sequence_length), dtype=self._dtype)
+        for shard, local, places in self._by_shard(chosen):
+            rows[places] = shard.tokens[local]
+        return rows
+
+    def _documents(self, chosen: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Locate the documents of rows, as offsets into the flat rows: start, first token with a loss, end; and label.
+
+        The label numbers the documents of a row.
+        """
+        found = [_documents(shard, local, places) for shard, local, places in self._by_shard(chosen)]
+        starts, responses, ends, labels = (np.concatenate(column) for column in zip(*found, strict=True))
+        firsts = starts + 1 if self.loss_on == "all" else np.maximum(starts + 1, responses)
+        return starts, firsts, ends, labels
+
+    def _by_shard(self, chosen: np.ndarray) -> Iterator[tuple[_Shard, np.ndarray, np.ndarray]]:
+        """Yield for each shard of some rows: the shard, the rows' numbers in the shard, their places in `chosen`."""
         shard_numbers = np.searchsorted(self._last_row, chosen, side="right")
-        rows = np.empty((count, length), dtype=self._dtype)
-        found = []
         for number in np.unique(shard_numbers):
             shard = self._shard(int(number))
             places = np.flatnonzero(shard_numbers == number)
-            local = chosen[places] - (self._last_row[number] - shard.tokens.shape[0])
-            rows[places] = shard.tokens[local]
-            found.append(_documents(shard, local, places, length))
-        starts, responses, ends, labels = (np.concatenate(column) for column in zip(*found, strict=True))
-
-        tokens = rows.astype(np.int64).reshape(-1)
-        lengths = ends - starts
-        within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        place = np.repeat(starts, lengths) + within
-        positions, documents = np.zeros_like(tokens), np.full_like(tokens, PADDING)
-        positions[place] = within
-        documents[place] = np.repeat(labels, lengths)
-        predicted = within > 0
-        if self.loss_on == "responses":
-            predicted &= place >= np.repeat(responses, lengths)
-        predicted = place[predicted]
-        targets = np.full_like(tokens, IGNORED)
-        targets[predicted - 1] = tokens[predicted]
-        shaped = (torch.from_numpy(flat.reshape(count, length)) for flat in (tokens, targets, positions, documents))
-        return Batch(
-            *shaped,
-            real_tokens=len(place),
-            target_tokens=len(predicted),
-            epoch=(step + 1) * count / self.rows,
-            rows=rows,
-        )
+            yield shard, chosen[places] - (self._last_row[number] - shard.tokens.shape[0]), places
 
     def _rows_of(self, step: int) -> np.ndarray:
         """Return the numbers of the step's rows in the folder, int64 [B]."""
@@ -172,13 +189,13 @@ class TokenStream:
         return self._shards[number]
 
 
-def _documents(shard: _Shard, local: np.ndarray, places: np.ndarray, length: int) -> tuple[np.ndarray, ...]:
+def _documents(shard: _Shard, local: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, ...]:
     """Locate the documents of rows `local` of a shard, which become rows `places` of the batch.
 
     Returns for every document its start, response start and end, as offsets into the flat batch, and its number within
     its row.
     """
-    first = shard.first_document[local]
+    length, first = shard.tokens.shape[1], shard.first_document[local]
     counts = shard.first_document[local + 1] - first
     labels = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     spans = shard.spans[np.repeat(first, counts) + labels] + np.repeat((places - local) * length, counts)[:, None]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from model import ops
-from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
+from model.checkpoint import State, empty_model, load_tensors, newest_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.training.averaging import WeightAverage
@@ -25,7 +25,8 @@ from model.training.distributed import Ranks
 from model.training.failures import TrainingFailed, has_spiked
 from model.training.optimizer import AdamW, warmed_up
 from model.training.provenance import source_digests
-from model.training.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
+from model.training.saving import StateWriter, part_of, write_state
+from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
 from model.training.wrapping import compile_parts, recompute_activations
 from pipeline.errors import InputError
 
@@ -77,8 +78,9 @@ class Trainer:
         torch.manual_seed(self.config.seed)
         if state:
             self.model = empty_model(run.model, dtype=self.precision)
-            load_tensors(self.model, _part(state, "model."), run.folder / "state")
-            self.model.to(self.device)
+            # The tensors of the state are mapped from its file, once for all ranks of a machine.
+            model = {name: tensor.to(self.device, copy=True) for name, tensor in part_of(state, "model.").items()}
+            load_tensors(self.model, model, run.folder / "state")
         else:
             with self.device:
                 self.model = Dreamer(run.model, dtype=self.precision)
@@ -99,6 +101,7 @@ class Trainer:
         if self.config.compile and self.device.type == "cuda":
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
+        self.writer = StateWriter()
 
     def synchronize(self) -> None:
         """Copy the first rank's parameters, buffers and average. All ranks must call this before the first step."""
@@ -133,12 +136,13 @@ class Trainer:
         if self._compiled:
             torch.compiler.set_stance("fail_on_recompile")
 
+        if self.ranks.is_first:  # which alone saves the hash
+            self.stream_hash = extend_hash(self.stream_hash, self.stream.raw_rows(self.step))
         before = self.tokens
         self.step += 1
         self.average.update(self.step)
         self.tokens += batch.real_tokens
         self.epoch = batch.epoch
-        self.stream_hash = batch.extend(self.stream_hash)
         self.losses.append(loss_value)
         points = (*self.config.checkpoints, self.config.tokens)
         self.due = any(before < point <= self.tokens for point in points)
@@ -171,8 +175,8 @@ class Trainer:
         """Run forward and backward passes over this rank's rows; return None if memory is short."""
         total = torch.zeros((), device=self.device)
         try:
-            for begin in range(self.own_rows.start, self.own_rows.stop, self.micro_rows):
-                rows = slice(begin, min(begin + self.micro_rows, self.own_rows.stop))
+            for begin in range(0, len(batch.tokens), self.micro_rows):
+                rows = slice(begin, begin + self.micro_rows)
                 loss = self._loss(batch, rows) / max(1, batch.target_tokens)
                 loss.backward()
                 total += loss.detach()
@@ -222,15 +226,16 @@ class Trainer:
 
     def _batch(self, step: int) -> Batch:
         if self._next is None or self._next[0] != step:
-            self._next = step, self.stream.batch(step)
+            self._next = step, self.stream.batch(step, self.own_rows)
         return self._next[1]
 
     def save(self, log_bytes: int) -> None:
-        """Save the state, then the checkpoint if one is due; on one rank, as all have the same state.
+        """Begin to save the state, then the checkpoint if one is due; on one rank, as all have the same state.
 
-        Raises TrainingFailed, and saves nothing, if the newest step has left a parameter that is not finite.
+        The tensors are copied before this returns; `writer` writes them while training goes on. Raises TrainingFailed,
+        and saves nothing, if the newest step has left a parameter that is not finite.
         """
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+        if not torch.stack([parameter.isfinite().all() for parameter in self.model.parameters()]).all():
             raise TrainingFailed(
                 f"step {self.step}: parameters are not finite behind it; training stopped, "
                 f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
@@ -253,30 +258,13 @@ class Trainer:
             "halved": self.halved,
             "origin": self.origin,
         }
-        tensors = {**model, **moments, **average, **random}
-        save_state(self.run.folder / "state", self.step, State(tensors, values), self.config.keep)
-        self.save_checkpoint()
-
-    def save_checkpoint(self) -> None:
-        """Write `checkpoints/<tokens>/` if it is due at this step and not there yet."""
-        folder = self.run.folder / "checkpoints" / f"{self.tokens:015d}"
-        if not self.due or folder.exists():
-            return
-        extra = {
-            "run_id": self.run.run_id,
-            "tokens": self.tokens,
-            "step": self.step,
-            "epoch": self.epoch,
-            "loss": sum(self.losses) / len(self.losses) if self.losses else None,
-            "seconds": self.seconds,
-            "stream_hash": self.stream_hash,
-        }
-        save_model(folder, self.model, extra, self.average.tensors)
+        state = State(self.writer.copy({**model, **moments, **average, **random}), values)
+        self.writer.start(lambda: write_state(self.run, state))
 
     def _restore(self, state: State) -> None:
         values = state.values
-        self.optimizer.load(_part(state, "optimizer."))
-        self.average.load(_part(state, "average."))
+        self.optimizer.load(part_of(state, "optimizer."))
+        self.average.load(part_of(state, "average."))
         torch.set_rng_state(state.tensors["random.cpu"])
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state.tensors["random.cuda"], self.device)
@@ -290,11 +278,7 @@ class Trainer:
 
     def _last_good(self, step: int) -> str:
         """Name the newest checkpoint taken at `step` or before."""
+        self.writer.wait()
         checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
         good = [path for path in checkpoints if json.loads((path / "checkpoint.json").read_text())["step"] <= step]
         return f"the last good checkpoint is {good[-1]}" if good else "there is no checkpoint yet"
-
-
-def _part(state: State, prefix: str) -> dict[str, Tensor]:
-    """Copy the tensors whose names begin with `prefix`, named without it; loaded tensors are mapped from a file."""
-    return {n.removeprefix(prefix): tensor.clone() for n, tensor in state.tensors.items() if n.startswith(prefix)}

@@ -4,9 +4,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 import flows.running.devices
-from flows.running.devices import Slots, ranks_per_run
+from flows.commands.cli import main
+from flows.running.devices import Slots, check_devices, share_ranks
 from flows.stages.models import describe_run, plan_models
 from flows.study.loading import load_study
 from model.training.config import HOW_IT_RUNS, TrainingConfig
@@ -27,22 +29,46 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("eight_gpus")
-@pytest.mark.parametrize(("runs", "ranks"), [(1, 8), (2, 4), (3, 2), (6, 1), (20, 1)])
-def test_gpus_are_divided_by_the_runs(runs: int, ranks: int) -> None:
-    assert ranks_per_run(study(), runs) == ranks
-    assert ranks_per_run(study(ranks=3), runs) == 3
-    assert ranks_per_run(study(batch_tokens=1024), runs) == 1  # a batch of one row cannot be shared
+@pytest.mark.parametrize(
+    ("runs", "ranks"),
+    [(1, [8]), (2, [4, 4]), (3, [2, 3, 3]), (5, [1, 1, 2, 2, 2]), (6, [1, 1, 1, 1, 2, 2]), (20, [1] * 20)],
+)
+def test_no_gpu_is_idle_where_there_are_fewer_runs(runs: int, ranks: list[int]) -> None:
+    assert share_ranks(study(), runs) == ranks
+    assert share_ranks(study(ranks=3), runs) == [3] * runs
+    assert share_ranks(study(batch_tokens=1024), runs) == [1] * runs  # a batch of one row cannot be shared
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_a_run_has_no_more_ranks_than_rows() -> None:
+    assert share_ranks(study(batch_tokens=3 * 1024), 2) == [3, 3]
 
 
 @pytest.mark.usefixtures("eight_gpus")
 def test_more_gpus_than_there_are_is_bad_input() -> None:
     with pytest.raises(InputError, match=r"training\.ranks is 9, but this machine has 8 GPUs"):
-        ranks_per_run(study(ranks=9), 1)
+        share_ranks(study(ranks=9), 1)
 
 
 def test_a_cpu_trains_by_one_process_unless_told() -> None:
-    assert ranks_per_run(study(device="cpu"), 1) == 1
-    assert ranks_per_run(study(device="cpu", ranks=4), 1) == 4
+    assert share_ranks(study(device="cpu"), 2) == [1, 1]
+    assert share_ranks(study(device="cpu", ranks=4), 2) == [4, 4]
+
+
+def test_cuda_where_there_is_none_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    for device in ("auto", "cpu"):
+        check_devices(study(device=device))
+    path = tmp_path / "study.yaml"
+    training = {"tokens": 1000, "device": "cuda", "sequence_length": 64, "batch_tokens": 128}
+    path.write_text(yaml.dump({"name": "small", "root": str(tmp_path / "root"), **BUILTIN, "training": training}))
+    assert main(["run", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        "dreamer: training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'\n"
+    )
+    assert not (tmp_path / "root").exists()
 
 
 @pytest.mark.usefixtures("eight_gpus")

@@ -150,6 +150,19 @@ def test_raw_weights_are_asked_for_by_name(folder: Path, tmp_path: Path) -> None
         harness.DreamerLM(str(tmp_path / "model"), tokenizer, "cpu", weights="both")
 
 
+def test_a_cuda_device_that_is_not_there_is_the_cpu_with_a_line(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """lm-eval's command passes `cuda:0` where no device is named."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    save_model(tmp_path / "model", small_model(0))
+    for device, lines in (("cuda:0", 1), ("cuda", 1), ("cpu", 0), (None, 0)):
+        lm = harness.DreamerLM(str(tmp_path / "model"), str(folder / "tokenizer"), device)
+        assert lm.text.model.head.device.type == "cpu"
+        said = capsys.readouterr().err.splitlines()
+        assert [f"device is '{device}', but torch sees no CUDA device here" in line for line in said] == [True] * lines
+
+
 def test_pairs_are_cut_apart_as_lm_eval_does(text_model: LanguageModel) -> None:
     lm = harness.DreamerLM(text_model)
     pairs = [

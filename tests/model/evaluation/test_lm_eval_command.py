@@ -66,7 +66,10 @@ def environment(home: Path) -> dict[str, str]:
 def test_the_plain_command_gives_the_numbers_of_a_study(
     study: Path, tmp_path: Path, depth: int | None, weights: str
 ) -> None:
-    """From a shell, anywhere, naming nothing but the model's folder: every metric, to all digits."""
+    """From a shell, anywhere, naming nothing but the model's folder: every metric, to all digits.
+
+    Without `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
+    """
     from model.evaluation.harness_tasks import HarnessTask, tune_libraries
 
     model = study / "runs/run/checkpoints/000000000001000"
@@ -77,7 +80,7 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
         files.append(tmp_path / f"{name}.yaml")
         files[-1].write_text(f"task: {name}\ndataset_path: {place}\n{COMMON}{definition}")
     arguments = f"path={model}" + (f",depth={depth},weights={weights}" if depth else "")
-    command = [COMMAND, "--model", "dreamer", "--model_args", arguments, "--tasks", *files, "--device", "cpu"]
+    command = [COMMAND, "--model", "dreamer", "--model_args", arguments, "--tasks", *files]
     done = subprocess.run(
         [*command, "--output_path", tmp_path / "out.json"],
         capture_output=True, text=True, env=environment(tmp_path / "home"), cwd=tmp_path, check=False,

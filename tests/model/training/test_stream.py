@@ -6,10 +6,12 @@ import time
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, data_digest
+from model.training.distributed import Ranks
+from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, data_digest, extend_hash
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_packed
 
@@ -76,6 +78,22 @@ def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuf
     assert batch.target_tokens == int((batch.targets != IGNORED).sum())
 
 
+@settings(max_examples=60, deadline=None)
+@given(packings(), st.sampled_from(["all", "responses"]), st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
+def test_ranks_build_their_own_rows_of_the_batch_of_one_process(
+    tmp_path_factory, packing, loss_on, batch_rows, ranks, step
+):
+    length, shards = packing
+    stream = TokenStream(write_packed(tmp_path_factory.mktemp("packed"), shards, length), 3, batch_rows, loss_on)
+    whole = stream.batch(step)
+    count = min(ranks, batch_rows)
+    parts = [stream.batch(step, Ranks(rank, count).own_rows(batch_rows)) for rank in range(count)]
+    for name in ("tokens", "targets", "positions", "documents"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
+    counts = {(part.real_tokens, part.target_tokens, part.epoch) for part in parts}
+    assert counts == {(whole.real_tokens, whole.target_tokens, whole.epoch)}
+
+
 @pytest.fixture
 def folder(tmp_path):
     return write_packed(tmp_path / "packed", [[[(3, 4)], [(2, 3), (1, 2)]] * 8, [[(0, 8)]] * 5], 8)
@@ -84,7 +102,7 @@ def folder(tmp_path):
 def test_an_epoch_reads_every_row_once_and_the_next_in_another_order(folder):
     stream = TokenStream(folder, 0, 3)
     assert stream.rows == 21
-    rows = np.concatenate([stream.batch(step).rows for step in range(14)])
+    rows = np.concatenate([stream.raw_rows(step) for step in range(14)])
     first, second = rows[:21], rows[21:]
     every = sorted(tuple(row[0]) for row in slow_rows(folder))
     assert sorted(map(tuple, first.tolist())) == every == sorted(map(tuple, second.tolist()))
@@ -94,13 +112,13 @@ def test_an_epoch_reads_every_row_once_and_the_next_in_another_order(folder):
 
 def test_the_stream_depends_on_the_seed_alone(folder):
     def rows(stream, steps):
-        return np.concatenate([stream.batch(step).rows for step in steps])
+        return np.concatenate([stream.raw_rows(step) for step in steps])
 
     wanted = rows(TokenStream(folder, 5, 4), range(12))
     assert np.array_equal(rows(TokenStream(folder, 5, 2, "responses"), range(24)), wanted)
     again = TokenStream(folder, 5, 4)
     again.batch(30)
-    assert np.array_equal(again.batch(7).rows, wanted[28:32])
+    assert np.array_equal(again.raw_rows(7), wanted[28:32])
     assert not np.array_equal(rows(TokenStream(folder, 6, 4), range(12)), wanted)
 
 
@@ -113,13 +131,13 @@ def test_order_of_a_seed_is_fixed_for_good(tmp_path):
 
 def test_running_hash_is_a_chain_over_rows(folder):
     whole, halves = TokenStream(folder, 1, 4), TokenStream(folder, 1, 2)
-    first = whole.batch(0).extend(START_HASH)
-    assert halves.batch(1).extend(halves.batch(0).extend(START_HASH)) == first
+    first = extend_hash(START_HASH, whole.raw_rows(0))
+    assert extend_hash(extend_hash(START_HASH, halves.raw_rows(0)), halves.raw_rows(1)) == first
     state = bytes(16)
-    for row in whole.batch(0).rows:
+    for row in whole.raw_rows(0):
         state = hashlib.blake2b(state + row.tobytes(), digest_size=16).digest()
     assert first == state.hex()
-    assert TokenStream(folder, 2, 4).batch(0).extend(START_HASH) != first
+    assert extend_hash(START_HASH, TokenStream(folder, 2, 4).raw_rows(0)) != first
 
 
 def test_document_length_weighs_by_token(tmp_path):
@@ -182,5 +200,6 @@ def test_reading_costs_nearly_nothing(tmp_path):
     stream.batch(0)
     started = time.process_time()  # others' work on the machine does not count
     for step in range(200):
-        stream.batch(step).extend(START_HASH)
+        stream.batch(step)
+        extend_hash(START_HASH, stream.raw_rows(step))
     assert (time.process_time() - started) / 200 < 5e-3

@@ -1,0 +1,168 @@
+"""Train a study on several machines (nodes): `dreamer run` of the same study on each, over a shared file system.
+
+Node 0 prepares the data and starts every training. It announces each in a file, `nodes/<name>.json` in the study's
+folder, and touches the file while the training lasts; the other nodes join what they find announced. The nodes are
+alike: all have as many GPUs, and see the study's folder under one path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.running import progress
+from flows.running.devices import Slots, gpus
+from flows.running.processes import run_module, stopped_on_exit, wait_unless_stopping
+from flows.study.configuration import Study
+from model.training.launch import free_port
+from pipeline.errors import InputError
+from pipeline.storage.files import write_text_atomically
+
+POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """This machine among those that train a study: its number, and the host name of node 0; by default it is alone."""
+
+    number: int = 0
+    count: int = 1
+    first: str = "127.0.0.1"
+
+    def command(self, address: str, run: str, ranks: int, options: Sequence[str]) -> list[str]:
+        """Return the arguments of `python -m model.node` that train the run in a folder by `ranks` processes here."""
+        place = ["--node", str(self.number), "--nodes", str(self.count), "--ranks", str(ranks), "--first", address]
+        return [*place, run, "--", *options]
+
+
+def this_node(study: Study, environment: Mapping[str, str] = os.environ) -> Node:
+    """Find out which node of the study this is, from NODE_RANK and MASTER_ADDR, else from the variables of SLURM.
+
+    Raises InputError where `training.nodes` is above 1 and these are missing or say otherwise.
+    """
+    count = study.training.nodes
+    if count == 1:
+        return Node()
+    by_hand = "NODE_RANK" in environment
+    found = environment.get("SLURM_STEP_NUM_NODES", environment.get("SLURM_NNODES", str(count)))
+    if not by_hand and found != str(count):
+        raise InputError(f"training.nodes is {count}, but SLURM starts the study on {found} nodes; make them equal")
+    if not by_hand and environment.get("SLURM_LOCALID", "0") != "0":
+        raise InputError("start `dreamer run` once on each node: srun --ntasks-per-node=1")
+    number = environment.get("NODE_RANK", environment.get("SLURM_NODEID", ""))
+    hosts = environment.get("SLURM_STEP_NODELIST", environment.get("SLURM_JOB_NODELIST", ""))
+    first = environment.get("MASTER_ADDR") or first_host(hosts)
+    if not number.isdecimal() or int(number) >= count or not first:
+        raise InputError(
+            f"training.nodes is {count}: start the study on each node with srun, or there with NODE_RANK "
+            f"(0 to {count - 1}) and MASTER_ADDR (the host name of node 0) in the environment"
+        )
+    return Node(int(number), count, first)
+
+
+def first_host(nodes: str) -> str:
+    """Return the first host of a SLURM list of nodes. Example: `gpu[07-09,12],login` gives `gpu07`."""
+    found = re.match(r"([^,\[]*)(?:\[(\d+)[^\]]*\]([^,]*))?", nodes)
+    return "".join(part or "" for part in found.groups()) if found else ""
+
+
+def train_on_nodes(
+    study: Study,
+    node: Node,
+    slots: Slots,
+    run: Path,
+    options: Sequence[str],
+    ranks: int,
+    *,
+    log: Path,
+    tick: Callable[[], None],
+) -> None:
+    """Train the run in a folder by `ranks` processes on every node of the study, as soon as `slots` has so many free.
+
+    Raises what `run_module` raises.
+    """
+    with slots.take(ranks) as environment:
+        if node.count == 1:
+            run_module("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
+            return
+        address, folder = f"{node.first}:{free_port()}", str(run.resolve())
+        command = node.command(address, folder, ranks, options)
+        announcement = study.folder / "nodes" / f"{_name(run)}.json"
+        announcement.parent.mkdir(parents=True, exist_ok=True)
+        values = {"address": address, "run": folder, "ranks": ranks, "options": list(options)}
+        write_text_atomically(announcement, json.dumps(values))
+
+        def touch() -> None:
+            announcement.touch()
+            tick()
+
+        try:
+            run_module("model.node", command, log=log, tick=touch, environment=environment)
+        finally:
+            announcement.unlink(missing_ok=True)
+
+
+def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> None:
+    """Take part in every training that node 0 announces, until `finished` tells that all models are trained.
+
+    Raises what the training processes of this node end with, and InputError where it has fewer GPUs than node 0.
+    """
+    slots, watch, joined = Slots(study), _Watch(study.folder / "nodes"), list[Future[None]]()
+    pool = ThreadPoolExecutor(slots.count)
+    with stopped_on_exit():
+        try:
+            while not finished():
+                joined += [pool.submit(_join, study, node, slots, values) for values in watch.new()]
+                for training in joined:
+                    if training.done():
+                        training.result()
+                wait_unless_stopping(POLL_SECONDS)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Watch:
+    """Finds announcements of living trainings: those whose time changes. Others are of a node 0 that was killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: dict[str, int] = {}  # the time of each file's last touch, by address
+        self._joined: set[str] = set()
+
+    def new(self) -> list[dict[str, Any]]:
+        """Read the announcements that have begun to live since the last call."""
+        found = []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                touched, values = path.stat().st_mtime_ns, json.loads(path.read_text())
+            except FileNotFoundError:  # the training has just ended
+                continue
+            address = values["address"]
+            if address not in self._joined and self._seen.setdefault(address, touched) != touched:
+                self._joined.add(address)
+                found.append(values)
+        return found
+
+
+def _join(study: Study, node: Node, slots: Slots, values: Mapping[str, Any]) -> None:
+    """Take part in one training."""
+    run, ranks, found = Path(values["run"]), values["ranks"], gpus(study)
+    if found and ranks > found:
+        raise InputError(f"node 0 trains by {ranks} GPUs on each node, but node {node.number} has {found}")
+    label, log = f"join {_name(run)}", study.folder / "nodes" / f"{_name(run)}-node{node.number}.log"
+    with slots.take(ranks) as environment:
+        progress.report(label, 0.0, f"{ranks} of its ranks")
+        command = node.command(values["address"], str(run), ranks, values["options"])
+        run_module("model.node", command, log=log, environment=environment)
+    progress.report(label, 1.0, "done")
+
+
+def _name(run: Path) -> str:
+    """Name a training by the key of its output in the store and its seed."""
+    return f"{run.parent.name.partition('.')[0]}-{run.name}"

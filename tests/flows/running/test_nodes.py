@@ -1,0 +1,195 @@
+"""Several machines train one study: each knows its place, joins living trainings only, and changes no result."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import flows.running.nodes
+from flows.running.devices import share_ranks
+from flows.running.nodes import Node, first_host, join_trainings, this_node
+from flows.stages.models import plan_models
+from flows.stages.outputs import Trained
+from flows.stages.prepare import prepare_data
+from flows.stages.train import train_models
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+from pipeline.storage.store import Store
+
+SMALL = {
+    "name": "small",
+    "data": {"sources": ["builtin"], "world": {"documents": 200, "items": 10}, "tokenizer": {"vocabulary_size": 300}},
+    "models": {
+        "depths": [2],
+        "variants": ["LA"],
+        "baseline": {
+            "hidden_size": 16,
+            "query_heads": 2,
+            "key_value_heads": 1,
+            "head_size": 8,
+            "experts": 3,
+            "active_experts": 2,
+            "expert_size": 16,
+            "routing_size": 8,
+        },
+    },
+    "training": {
+        "tokens": 3000,
+        "batch_tokens": 448,
+        "sequence_length": 64,
+        "checkpoints": 2,
+        "seeds": [0],
+        "learning_rate": 1e-3,
+        "warmup_steps": 5,
+        "device": "cpu",
+    },
+    "evaluation": {"benchmarks": ["builtin"], "limit": 5},
+}
+
+
+def study(root: Path, **training: object) -> Study:
+    return load_study({**SMALL, "root": str(root), "training": {**SMALL["training"], **training}})
+
+
+def test_one_machine_needs_no_word_about_nodes(tmp_path: Path) -> None:
+    assert this_node(study(tmp_path), {"SLURM_NODEID": "3", "SLURM_NNODES": "4"}) == Node()
+
+
+def test_a_node_knows_its_place_by_hand_and_from_slurm(tmp_path: Path) -> None:
+    two = study(tmp_path, nodes=2)
+    assert this_node(two, {"NODE_RANK": "1", "MASTER_ADDR": "10.0.0.7"}) == Node(1, 2, "10.0.0.7")
+    slurm = {"SLURM_NODEID": "0", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "gpu[07-08]", "SLURM_LOCALID": "0"}
+    assert this_node(two, slurm) == Node(0, 2, "gpu07")
+    assert this_node(two, {**slurm, "SLURM_NODEID": "1"}) == Node(1, 2, "gpu07")
+    part = {"SLURM_NNODES": "4", "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "gpu08,gpu11"}
+    assert this_node(two, {**slurm, **part}) == Node(0, 2, "gpu08")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("a1", "a1"), ("a1,b2", "a1"), ("gpu[07-09,12],login", "gpu07"), ("n[3]-ib,n5-ib", "n3-ib"), ("", "")],
+)
+def test_the_first_host_of_a_slurm_list(nodes: str, first: str) -> None:
+    assert first_host(nodes) == first
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({}, r"training\.nodes is 2: start the study on each node with srun, or there with NODE_RANK \(0 to 1\)"),
+        ({"NODE_RANK": "2", "MASTER_ADDR": "a"}, r"NODE_RANK \(0 to 1\)"),
+        ({"NODE_RANK": "1"}, "MASTER_ADDR"),
+        ({"SLURM_NNODES": "3", "SLURM_NODEID": "0"}, "SLURM starts the study on 3 nodes; make them equal"),
+        ({"SLURM_NNODES": "2", "SLURM_NODEID": "0", "SLURM_LOCALID": "1"}, "once on each node"),
+    ],
+)
+def test_an_unclear_place_is_bad_input(tmp_path: Path, environment: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        this_node(study(tmp_path, nodes=2), environment)
+
+
+def test_every_node_has_a_row_of_the_batch_and_nodes_decide_no_result(tmp_path: Path) -> None:
+    assert share_ranks(study(tmp_path, nodes=7), 3) == [1, 1, 1]
+    with pytest.raises(InputError, match=r"training\.nodes is 8, but a batch has 7 rows"):
+        share_ranks(study(tmp_path, nodes=8), 3)
+    assert study(tmp_path, nodes=2).study_id == study(tmp_path).study_id
+
+
+def test_only_living_trainings_are_joined_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An announcement that nobody touches was left by a node 0 that was killed."""
+    joined: list[list[str]] = []
+    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(flows.running.nodes, "run_module", lambda module, arguments, **_: joined.append(arguments))
+    folder = tmp_path / "nodes"
+    folder.mkdir()
+    for name, port in (("dead", 1), ("alive", 2)):
+        values = {"address": f"first:{port}", "run": f"/shared/{name}/seed0", "ranks": 3, "options": ["--stop-at", "9"]}
+        (folder / f"{name}.json").write_text(json.dumps(values))
+    touches: list[int] = []
+
+    def finished() -> bool:
+        touches.append(len(touches))
+        os.utime(folder / "alive.json", (len(touches), len(touches)))
+        return len(touches) == 10
+
+    join_trainings(study(tmp_path, nodes=2), Node(1, 2, "first"), finished)
+    place = ["--node", "1", "--nodes", "2", "--ranks", "3", "--first", "first:2"]
+    assert joined == [[*place, "/shared/alive/seed0", "--", "--stop-at", "9"]]
+
+
+def train(chosen: Study) -> Trained:
+    store = Store(chosen.store_folder)
+    prepared = prepare_data(chosen, store)
+    return train_models(chosen, store, prepared, plan_models(chosen, prepared.vocabulary_size))
+
+
+def steps(trained: Trained) -> dict[str, list[float]]:
+    (run,) = trained.runs
+    return pq.read_table(run.folder / "rows" / "steps.parquet").to_pydict()
+
+
+@pytest.fixture
+def second_node(tmp_path: Path) -> Callable[[Path], subprocess.Popen[str]]:
+    """Start `dreamer run` of the study on node 1, in a process of its own."""
+
+    def start(root: Path) -> subprocess.Popen[str]:
+        path = tmp_path / "small.yaml"
+        path.write_text(yaml.dump({**SMALL, "training": {**SMALL["training"], "nodes": 2, "ranks": 2}}))
+        command = [sys.executable, "-m", "flows.commands.cli", "run", str(path), "--root", str(root)]
+        environment = {**os.environ, "NODE_RANK": "1", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+    return start
+
+
+@pytest.mark.slow
+def test_two_nodes_train_together_what_one_process_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second_node: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    """Node 1 starts before there are data; seven rows are shared by the two ranks of each node."""
+    monkeypatch.setenv("NODE_RANK", "0")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    other = second_node(tmp_path / "two")
+    together = steps(train(study(tmp_path / "two", nodes=2, ranks=2)))
+    _, said = other.communicate(timeout=60)
+    assert other.returncode == 0, said
+    assert said.splitlines()[-1].endswith("are trained; node 0 evaluates them.")
+    assert not list((tmp_path / "two" / "nodes").glob("*.json"))
+    alone = steps(train(study(tmp_path / "one")))
+    assert together["tokens"] == alone["tokens"]
+    assert together["run_id"] == alone["run_id"]
+    assert together["loss"] == pytest.approx(alone["loss"], rel=1e-3)
+
+
+@pytest.mark.slow
+def test_a_lost_node_ends_the_training_and_the_same_commands_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second_node: Callable[[Path], subprocess.Popen[str]]
+) -> None:
+    monkeypatch.setenv("NODE_RANK", "0")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    chosen, root = study(tmp_path / "two", nodes=2, ranks=2, save_every_seconds=0), tmp_path / "two"
+    other = second_node(root)
+
+    def kill_after_a_state() -> None:
+        while not list(root.glob("store/training/*/seed0/state/[0-9]*[0-9]")):
+            time.sleep(0.05)
+        other.kill()
+
+    killer = threading.Thread(target=kill_after_a_state)
+    killer.start()
+    with pytest.raises(RuntimeError, match=r"model\.node .* ended with status 143"):
+        train(chosen)
+    killer.join()
+    again = second_node(root)
+    trained = train(chosen)
+    assert again.wait(60) == 0
+    assert [run.status for run in trained.runs] == ["complete"]

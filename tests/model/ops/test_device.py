@@ -1,0 +1,46 @@
+"""Which device a run computes on, with CUDA devices that are only claimed to be there."""
+
+import pytest
+import torch
+
+from model.ops.device import choose_device
+from pipeline.errors import InputError
+
+
+@pytest.fixture
+def claim(monkeypatch):
+    """A function that lets torch claim a number of CUDA devices."""
+    return lambda count: monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "local", "chosen"),
+    [("auto", 0, "cuda:0"), ("cuda", 0, "cuda:0"), ("cuda", 3, "cuda:3"), ("cuda:2", 0, "cuda:2"), ("cpu", 3, "cpu")],
+)
+def test_a_cuda_device_always_has_its_number(claim, wanted, local, chosen):
+    """`torch.cuda.set_device` refuses `cuda` without one."""
+    claim(4)
+    device = choose_device(wanted, local)
+    assert str(device) == chosen
+    assert device.type == "cpu" or torch._utils._get_device_index(device) == device.index
+
+
+def test_without_cuda_devices_auto_is_the_cpu_on_every_rank(claim):
+    claim(0)
+    assert [choose_device("auto", local) for local in (0, 5)] == [torch.device("cpu")] * 2
+
+
+@pytest.mark.parametrize(
+    ("count", "wanted", "local", "message"),
+    [
+        (0, "cuda", 0, "device is 'cuda', but torch sees no CUDA device here"),
+        (0, "cuda:1", 0, "device is 'cuda:1', but torch sees no CUDA device here"),
+        (2, "cuda:2", 0, "device is 'cuda:2', but torch sees only 2 CUDA devices"),
+        (2, "auto", 2, "LOCAL_RANK is 2, but torch sees only 2 CUDA devices"),
+        (2, "mps", 0, "device is 'mps', but it must be auto, cpu, cuda or cuda:<number>"),
+    ],
+)
+def test_a_device_that_is_not_there_is_bad_input(claim, count, wanted, local, message):
+    claim(count)
+    with pytest.raises(InputError, match=message):
+        choose_device(wanted, local)

@@ -1,0 +1,131 @@
+"""Saving beside the training: whole states, pauses in proportion to what a save costs, and errors that are not lost."""
+
+import json
+import threading
+
+import pytest
+import torch
+
+import model.training.trainer
+from model.checkpoint import newest_state
+from model.train import main, train
+from model.training.config import read_run
+from model.training.saving import PAUSE, StateWriter, write_state
+from model.training.trainer import Trainer
+from tests.model.packed_folder import write_run
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A list with the time in seconds."""
+    now = [0.0]
+    monkeypatch.setattr("model.training.saving.time.monotonic", lambda: now[0])
+    return now
+
+
+def save(writer, clock, seconds):
+    writer.copy({})
+    writer.start(lambda: clock.__setitem__(0, clock[0] + seconds))
+    writer.wait()
+
+
+def test_the_pause_begins_at_the_end_of_a_save_and_grows_with_its_duration(clock):
+    writer = StateWriter()
+    clock[0] = 59
+    assert not writer.is_due(60)
+    clock[0] = 60
+    assert writer.is_due(60)
+    save(writer, clock, 1)  # until 61
+    clock[0] = 120
+    assert not writer.is_due(60)
+    clock[0] = 121
+    assert writer.is_due(60)
+    save(writer, clock, 90)  # longer than the interval: until 211
+    clock[0] = 211 + PAUSE * 90 - 1
+    assert not writer.is_due(60)
+    clock[0] += 1
+    assert writer.is_due(60)
+    writer.close()
+
+
+def test_an_interval_of_0_saves_after_every_step_whatever_a_save_takes(clock):
+    writer = StateWriter()
+    save(writer, clock, 1000)
+    assert writer.is_due(0)
+    writer.close()
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """Hold back the writing of states until the event is set."""
+    released = threading.Event()
+
+    def write_later(*arguments):
+        assert released.wait(60)
+        write_state(*arguments)
+
+    monkeypatch.setattr(model.training.trainer, "write_state", write_later)
+    yield released
+    released.set()
+
+
+def test_training_goes_on_while_a_state_is_written_and_the_state_is_that_of_its_step(tmp_path, held):
+    trainer = Trainer(read_run(write_run(tmp_path)))
+    trainer.train_step()
+    wanted = {f"model.{name}": tensor.clone() for name, tensor in trainer.model.state_dict().items()}
+    trainer.save(0)
+    assert not trainer.writer.is_due(1e-9)
+    trainer.train_step()
+    again = threading.Thread(target=trainer.save, args=(0,))
+    again.start()
+    again.join(0.2)
+    assert again.is_alive()  # the next save waits for the writer
+    assert newest_state(trainer.run.folder / "state") is None
+    held.set()
+    again.join()
+    trainer.writer.wait()
+    assert newest_state(trainer.run.folder / "state").values["step"] == 2
+    first = Trainer(read_run(write_run(tmp_path, name="first")))
+    first.train_step()
+    first.save(0)
+    first.writer.wait()
+    found = newest_state(first.run.folder / "state")
+    assert found.values["step"] == 1
+    assert all(torch.equal(found.tensors[name], tensor) for name, tensor in wanted.items())
+
+
+def test_an_error_of_the_writer_ends_the_training_with_one_line(tmp_path, monkeypatch, capsys):
+    calm, folder = (write_run(tmp_path, name=name) for name in ("calm", "run"))
+    train(calm)
+    written = []
+
+    def fail_the_third_time(run, state):
+        if len(written) == 2:
+            raise OSError(28, "No space left on device", "tensors.safetensors")
+        write_state(run, state)
+        written.append(state.values["step"])
+
+    monkeypatch.setattr(model.training.trainer, "write_state", fail_the_third_time)
+    assert main([str(folder)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == f"{folder}: [Errno 28] No space left on device: 'tensors.safetensors'"
+    assert newest_state(folder / "state").values["step"] == written[-1]
+    monkeypatch.undo()
+    assert train(folder) == "complete"
+    one, other = (newest_state(place / "state") for place in (calm, folder))
+    assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
+
+
+def test_a_run_is_complete_only_when_its_last_checkpoint_is_there(tmp_path, monkeypatch):
+    folder = write_run(tmp_path, tokens=300, checkpoints=[])
+    states = []
+
+    def look(run, state):
+        write_state(run, state)
+        states.append((json.loads((folder / "progress.json").read_text())["state"], state.values["tokens"]))
+
+    monkeypatch.setattr(model.training.trainer, "write_state", look)
+    assert train(folder) == "complete"
+    assert {state for state, _ in states} <= {"starting", "running"}
+    (checkpoint,) = (folder / "checkpoints").iterdir()
+    assert int(checkpoint.name) == states[-1][1] >= 300
