@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from model.ops.gpu import on_gpu
+
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
 CUDA_CHUNK_ELEMENTS = 2**28
@@ -18,7 +20,7 @@ def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_eleme
     The gradient of a sum of losses needs nothing from the backward pass but a factor. The softmax and the gradient of
     `head` are accumulated in float32 (or wider).
     """
-    chunk_elements = chunk_elements or (CUDA_CHUNK_ELEMENTS if hidden.is_cuda else CHUNK_ELEMENTS)
+    chunk_elements = chunk_elements or (CUDA_CHUNK_ELEMENTS if on_gpu(hidden) else CHUNK_ELEMENTS)
     return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]))
 
 

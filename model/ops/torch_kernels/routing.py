@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from model.ops.gpu import on_gpu
 from model.ops.torch_kernels.norms import rms_norm, rotate
 from model.ops.types import Dispatch, Routing
 
@@ -70,7 +71,7 @@ class _Route(torch.autograd.Function):
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:
     """Sort the selections `ids` [T, A] by expert; within an expert tokens keep their order."""
-    keys = ids.to(torch.int16) if ids.is_cuda and experts <= 2**15 else ids  # CUDA sorts byte by byte
+    keys = ids.to(torch.int16) if on_gpu(ids) and experts <= 2**15 else ids  # CUDA sorts byte by byte
     chosen, order = keys.flatten().sort(stable=True)
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
