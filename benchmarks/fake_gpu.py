@@ -21,7 +21,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
 from model.ops import gpu
 
@@ -116,10 +116,17 @@ def _bytes_moved(name: str, given: list[Tensor], made: list[Tensor]) -> int:
     return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in (*given, *made)}.values())
 
 
+class _Module(_DummyBackendModule):
+    """What torch asks a device's module for when a forward is recomputed."""
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.bfloat16]
+
+
 @cache
 def device() -> torch.device:
     """Register the pretended device, once in a process."""
-    _setup_privateuseone_for_python_backend(NAME)
+    _setup_privateuseone_for_python_backend(NAME, _Module())
     return torch.device(NAME, 0)
 
 

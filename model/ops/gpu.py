@@ -24,6 +24,12 @@ def capability(device: torch.device) -> tuple[int, int]:
     return _treated[device.type] if device.type in _treated else torch.cuda.get_device_capability(device)
 
 
+@torch.compiler.assume_constant_result
+def writes_empty_groups(device: torch.device) -> bool:
+    """Tell whether a grouped product writes zeros for a group without rows: on a B200 nothing (pytorch issue 172439)."""
+    return not on_gpu(device) or capability(device) < BLACKWELL
+
+
 @contextmanager
 def as_on_gpu(device_type: str, like: tuple[int, int] = HOPPER) -> Iterator[None]:
     """Treat devices of this type as GPUs while the block lasts: so the paths of a GPU are tested on a CPU."""

@@ -17,7 +17,9 @@ from torch import Tensor
 from model import ops
 from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
 from model.dreamer import Dreamer
+from model.ops import Documents
 from model.ops.device import choose_device, choose_precision, use_one_core
+from model.ops.gpu import on_gpu
 from model.training.averaging import WeightAverage
 from model.training.code_changes import find_code_change
 from model.training.config import Run
@@ -122,7 +124,7 @@ class Trainer:
         counts = [router.counts for router in self.model.routers().values()]
         self.ranks.all_reduce([total, *self.optimizer.gradients(), *counts])
         norm = self.optimizer.gradient_norm()
-        if self.device.type == "cuda":
+        if on_gpu(self.device):
             self._batch(self.step + 1)  # built while the device is at work
         loss_value, norm_value = torch.stack((total, norm)).tolist()
         self._check(loss_value, norm_value)
@@ -207,11 +209,11 @@ class Trainer:
         """Sum the losses at the targets of `rows`; hidden states without a target are not multiplied by the head."""
         targets = batch.targets[rows].flatten()
         wanted = (targets != IGNORED).nonzero().squeeze(1)
-        tokens, positions, documents, targets, wanted = (
-            self._move(tensor)
-            for tensor in (batch.tokens[rows], batch.positions[rows], batch.documents[rows], targets[wanted], wanted)
-        )
-        hidden = self.model(tokens, positions=positions, documents=documents, return_hidden=True)
+        documents = Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
+        if on_gpu(self.device):
+            documents = documents.moved(self._move)
+        tokens, targets, wanted = map(self._move, (batch.tokens[rows], targets[wanted], wanted))
+        hidden = self.model(tokens, memory=documents, return_hidden=True)
         hidden = hidden.flatten(0, 1).index_select(0, wanted)
         return ops.cross_entropy_sum(hidden, self.model.head.to(hidden.dtype), targets)
 

@@ -25,6 +25,9 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and mask is not None and on_gpu(query):  # no fused kernel takes both a mask and shared heads
+        if query.shape[2] == 1:  # the heads that share a key as queries of one head, and no copy of the keys
+            attended = F.scaled_dot_product_attention(query.unflatten(1, (-1, groups)).squeeze(3), key, value, mask)
+            return attended.flatten(1, 2)
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
     attended = F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=query.shape[1] != key.shape[1]
@@ -45,7 +48,7 @@ def attend_packed(query: Tensor, key: Tensor, value: Tensor, documents: Document
     with scores of [B, N, S, S].
     """
     attention, options = _packed_kernel()
-    bounds, longest = documents.bounds, documents.length
+    bounds, longest = documents.bounds, documents.longest
     return attention(query, key, value, bounds, bounds, longest, longest, **options)
 
 

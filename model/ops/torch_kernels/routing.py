@@ -10,9 +10,6 @@ from model.ops.gpu import on_gpu
 from model.ops.torch_kernels.norms import rms_norm, rotate
 from model.ops.types import Dispatch, Routing
 
-GROUPS = 1023
-"""The most matrices that torch's grouped product takes at once on CUDA."""
-
 
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
@@ -76,5 +73,4 @@ def dispatch(ids: Tensor, experts: int) -> Dispatch:
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
     ends = torch.searchsorted(chosen, numbers[:experts].to(keys.dtype), right=True, out_int32=True)
-    cuts = ends[GROUPS - 1 : -1 : GROUPS].cpu() if experts > GROUPS else None
-    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends, cuts)
+    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends)
