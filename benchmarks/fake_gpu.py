@@ -45,6 +45,11 @@ class Ledger(TorchDispatchMode):
         self.live, self._known = 0, weakref.WeakSet()
         self.forget()
 
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let torch.compile trace code under this mode."""
+        return True
+
     def forget(self) -> None:
         """Count from zero again; memory that is held stays held."""
         self.operations: Counter[str] = Counter()

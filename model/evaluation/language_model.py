@@ -21,7 +21,7 @@ from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.generate import generate, nothing
 from model.ops.device import choose_device
-from model.ops.gpu import on_gpu
+from model.ops.gpu import on_gpu, set_up
 from pipeline.errors import InputError
 
 # Tokens generated where neither task nor job sets a number: lm-eval's default.
@@ -178,6 +178,7 @@ def load_language_model(
             "evaluate with the tokenizer it was trained with"
         )
     if on_gpu(model.head):
+        set_up(model.head.device, torch.bfloat16)
         narrow(model)
     return LanguageModel(model, tokenizer, weights=weights_in(path, weights), **options)
 

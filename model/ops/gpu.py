@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 import torch
+import torch.nn.attention
 from torch import Tensor
 
 HOPPER, BLACKWELL = (9, 0), (10, 0)
@@ -28,6 +31,30 @@ def capability(device: torch.device) -> tuple[int, int]:
 def writes_empty_groups(device: torch.device) -> bool:
     """Tell whether a grouped product writes zeros for a group without rows: on a B200 nothing (pytorch issue 172439)."""
     return not on_gpu(device) or capability(device) < BLACKWELL
+
+
+def slow_products(device: torch.device, precision: torch.dtype) -> str | None:
+    """Describe in a line why the products of experts are slow on this GPU; None where they are not."""
+    major, minor = capability(device)
+    if precision != torch.bfloat16:
+        kind = f"products in {str(precision).removeprefix('torch.')}"
+    elif major not in (HOPPER[0], BLACKWELL[0]):
+        kind = f"a GPU of compute capability {major}.{minor}"
+    else:
+        return None
+    return f"torch has no fast grouped product for {kind}: it goes through the experts one by one, and the host waits"
+
+
+def set_up(device: torch.device, precision: torch.dtype) -> None:
+    """Set torch up for a GPU: memory in segments that grow, routers in TF32, FlashAttention 3 where it is installed.
+
+    Routers compute in float32. TF32 rounds what they multiply to 11 bits, inputs in bfloat16 have 8.
+    """
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read with the first tensor
+    if precision == torch.bfloat16:
+        torch.set_float32_matmul_precision("high")
+    if capability(device) == HOPPER and find_spec("flash_attn_interface"):
+        torch.nn.attention.activate_flash_attention_impl("FA3")
 
 
 @contextmanager

@@ -17,9 +17,8 @@ from torch import Tensor
 from model import ops
 from model.checkpoint import State, empty_model, load_tensors, newest_state, save_model, save_state
 from model.dreamer import Dreamer
-from model.ops import Documents
 from model.ops.device import choose_device, choose_precision, use_one_core
-from model.ops.gpu import on_gpu
+from model.ops.gpu import on_gpu, set_up
 from model.training.averaging import WeightAverage
 from model.training.code_changes import find_code_change
 from model.training.config import Run
@@ -28,7 +27,7 @@ from model.training.failures import TrainingFailed, has_spiked
 from model.training.optimizer import AdamW, warmed_up
 from model.training.provenance import source_digests
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, open_stream
-from model.training.wrapping import compile_parts, recompute_activations
+from model.training.wrapping import compile_parts, compiles, recompute_activations
 from pipeline.errors import InputError
 
 LOSS_WINDOW = 100
@@ -49,6 +48,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.precision = choose_precision(self.config.precision, self.device)
+        if on_gpu(self.device):
+            set_up(self.device, self.precision)
         if self.device.type == "cpu":
             use_one_core()
         self.stream = open_stream(run, self.ranks.count)
@@ -98,7 +99,7 @@ class Trainer:
         self.model.train()
         if self.config.checkpointing:
             recompute_activations(self.model)
-        if self.config.compile and self.device.type == "cuda":
+        if compiles(self.config.compile, self.device):
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
 
@@ -108,7 +109,7 @@ class Trainer:
         self.ranks.broadcast([tensor.data for tensor in tensors])
 
     def compile(self, **options: Any) -> None:
-        """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
+        """Let `torch.compile` fuse the model. All shapes are met in one step; after it, nothing more is compiled."""
         torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
         compile_parts(self.model, **options)
         self._compiled = True
@@ -132,8 +133,8 @@ class Trainer:
         self.optimizer.step(learning_rate, norm, self.config.clip)
         self.optimizer.clear()
         self.model.update_balance()
-        if self._compiled:
-            torch.compiler.set_stance("fail_on_recompile")
+        if self._compiled:  # another shape is an error only where compiling is asked for
+            torch.compiler.set_stance("fail_on_recompile" if self.config.compile else "eager_on_recompile")
 
         before = self.tokens
         self.step += 1
@@ -209,7 +210,7 @@ class Trainer:
         """Sum the losses at the targets of `rows`; hidden states without a target are not multiplied by the head."""
         targets = batch.targets[rows].flatten()
         wanted = (targets != IGNORED).nonzero().squeeze(1)
-        documents = Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
+        documents = ops.Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
         if on_gpu(self.device):
             documents = documents.moved(self._move)
         tokens, targets, wanted = map(self._move, (batch.tokens[rows], targets[wanted], wanted))

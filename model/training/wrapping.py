@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from model.dreamer import (
     Weights,
 )
 from model.ops import Attended, Routing
+from model.ops.gpu import on_gpu
 
 MOST_GRAPHS = 256
 """Of one function: torch stops compiling beyond it, and its own limit of 8 is below the depths of a model."""
@@ -59,6 +61,11 @@ def _keep_selections() -> tuple[Any, Any]:
     kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
     kept.append(torch.ops.torch_attn._varlen_attn.default)
     return create_selective_checkpoint_contexts(kept)
+
+
+def compiles(wanted: bool | None, device: torch.device) -> bool:
+    """Tell whether a training compiles: on a GPU, if it is wanted, or not said and torch's compiler has Triton."""
+    return on_gpu(device) and (find_spec("triton") is not None if wanted is None else wanted)
 
 
 def compile_parts(model: Dreamer, **options: Any) -> None:

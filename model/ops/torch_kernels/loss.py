@@ -10,8 +10,8 @@ from model.ops.gpu import on_gpu
 
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
-GPU_CHUNK_ELEMENTS = 2**29
-"""More where memory is fast, 3 GiB: every chunk passes over the whole gradient of the head."""
+GPU_CHUNK_ELEMENTS = 2**28
+"""More where memory is fast, 1.5 GiB: every chunk passes over the whole gradient of the head."""
 
 
 def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
