@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from typing import Any
 from unittest.mock import patch
 
@@ -30,8 +30,10 @@ TORCH = "2.13"
 """The version of torch whose private functions are used here."""
 
 aten = torch.ops.aten
-FREE = {*"empty empty_like empty_strided new_empty new_empty_strided detach lift_fresh _unsafe_view".split()}
-PICKING = {*"gather index index_select embedding _embedding_bag_forward_only".split()}
+FREE = {
+    *["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "lift_fresh", "_unsafe_view"]
+}
+PICKING = {*["gather", "index", "index_select", "embedding", "_embedding_bag_forward_only"]}
 """Operations that read of their input only the rows that they return."""
 DOCUMENT = 512
 """Tokens of a document, where an operation's result has as many rows as there are documents."""
@@ -59,6 +61,13 @@ class Ledger(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None) -> Any:
         kwargs = kwargs or {}
+        if (
+            torch.is_inference_mode_enabled() and func.namespace == "aten"
+        ):  # where torch does not split what is made of other operations
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
         given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         here = [tensor for tensor in given if tensor.device.type == NAME]
         wanted = torch.device(kwargs.get("device") or (NAME if here else "cpu"))
@@ -70,7 +79,8 @@ class Ledger(TorchDispatchMode):
             if not kwargs.get("non_blocking"):
                 self.waits.append("copy from the host")
             (source,) = given
-            result = torch.empty_strided(source.shape, source.stride(), dtype=kwargs.get("dtype") or source.dtype, device=wanted)
+            dtype = kwargs.get("dtype") or source.dtype
+            result = torch.empty_strided(source.shape, source.stride(), dtype=dtype, device=wanted)
         else:
             result = func(*args, **kwargs)
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, FakeTensor)]
@@ -143,6 +153,7 @@ def pretended_gpu() -> Iterator[Ledger]:
         device()
         stack.enter_context(gpu.as_on_gpu(NAME))
         stack.enter_context(patch.object(Tensor, "pin_memory", lambda tensor: tensor))
+        stack.enter_context(patch.object(torch, "tensor", partial(_tensor, torch.tensor)))
         stack.enter_context(patch.object(F, "scaled_dot_product_attention", _attention))
         stack.enter_context(patch.object(F, "rms_norm", _rms_norm))
         stack.enter_context(patch.object(FakeTensor, "tolist", lambda tensor: tensor.cpu().tolist()))
@@ -151,7 +162,20 @@ def pretended_gpu() -> Iterator[Ledger]:
         yield ledger
 
 
-def _attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool, enable_gqa: bool):
+def _tensor(make: Callable[..., Tensor], values: Any, device: Any = None, **options: Any) -> Tensor:
+    """Make a tensor on the host and move it, as torch does below what the ledger sees."""
+    return make(values, **options).to(device or "cpu")
+
+
+def _attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    *,
+    is_causal: bool = False,
+    enable_gqa: bool = False,
+) -> Tensor:
     """Choose as CUDA does: flash attention without a mask, attention of efficient memory with one."""
     if attn_mask is None:
         return aten._scaled_dot_product_flash_attention(query, key, value, 0.0, is_causal)[0]

@@ -29,7 +29,7 @@ def capability(device: torch.device) -> tuple[int, int]:
 
 @torch.compiler.assume_constant_result
 def writes_empty_groups(device: torch.device) -> bool:
-    """Tell whether a grouped product writes zeros for a group without rows: on a B200 nothing (pytorch issue 172439)."""
+    """Tell whether a grouped product writes zeros for a group without rows; a B200 writes nothing (pytorch #172439)."""
     return not on_gpu(device) or capability(device) < BLACKWELL
 
 

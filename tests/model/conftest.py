@@ -39,6 +39,8 @@ def one_thread():
 def as_gpu(monkeypatch):
     """The paths of a GPU on the CPU, with a plain form of the one kernel that only CUDA has."""
     monkeypatch.setattr(attention, "_packed_kernel", lambda: (attend_documents, {}))
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # of the whole process
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")
     with as_on_gpu("cpu"):
         yield
 
@@ -48,5 +50,7 @@ def attend_documents(query, key, value, bounds, _, longest, __):
     lengths = bounds.diff().tolist()
     assert max(lengths) == longest
     parts = (tensor.transpose(0, 1).split(lengths, dim=1) for tensor in (query, key, value))
-    attended = [F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in zip(*parts, strict=True)]
+    attended = [
+        F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in zip(*parts, strict=True)
+    ]
     return torch.cat(attended, dim=1).transpose(0, 1)

@@ -94,7 +94,12 @@ def test_more_experts_than_a_product_takes_go_in_parts(chosen, groups, monkeypat
     largest = []
     monkeypatch.setattr(products, "GROUPS", groups)
     grouped_mm = F.grouped_mm
-    monkeypatch.setattr(F, "grouped_mm", lambda *parts, offs: largest.append(len(offs)) or grouped_mm(*parts, offs=offs))
+
+    def counted(left, right, *, offs):
+        largest.append(len(offs))
+        return grouped_mm(left, right, offs=offs)
+
+    monkeypatch.setattr(F, "grouped_mm", counted)
     parts = ops.swiglu_experts(x, routed(ids, scores, 9), *weights)
     torch.testing.assert_close(parts, whole)
     direction = torch.randn_like(whole)
