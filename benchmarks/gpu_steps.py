@@ -245,7 +245,8 @@ def _one_setting(
             if number == 0:
                 result["first_step_seconds"] = times[0]
         rate = (trainer.tokens - before) / statistics.median(times[1:])
-        flops = training_flops_per_token(trainer.run.model, round(trainer.stream.document_length))
+        stream = trainer.stream
+        flops = training_flops_per_token(trainer.run.model, stream.document_length, stream.target_share)
         peak = peak_flops(device_name(sizes.device), trainer.precision)
         say(
             **result,

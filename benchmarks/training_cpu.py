@@ -218,7 +218,7 @@ def main() -> None:
         print("|---|---|---|---|---|---|---|")
         for name, config in configs.items():
             rate = statistics.median(rates[name])
-            flops = training_flops_per_token(config, stream.document_length)
+            flops = training_flops_per_token(config, stream.document_length, stream.target_share)
             cells = [
                 f"{rate:,.0f}",
                 f"{rate * flops / 1e9:.1f}",

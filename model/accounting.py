@@ -65,13 +65,15 @@ def flops_by_component(config: DreamerConfig, length: float = 1024, *, causal: b
     return {component: 2.0 * count for component, count in products.items()}
 
 
-def training_flops_per_token(config: DreamerConfig, length: float | None = None) -> float:
+def training_flops_per_token(config: DreamerConfig, length: float | None = None, targets: float = 1.0) -> float:
     """Count FLOPs per token of a training step: forward, and twice as much backward.
 
-    `length` is the mean length of documents (None: the model's sequence length). Model FLOPs utilisation is computed
-    from this count; recomputation and the product of the shared experts do not count.
+    `length` is the mean length of documents (None: the model's sequence length), `targets` the share of tokens that
+    have a target, which alone are multiplied by the head. Model FLOPs utilisation is computed from this count;
+    recomputation and the product of the shared experts do not count.
     """
-    return 3 * flops_per_token(config, length or config.sequence_length)
+    counts = flops_by_component(config, length or config.sequence_length)
+    return 3 * (sum(counts.values()) - (1 - targets) * counts["head"])
 
 
 def memory_bytes(config: DreamerConfig, length: int = 1024, *, element_bytes: int = 2) -> int:

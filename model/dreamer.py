@@ -259,10 +259,14 @@ class SequenceAttention(_ProjectedAttention):
     @ops.fusable("sequence_attention")
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
         """Attend over what the memory holds at this depth."""
-        query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, context.position_code)
+        *heads, routing = self.project_in(x_TH, weights, context.position_code)
+        attended = self.attend(*heads, context, history)
+        return Attended(self.project_out(attended.output, weights, routing), routing.ids)
+
+    def attend(self, query_TNK: Tensor, key_TMK: Tensor, value_TMK: Tensor, context: Context, _: History) -> Attended:
+        """Attend between the projections: the output is [T, N, K]."""
         key_BCMK, value_BCMK, visible = context.memory.recall(context.depth, key_TMK, value_TMK)
-        attended_TNK = ops.attend_sequence(query_TNK, key_BCMK, value_BCMK, visible)
-        return Attended(self.project_out(attended_TNK, weights, routing), routing.ids)
+        return Attended(ops.attend_sequence(query_TNK, key_BCMK, value_BCMK, visible))
 
 
 class DepthAttention(_ProjectedAttention):
@@ -279,10 +283,18 @@ class DepthAttention(_ProjectedAttention):
     @ops.fusable("depth_attention")
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
         """Attend over the keys and values of the visible depths, this one included."""
-        query_TNK, key_TMK, value_TMK, routing = self.project_in(x_TH, weights, context.depth_code)
+        *heads, routing = self.project_in(x_TH, weights, context.depth_code)
+        attended = self.attend(*heads, context, history)
+        output = self.project_out(attended.output, weights, routing)
+        return attended._replace(output=output, ids=routing.ids)
+
+    def attend(
+        self, query_TNK: Tensor, key_TMK: Tensor, value_TMK: Tensor, context: Context, history: History
+    ) -> Attended:
+        """Attend between the projections: the output is [T, N, K]."""
         history = (*self.visible(history), (key_TMK, value_TMK))
         attended_TNK, scores = ops.attend_depth(query_TNK, *zip(*history, strict=True))
-        return Attended(self.project_out(attended_TNK, weights, routing), routing.ids, history, scores)
+        return Attended(attended_TNK, history=history, scores=scores)
 
 
 ATTENTIONS: dict[str, type[nn.Module]] = {
@@ -374,7 +386,7 @@ class Dreamer(nn.Module):
         L, dtype = self.checked_depth(depth), self.dtype or self.embedding.dtype
         memory = memory or Documents(tokens_BS, documents, positions)
         counted = self.training and isinstance(memory, Documents)
-        real_T = None if documents is None else (documents >= 0).flatten()
+        real_T = memory.real if counted else None
         positions_T, depths_LP, routing_LP = self._codes(memory.positions, L, dtype)
         weights = [each for block in self.blocks for each in block.prepare(dtype, routing_LP)]
 

@@ -134,12 +134,17 @@ class _CachedRows(Visible):
     def __init__(self, cache: Cache, new: int) -> None:
         self.cache, self.filled = cache, cache.longest + new
         self.positions = cache.lengths[:, None] + torch.arange(new, device=cache.lengths.device)
+        self.first = cache.longest == 0
         self.mask(cache.keys.dtype)  # now, while no activation takes memory
 
     @property
     def pairs(self) -> Tensor:
         """Booleans [B, S, C]: a token sees the positions up to its own."""
         return torch.arange(self.filled, device=self.positions.device) <= self.positions[..., None]
+
+    def mask(self, dtype: torch.dtype) -> Tensor | None:
+        """Make the mask [B, 1, S, C], or none for the first tokens of all rows: these see what is before them."""
+        return None if self.first else super().mask(dtype)
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
         """Write keys and values [T, M, K] of one depth; return all that are filled [B, C, M, K]."""

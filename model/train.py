@@ -25,6 +25,7 @@ from pathlib import Path
 
 import torch
 
+from model.ops.gpu import on_gpu, slow_products
 from model.training.code_changes import record_code_change
 from model.training.config import read_run
 from model.training.distributed import OtherRankFailed, process_group
@@ -63,6 +64,8 @@ def train(
             if ranks.is_first and (change := trainer.code_change):
                 record_code_change(run.folder, change)
                 notice("{}: goes on from {tokens:,} tokens; code {before} is now {after}".format(run.run_id, **change))
+            if ranks.is_first and on_gpu(trainer.device) and (slow := slow_products(trainer.device, trainer.precision)):
+                notice(f"{run.run_id}: {slow}")
             goal = min(run.training.tokens, stop_at or run.training.tokens)
             recorder = Recorder(trainer, goal, line, notice) if ranks.is_first else None
         trainer.synchronize()

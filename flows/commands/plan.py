@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 import pandas as pd
+import torch
 
 from flows.commands.data_plan import amount, data_tables
 from flows.commands.tables import console, print_table
@@ -14,6 +15,8 @@ from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
 from flows.study.noise import noise_of
 from model.accounting import training_flops_per_token
+from model.ops.device import choose_precision
+from model.ops.gpu import slow_products
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from pipeline.sources.table import resolve_source
@@ -70,6 +73,7 @@ def plan(options: argparse.Namespace) -> None:
         "compute": f"{flops:.3g} FLOPs of training",
         "time": f"{duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
         "": "" if on_gpu else f"{duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
+        "products": _slow_products(study) if on_gpu else None,
         "tells": _resolution(study),
         "disk": f"{amount(checkpoints)} of {kinds}checkpoints, {amount(state)} to resume from, "
         f"{amount(tokens)} of tokens",
@@ -81,6 +85,11 @@ def plan(options: argparse.Namespace) -> None:
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
             console.print(f"{'licence':<9} {notice}", soft_wrap=True)
+
+
+def _slow_products(study: Study) -> str | None:
+    device = torch.device("cuda", 0)
+    return slow_products(device, choose_precision(study.training.precision, device))
 
 
 def _resolution(study: Study) -> str:

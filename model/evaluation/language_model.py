@@ -21,6 +21,7 @@ from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.generate import generate, nothing
 from model.ops.device import choose_device
+from model.ops.gpu import on_gpu, set_up
 from pipeline.errors import InputError
 
 # Tokens generated where neither task nor job sets a number: lm-eval's default.
@@ -176,7 +177,8 @@ def load_language_model(
             f"{path}: the model knows {model.config.vocabulary_size} tokens, the tokenizer has {tokenizer.size}; "
             "evaluate with the tokenizer it was trained with"
         )
-    if model.head.is_cuda:
+    if on_gpu(model.head):
+        set_up(model.head.device, torch.bfloat16)
         narrow(model)
     return LanguageModel(model, tokenizer, weights=weights_in(path, weights), **options)
 
@@ -187,7 +189,7 @@ def suitable_batch(model: Dreamer) -> int:
     A position takes memory for cached keys and values, half of them twice while rows are taken out, and for inputs and
     activations of its active experts, up to three copies.
     """
-    if not model.head.is_cuda:
+    if not on_gpu(model.head):
         return CPU_BATCH_TOKENS
     config, bytes_ = model.config, (model.dtype or model.head.dtype).itemsize
     cached = 1.5 * config.depth * 2 * config.key_value_heads * config.head_size * bytes_
@@ -197,9 +199,9 @@ def suitable_batch(model: Dreamer) -> int:
 
 
 def narrow(model: Dreamer) -> None:
-    """Convert weights and computation to bfloat16 in place; routers stay in float32, as in training."""
+    """Convert weights and computation to bfloat16 in place; routers and gains stay in float32, as in training."""
     routing = {id(parameter) for router in model.routers().values() for parameter in router.parameters()}
     for parameter in model.parameters():
-        if id(parameter) not in routing:
+        if id(parameter) not in routing and parameter.ndim > 1:
             parameter.data = parameter.data.to(torch.bfloat16)
     model.dtype = torch.bfloat16

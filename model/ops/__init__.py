@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from model.ops import reference, torch_kernels
+from model.ops.gpu import on_gpu
 from model.ops.native import engine as native
 from model.ops.types import Attended, Documents, Routing, Visible
 
@@ -63,8 +64,12 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
     if forced is None and (torch.get_num_threads() > 1 or os.environ.get("DREAMER_NATIVE") == "0"):
         return torch_kernels
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
-    plain = all(tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter)) for tensor in tensors)
+    plain = all(tensor is None or _plain(tensor) for tensor in tensors)
     return native if plain and len(dtypes) == 1 and native.available(*dtypes) else torch_kernels
+
+
+def _plain(tensor: Tensor) -> bool:
+    return tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter) and not on_gpu(tensor)
 
 
 def fusable(name: str) -> Callable[[Callable[..., Attended]], Callable[..., Attended]]:

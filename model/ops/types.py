@@ -7,6 +7,7 @@ size, E experts, A active experts, P = T*A token-expert pairs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,7 +26,6 @@ class Dispatch(NamedTuple):
     tokens: Tensor  # [P]: the token at each place
     places: Tensor  # [T, A]: the place of each pair
     ends: Tensor  # [E] int32: where the run of places of each expert ends
-    cuts: Tensor | None = None  # on the host, if there are more than GROUPS experts: where each next GROUPS begin
 
 
 class Routing(NamedTuple):
@@ -106,12 +106,30 @@ class Documents(Visible):
     def bounds(self) -> Tensor:
         """Where each document begins in the flattened batch, and the end of the batch: int32 [documents + 1].
 
-        Padding is a document like any other; documents end with their row. The host reads how many there are.
+        Padding is a document like any other; documents end with their row. The host waits until it knows how many there
+        are: `moved` makes them before they are needed on a GPU.
         """
         begins = torch.ones_like(self._filled, dtype=torch.bool)
         begins[:, 1:] = self._filled[:, 1:] != self._filled[:, :-1]
         places = begins.flatten().nonzero().flatten()
         return torch.cat((places, places.new_full((1,), begins.numel()))).int()
+
+    @cached_property
+    def longest(self) -> int:
+        """The tokens of the longest document."""
+        return int(self.bounds.diff().max())
+
+    @property
+    def real(self) -> Tensor | None:
+        """Booleans [T]: whether a token is none of the padding; None where all are."""
+        return None if self.labels is None else (self.labels >= 0).flatten()
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Documents:
+        """Make the bounds here, on the CPU, and move all: attention then waits for no number of the GPU."""
+        labels = move(self.labels)
+        documents = Documents(labels, labels, move(self.positions))
+        documents.bounds, documents.longest = move(self.bounds), self.longest
+        return documents
 
 
 def document_positions(labels: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ MARK = "dreamer: "  # what the names of our ranges begin with
 STEP = MARK + "step"
 NODE = "autograd::engine::evaluate_function"  # what the names of a node's events begin with
 COMPONENTS = {SequenceAttention: "sequence", DepthAttention: "depth", ExpertAttention: "experts"}
+COMPILED = "blocks"  # the component of a compiled block, whose attentions cannot be told apart
 PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::matmul", "aten::_grouped_mm", "aten::linear")
 # Within sequence, depth and expert attention: the first part one of whose words is in an operation's name, or in that
 # of the autograd function it belongs to. Products are told apart before.
@@ -52,13 +53,17 @@ ELSEWHERE = (
 @contextmanager
 def ranges(trainer: Trainer) -> Iterator[None]:
     """Set profiler ranges around the parts of a step while the block lasts."""
-    modules = [module for module in trainer.model.modules() if type(module) in (Dreamer, Block, *COMPONENTS)]
     # What a block does outside its attentions: the sums of the residual stream.
     names = {**COMPONENTS, Block: "norms", Dreamer: "weights and codes"}
+    named = {module: names[type(module)] for module in trainer.model.modules() if type(module) in names}
+    for block in trainer.model.blocks:
+        if "forward" in vars(block):  # compiled in parts
+            named = {module: name for module, name in named.items() if module not in set(block.modules())}
+            named[block] = COMPILED
     with ExitStack() as undo:
-        for module in modules:
+        for module, name in named.items():
             open_ranges: list[record_function] = []
-            before = module.register_forward_pre_hook(partial(_open, names[type(module)], open_ranges))
+            before = module.register_forward_pre_hook(partial(_open, name, open_ranges))
             after = module.register_forward_hook(partial(_close, open_ranges))
             undo.callback(before.remove)
             undo.callback(after.remove)
@@ -149,7 +154,7 @@ def _classify(chain: list[Any], makers: Mapping[tuple[int, int], Any]) -> tuple[
     component, names = _component(chain, makers)
     if _sums_gradients(chain):
         return "gradient sums", ""
-    if component in COMPONENTS.values():
+    if component in (*COMPONENTS.values(), COMPILED):
         inner = ("Route", *dict(PARTS)["attention"])  # products of the router, and those that are the attention
         if names and names[0] in PRODUCTS and not _has(names, inner):
             return component, "products"

@@ -25,7 +25,7 @@ from torch.autograd.profiler import profile, record_function
 from model.accounting import flops_by_component
 from model.config import DreamerConfig
 from model.ops.device import device_name, peak_flops
-from model.profiling.attribution import STEP, attribute, longest_kernels, ranges
+from model.profiling.attribution import COMPILED, COMPONENTS, STEP, attribute, longest_kernels, ranges
 from model.profiling.random_stream import write_random_stream
 from model.training.config import read_run
 from model.training.trainer import Trainer
@@ -42,7 +42,7 @@ FLOOR = {  # components of accounting.py, by component and part
     ("experts", "routing"): "expert_routing",
     ("head and loss", ""): "head",
 }
-ORDER = ("sequence", "depth", "experts", "norms", "embedding", "head and loss", "weights and codes")
+ORDER = ("blocks", "sequence", "depth", "experts", "norms", "embedding", "head and loss", "weights and codes")
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,9 @@ def _flops(
     flops: dict[tuple[str, str], float] = defaultdict(float)
     for place, name in FLOOR.items():
         component, part = place
+        if (COMPILED, "products") in found and component in COMPONENTS.values():
+            component = COMPILED
+            place = component, part
         # Not told from the products: a router's where its component was compiled, and what native.c does on the way.
         if place not in found or (part == "routing" and (component, "compiled") in found):
             place = component, "products"

@@ -65,7 +65,7 @@ class TrainingConfig:
     device: str = "auto"  # "cuda" where there is one, else "cpu"
     precision: str = "auto"  # of matrix products: "bfloat16" on CUDA, "float32" on a CPU
     micro_batch_tokens: int | None = None  # tokens in one forward and backward pass; None: the whole batch
-    compile: bool = False  # torch.compile, on CUDA
+    compile: bool | None = None  # torch.compile, on CUDA; None: where Triton is installed
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
     log_every: int = 1  # steps
     save_every_seconds: float = 300.0  # and at least 50 times what the last save took; 0: after every step

@@ -26,7 +26,8 @@ class Recorder:
         self.rows = run.folder / "rows"
         self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
-        flops = training_flops_per_token(run.model, trainer.stream.document_length) if peak else None
+        stream = trainer.stream
+        flops = training_flops_per_token(run.model, stream.document_length, stream.target_share) if peak else None
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
         self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share)
         self.noticed = trainer.halved

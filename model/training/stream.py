@@ -112,6 +112,13 @@ class TokenStream:
         lengths = (spans[:, 2] - spans[:, 0]).astype(np.float64)
         return float((lengths**2).sum() / lengths.sum())
 
+    @cached_property
+    def target_share(self) -> float:
+        """The share of the tokens of the first shard that have a target."""
+        starts, responses, ends = self._shard(0).spans.T.astype(np.int64)
+        first = starts + 1 if self.loss_on == "all" else np.maximum(responses, starts + 1)
+        return float(np.maximum(ends - first, 0).sum() / (ends - starts).sum())
+
     def batch(self, step: int, own: slice = slice(None)) -> Batch:
         """Build the batch of one optimiser step, counted from 0: its rows `own`, by default all."""
         length, chosen = self.sequence_length, self._rows_of(step)

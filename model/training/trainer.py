@@ -18,6 +18,7 @@ from model import ops
 from model.checkpoint import State, empty_model, load_tensors, newest_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
+from model.ops.gpu import on_gpu, set_up
 from model.training.averaging import WeightAverage
 from model.training.code_changes import find_code_change
 from model.training.config import Run
@@ -27,7 +28,7 @@ from model.training.optimizer import AdamW, warmed_up
 from model.training.provenance import source_digests
 from model.training.saving import StateWriter, part_of, write_state
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
-from model.training.wrapping import compile_parts, recompute_activations
+from model.training.wrapping import compile_parts, compiles, recompute_activations
 from pipeline.errors import InputError
 
 LOSS_WINDOW = 100
@@ -48,6 +49,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.precision = choose_precision(self.config.precision, self.device)
+        if on_gpu(self.device):
+            set_up(self.device, self.precision)
         if self.device.type == "cpu":
             use_one_core()
         self.stream = open_stream(run, self.ranks.count)
@@ -98,7 +101,7 @@ class Trainer:
         self.model.train()
         if self.config.checkpointing:
             recompute_activations(self.model)
-        if self.config.compile and self.device.type == "cuda":
+        if compiles(self.config.compile, self.device):
             self.compile(dynamic=False)
         self._next: tuple[int, Batch] | None = None
         self.writer = StateWriter()
@@ -109,7 +112,7 @@ class Trainer:
         self.ranks.broadcast([tensor.data for tensor in tensors])
 
     def compile(self, **options: Any) -> None:
-        """Let `torch.compile` fuse parts of the model. All shapes are met in one step; after it, no more compiling."""
+        """Let `torch.compile` fuse the model. All shapes are met in one step; after it, nothing more is compiled."""
         torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
         compile_parts(self.model, **options)
         self._compiled = True
@@ -125,7 +128,7 @@ class Trainer:
         counts = [router.counts for router in self.model.routers().values()]
         self.ranks.all_reduce([total, *self.optimizer.gradients(), *counts])
         norm = self.optimizer.gradient_norm()
-        if self.device.type == "cuda":
+        if on_gpu(self.device):
             self._batch(self.step + 1)  # built while the device is at work
         loss_value, norm_value = torch.stack((total, norm)).tolist()
         self._check(loss_value, norm_value)
@@ -133,8 +136,8 @@ class Trainer:
         self.optimizer.step(learning_rate, norm, self.config.clip)
         self.optimizer.clear()
         self.model.update_balance()
-        if self._compiled:
-            torch.compiler.set_stance("fail_on_recompile")
+        if self._compiled:  # another shape is an error only where compiling is asked for
+            torch.compiler.set_stance("fail_on_recompile" if self.config.compile else "eager_on_recompile")
 
         if self.ranks.is_first:  # which alone saves the hash
             self.stream_hash = extend_hash(self.stream_hash, self.stream.raw_rows(self.step))
@@ -211,11 +214,11 @@ class Trainer:
         """Sum the losses at the targets of `rows`; hidden states without a target are not multiplied by the head."""
         targets = batch.targets[rows].flatten()
         wanted = (targets != IGNORED).nonzero().squeeze(1)
-        tokens, positions, documents, targets, wanted = (
-            self._move(tensor)
-            for tensor in (batch.tokens[rows], batch.positions[rows], batch.documents[rows], targets[wanted], wanted)
-        )
-        hidden = self.model(tokens, positions=positions, documents=documents, return_hidden=True)
+        documents = ops.Documents(batch.tokens[rows], batch.documents[rows], batch.positions[rows])
+        if on_gpu(self.device):
+            documents = documents.moved(self._move)
+        tokens, targets, wanted = map(self._move, (batch.tokens[rows], targets[wanted], wanted))
+        hidden = self.model(tokens, memory=documents, return_hidden=True)
         hidden = hidden.flatten(0, 1).index_select(0, wanted)
         return ops.cross_entropy_sum(hidden, self.model.head.to(hidden.dtype), targets)
 

@@ -6,16 +6,32 @@ Both functions change the model in place.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+import torch.nn.attention.varlen  # registers the operation
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from model import ops
-from model.dreamer import Block, Dreamer, ExpertAttention
-from model.ops.torch_kernels.routing import GROUPS
+from model.dreamer import (
+    Block,
+    Context,
+    DepthAttention,
+    Dreamer,
+    ExpertAttention,
+    History,
+    SequenceAttention,
+    Weights,
+)
+from model.ops import Attended, Routing
+from model.ops.gpu import on_gpu
+
+MOST_GRAPHS = 256
+"""Of one function: torch stops compiling beyond it, and its own limit of 8 is below the depths of a model."""
 
 
 def recompute_activations(model: Dreamer) -> None:
@@ -39,34 +55,89 @@ def _layer_by(engine: str, model: Dreamer, *arguments: Any) -> Any:
 def _keep_selections() -> tuple[Any, Any]:
     """Save the outputs of topk, argmax and sort, so that a recomputed layer selects the same experts.
 
-    The native engine chooses again, with the same result to the bit.
+    The native engine chooses again, with the same result to the bit. Attention over packed documents is saved too: its
+    cost grows with their length, its output does not.
     """
     kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
+    kept.append(torch.ops.torch_attn._varlen_attn.default)
     return create_selective_checkpoint_contexts(kept)
 
 
+def compiles(wanted: bool | None, device: torch.device) -> bool:
+    """Tell whether a training compiles: on a GPU, if it is wanted, or not said and torch's compiler has Triton."""
+    return on_gpu(device) and (find_spec("triton") is not None if wanted is None else wanted)
+
+
 def compile_parts(model: Dreamer, **options: Any) -> None:
-    """Let `torch.compile` fuse the parts of each attention that do not change their shape from depth to depth.
+    """Let `torch.compile` fuse all of each block but the attention along the sequence, which is one kernel already.
 
-    `options` are those of torch.compile. One graph serves all depths. Worth the time on a GPU only.
+    `options` are those of torch.compile. The graphs serve all depths and layers, but for attention along the depth,
+    which has one for each number of depths. Worth the time on a GPU only.
     """
+    options = {"recompile_limit": MOST_GRAPHS, **options}
     model.norm = torch.compile(model.norm, **options)
+    compiled = Compiled(torch.compile(_part, **options), torch.compile(DepthAttention.attend, **options))
     for block in model.blocks:
-        for attention in block.attentions.values():
-            if isinstance(attention, ExpertAttention):
-                if len(attention.inward) <= GROUPS:  # with more, the host reads how the experts are split
-                    attention.forward = torch.compile(attention.forward, **options)
-            elif hasattr(attention, "project_in"):
-                attention.project_in = torch.compile(attention.project_in, **options)
-                attention.project_out = torch.compile(attention.project_out, **options)
-                attention.forward = _by_torch(attention.forward)
+        block.forward = MethodType(partial(_by_parts, compiled), block)
 
 
-def _by_torch(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function so that the engine "torch" computes it, so that no fused kernel passes by the compiled parts."""
+class Compiled(NamedTuple):
+    """What is compiled of every block."""
 
-    def forced(*arguments: Any) -> Any:
-        with ops.engine("torch"):
-            return function(*arguments)
+    part: Callable[..., Any]
+    attend_depth: Callable[..., Attended]
 
-    return forced
+
+def _by_parts(
+    compiled: Compiled,
+    block: Block,
+    x: Tensor,
+    weights: dict[str, Weights],
+    context: Context,
+    histories: dict[str, History],
+) -> tuple[Tensor, dict[str, Attended]]:
+    """Run a block in parts, and attend between them."""
+    codes = {"sequence": context.position_code, "depth": context.depth_code}
+    attends = {"sequence": SequenceAttention.attend, "depth": compiled.attend_depth}
+    results: dict[str, Attended] = {}
+    group, attended = 0, None
+    with ops.engine("torch"):  # no fused kernel passes by the compiled parts
+        while True:
+            x, outputs, begun, group = compiled.part(block, group, x, attended, weights, codes)
+            results |= {n: results.get(n, output)._replace(output=output.output) for n, output in outputs.items()}
+            if not begun:
+                return x, results
+            attended = {}
+            for name, (*heads, routing) in begun.items():
+                found = attends[name](block.attentions[name], *heads, context, histories.get(name, ()))
+                attended[name] = found.output, routing
+                results[name] = found._replace(ids=routing.ids)
+
+
+def _part(
+    block: Block,
+    group: int,
+    x: Tensor,
+    attended: dict[str, tuple[Tensor, Routing]] | None,
+    weights: dict[str, Weights],
+    codes: dict[str, Tensor],
+) -> tuple[Tensor, dict[str, Attended], dict[str, tuple[Any, ...]], int]:
+    """Compute a block from what its group of that number has attended, if it has, to where the next one attends.
+
+    Returns the residual stream, the outputs, the heads and routing of the attentions that come next, and their group.
+    """
+    outputs: dict[str, Attended] = {}
+    for number in range(group, len(block.order)):
+        attentions = {name: block.attentions[name] for name in block.order[number]}
+        projected = [name for name, attention in attentions.items() if not isinstance(attention, ExpertAttention)]
+        if projected and attended is None:
+            return x, outputs, {n: attentions[n].project_in(x, weights[n], codes[n]) for n in projected}, number
+        for name, attention in attentions.items():
+            if name in projected:
+                values, routing = attended[name]
+                outputs[name] = Attended(attention.project_out(values, weights[name], routing), routing.ids)
+            else:
+                outputs[name] = attention(x, weights[name], None, ())
+        x = sum((outputs[name].output for name in attentions), start=x)
+        attended = None
+    return x, outputs, {}, len(block.order)

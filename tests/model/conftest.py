@@ -2,8 +2,11 @@ import os
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from model import ops
+from model.ops.gpu import as_on_gpu
+from model.ops.torch_kernels import attention
 from tests.model.compiler import COMPILER
 
 if not COMPILER:
@@ -30,3 +33,24 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def as_gpu(monkeypatch):
+    """The paths of a GPU on the CPU, with a plain form of the one kernel that only CUDA has."""
+    monkeypatch.setattr(attention, "_packed_kernel", lambda: (attend_documents, {}))
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda precision: None)  # of the whole process
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")
+    with as_on_gpu("cpu"):
+        yield
+
+
+def attend_documents(query, key, value, bounds, _, longest, __):
+    """Attend within each document by torch's attention; rows [T, heads, K], as torch's `varlen_attn` takes them."""
+    lengths = bounds.diff().tolist()
+    assert max(lengths) == longest
+    parts = (tensor.transpose(0, 1).split(lengths, dim=1) for tensor in (query, key, value))
+    attended = [
+        F.scaled_dot_product_attention(*part, is_causal=True, enable_gqa=True) for part in zip(*parts, strict=True)
+    ]
+    return torch.cat(attended, dim=1).transpose(0, 1)

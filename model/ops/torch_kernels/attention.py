@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from model.ops.gpu import capability, on_gpu
 from model.ops.types import Documents, Visible
 
 
@@ -23,7 +24,10 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
     query = query.unflatten(0, (len(key), -1))
     query, key, value = (each.transpose(1, 2) for each in (query, key, value))
     groups = query.shape[1] // key.shape[1]
-    if groups > 1 and mask is not None and query.is_cuda:  # no fused kernel takes both a mask and shared heads
+    if groups > 1 and mask is not None and on_gpu(query):  # no fused kernel takes both a mask and shared heads
+        if query.shape[2] == 1:  # the heads that share a key as queries of one head, and no copy of the keys
+            attended = F.scaled_dot_product_attention(query.unflatten(1, (-1, groups)).squeeze(3), key, value, mask)
+            return attended.flatten(1, 2)
         key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
     attended = F.scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=mask is None, enable_gqa=query.shape[1] != key.shape[1]
@@ -34,7 +38,7 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
 def takes_packed(dtype: torch.dtype, device: torch.device, head_size: int) -> bool:
     """Tell whether `attend_packed` takes such tensors: flash attention needs compute capability 8 (A100) or more."""
     fits = dtype in (torch.bfloat16, torch.float16) and head_size % 8 == 0 and head_size <= 256
-    return device.type == "cuda" and fits and torch.cuda.get_device_capability(device) >= (8, 0)
+    return fits and on_gpu(device) and capability(device) >= (8, 0)
 
 
 def attend_packed(query: Tensor, key: Tensor, value: Tensor, documents: Documents) -> Tensor:
@@ -44,7 +48,7 @@ def attend_packed(query: Tensor, key: Tensor, value: Tensor, documents: Document
     with scores of [B, N, S, S].
     """
     attention, options = _packed_kernel()
-    bounds, longest = documents.bounds, documents.length
+    bounds, longest = documents.bounds, documents.longest
     return attention(query, key, value, bounds, bounds, longest, longest, **options)
 
 

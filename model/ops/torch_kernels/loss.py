@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from model.ops.gpu import on_gpu
+
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
-CUDA_CHUNK_ELEMENTS = 2**28
-"""More where memory is fast: every chunk passes over the whole gradient of the head."""
+GPU_CHUNK_ELEMENTS = 2**28
+"""More where memory is fast, 1.5 GiB: every chunk passes over the whole gradient of the head."""
 
 
 def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
@@ -18,7 +20,7 @@ def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_eleme
     The gradient of a sum of losses needs nothing from the backward pass but a factor. The softmax and the gradient of
     `head` are accumulated in float32 (or wider).
     """
-    chunk_elements = chunk_elements or (CUDA_CHUNK_ELEMENTS if hidden.is_cuda else CHUNK_ELEMENTS)
+    chunk_elements = chunk_elements or (GPU_CHUNK_ELEMENTS if on_gpu(hidden) else CHUNK_ELEMENTS)
     return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]))
 
 
@@ -31,10 +33,15 @@ class _CrossEntropySum(torch.autograd.Function):
         head_gradient = torch.zeros_like(head, dtype=wide)
         for begin in range(0, hidden.shape[0], chunk):
             part, wanted = hidden[begin : begin + chunk], targets[begin : begin + chunk, None]
-            logs = torch.log_softmax(part @ head.T, dim=1, dtype=wide)
-            loss -= logs.gather(1, wanted).sum()
-            gradient = logs.exp_()  # softmax, then minus one at the target
-            gradient = gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(head.dtype)
+            logits = part @ head.T
+            logs = torch.log_softmax(logits, dim=1, dtype=wide)
+            own = logs.gather(1, wanted)
+            loss -= own.sum()
+            if on_gpu(hidden):  # in one pass, into the logits
+                gradient = torch.exp(logs, out=logits).scatter_(1, wanted, own.expm1().to(head.dtype))
+            else:  # softmax, then minus one at the target
+                gradient = logs.exp_()
+                gradient = gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(head.dtype)
             torch.mm(gradient, head, out=hidden_gradient[begin : begin + chunk])
             head_gradient += gradient.T @ part
         ctx.save_for_backward(hidden_gradient, head_gradient)

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from model.ops.gpu import on_gpu
+
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
     """Normalise in float32 where x is narrower."""
@@ -16,7 +18,7 @@ def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
 def rotate(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
     """Rotate by complex products on a CPU; `back` rotates by the negative angles."""
     pairs = x.unflatten(-1, (-1, 2))
-    if not x.is_cuda and x.dtype == code.dtype:
+    if not on_gpu(x) and x.dtype == code.dtype:
         rotation = torch.view_as_complex(code)
         rotated = torch.view_as_complex(pairs) * (rotation.conj() if back else rotation)
         return torch.view_as_real(rotated).flatten(-2)
@@ -40,7 +42,7 @@ def split_heads(
 def rotated_norm(x: Tensor, gain: Tensor, epsilon: float, code: Tensor | None) -> Tensor:
     """Normalise x rotated by `code`, or x itself without a code."""
     dtype = x.dtype
-    if dtype in (torch.float32, torch.float64) and not x.is_cuda:
+    if dtype in (torch.float32, torch.float64) and not on_gpu(x):
         return _RotatedNorm.apply(x, gain, epsilon, code)
     wide = torch.promote_types(x.dtype, torch.float32)  # a gain near 1 in bfloat16 would not show most of its updates
     x = (x if code is None else rotate(x, code)).to(wide)

@@ -7,15 +7,16 @@ derived ones would, and sum in a fixed order. On CUDA the host reads no count.
 
 from __future__ import annotations
 
-import itertools
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.torch_kernels import routing as sorting
+from model.ops.gpu import on_gpu, writes_empty_groups
 from model.ops.types import Dispatch, Routing
+
+GROUPS = 1023
+"""The most matrices that torch's grouped product takes at once on CUDA."""
 
 
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
@@ -35,9 +36,8 @@ class _MixedProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, pairs: Dispatch) -> Tensor:
-        rows = x.index_select(0, pairs.tokens)
-        ctx.save_for_backward(rows, scores, merged, shared, *pairs)
-        product = _grouped(rows, merged, pairs).index_select(0, pairs.places.flatten())
+        ctx.save_for_backward(x, scores, merged, shared, *pairs)  # x, which others keep too, and not its rows in order
+        product = _grouped(x.index_select(0, pairs.tokens), merged, pairs).index_select(0, pairs.places.flatten())
         if torch.compiler.is_compiling():  # torch 2.11 loses the gradients of a product in place
             return product * scores
         return product.mul_(scores)
@@ -45,10 +45,10 @@ class _MixedProduct(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        rows, scores, merged, shared, *pairs = ctx.saved_tensors
+        x, scores, merged, shared, *pairs = ctx.saved_tensors
         pairs = Dispatch(*pairs)
         places, sorted_scores = pairs.places.flatten(), scores.index_select(0, pairs.tokens)
-        gradient = gradient.index_select(0, pairs.tokens)
+        rows, gradient = x.index_select(0, pairs.tokens), gradient.index_select(0, pairs.tokens)
         through = _grouped(gradient, merged.transpose(1, 2), pairs)
         own = through if shared is None else torch.addmm(through, gradient, shared.T, alpha=-1)
         scores_gradient = torch.linalg.vecdot(own, rows).index_select(0, places).unsqueeze(-1)
@@ -112,7 +112,13 @@ def _sum_rows(rows: Tensor, places: Tensor) -> Tensor:
 def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
     """Multiply the rows [P, I] of each expert by its own matrix of the weights [E, I, O] (grouped GEMM): [P, O]."""
     if _fits_grouped_mm(rows, weights.shape[1:]):
-        return _joined([F.grouped_mm(rows[run], weights[own], offs=ends) for run, own, ends in _parts(pairs)])
+        first, *others = _parts(pairs.ends)
+        product = F.grouped_mm(rows, weights[first], offs=pairs.ends[first])
+        places = torch.arange(len(rows), device=rows.device).unsqueeze(1)
+        for part in others:
+            own = F.grouped_mm(rows, weights[part], offs=pairs.ends[part])
+            product = torch.where(places < pairs.ends[part.start], product, own)
+        return product
     product = rows.new_empty(len(rows), weights.shape[2])
     for run, weight in zip(_runs(pairs.ends), weights, strict=True):
         torch.mm(rows[run], weight, out=product[run])
@@ -122,25 +128,31 @@ def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
 def _grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
     """Multiply the transposed rows [P, I] of each expert by its gradients [P, O]: the gradient of weights [E, I, O]."""
     if _fits_grouped_mm(rows, (rows.shape[1], gradient.shape[1])):
-        return _joined([F.grouped_mm(rows[run].T, gradient[run], offs=ends) for run, _, ends in _parts(pairs)])
+        products = [F.grouped_mm(rows.T, gradient, offs=pairs.ends[part]) for part in _parts(pairs.ends)]
+        product = torch.cat([products[0], *(own[1:] for own in products[1:])]) if len(products) > 1 else products[0]
+        if writes_empty_groups(rows.device):
+            return product
+        empty = pairs.ends == F.pad(pairs.ends[:-1], (1, 0))
+        return product.masked_fill(empty[:, None, None], 0)
     product = rows.new_empty(len(pairs.ends), rows.shape[1], gradient.shape[1])
     for run, outer in zip(_runs(pairs.ends), product, strict=True):
         torch.mm(rows[run].T, gradient[run], out=outer)
     return product
 
 
-def _parts(pairs: Dispatch) -> list[tuple[slice, slice, Tensor]]:
-    """Split rows, experts and ends into as few parts as a grouped product takes."""
-    if pairs.cuts is None:
-        return [(slice(None), slice(None), pairs.ends)]
-    cuts = [0, *pairs.cuts.tolist(), None]
-    experts = [slice(first, first + sorting.GROUPS) for first in range(0, len(pairs.ends), sorting.GROUPS)]
-    rows = [slice(*cut) for cut in itertools.pairwise(cuts)]
-    return [(run, own, pairs.ends[own] - run.start) for run, own in zip(rows, experts, strict=True)]
+def _parts(ends: Tensor) -> list[slice]:
+    """Split the experts into as few parts as a grouped product takes on a GPU, without reading where their rows are.
 
-
-def _joined(parts: list[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    Parts overlap by an expert: the product of a part counts the rows of all experts before as those of its first one,
+    and is wrong there. So the earlier parts are small: the rows that are multiplied in vain are theirs.
+    """
+    if len(ends) <= GROUPS or not on_gpu(ends):
+        return [slice(None)]
+    parts, stop = [], len(ends)
+    while stop > 1:
+        parts.insert(0, slice(max(0, stop - GROUPS), stop))
+        stop = parts[0].start + 1
+    return parts
 
 
 def _fits_grouped_mm(rows: Tensor, sizes: tuple[int, ...]) -> bool:

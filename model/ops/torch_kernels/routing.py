@@ -6,11 +6,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from model.ops.gpu import on_gpu
 from model.ops.torch_kernels.norms import rms_norm, rotate
 from model.ops.types import Dispatch, Routing
-
-GROUPS = 1023
-"""The most matrices that torch's grouped product takes at once on CUDA."""
 
 
 def routing_keys(
@@ -70,10 +68,9 @@ class _Route(torch.autograd.Function):
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:
     """Sort the selections `ids` [T, A] by expert; within an expert tokens keep their order."""
-    keys = ids.to(torch.int16) if ids.is_cuda and experts <= 2**15 else ids  # CUDA sorts byte by byte
+    keys = ids.to(torch.int16) if on_gpu(ids) and experts <= 2**15 else ids  # CUDA sorts byte by byte
     chosen, order = keys.flatten().sort(stable=True)
     numbers = torch.arange(max(len(order), experts), device=ids.device)
     places = torch.empty_like(order).scatter_(0, order, numbers[: len(order)]).view_as(ids)
     ends = torch.searchsorted(chosen, numbers[:experts].to(keys.dtype), right=True, out_int32=True)
-    cuts = ends[GROUPS - 1 : -1 : GROUPS].cpu() if experts > GROUPS else None
-    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends, cuts)
+    return Dispatch(order, order if ids.shape[1] == 1 else order // ids.shape[1], places, ends)

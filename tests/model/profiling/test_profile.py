@@ -58,16 +58,16 @@ def test_nothing_is_left_of_the_profile_in_the_trainer(tmp_path):
 
 
 @pytest.mark.slow
-def test_compiled_and_recomputed_parts_keep_their_component(tmp_path):
+def test_compiled_and_recomputed_blocks_are_a_component(tmp_path):
     trainer = trainer_of(tmp_path, precision="bfloat16", checkpointing=True)
     compile_parts(trainer.model, dynamic=False, backend="aot_eager")
     torch._dynamo.reset()
     found = profile.profile_step(trainer, warm_up=1, steps=1)
-    times = {}
-    for share in found.shares:
-        times[share.component] = times.get(share.component, 0) + share.seconds
-    assert min(times[component] for component in ("sequence", "depth", "experts")) > 0.03 * found.seconds
-    assert "block" not in times
+    blocks = {share.part: share for share in found.shares if share.component == "blocks"}
+    assert {"products", "attention", "compiled"} <= set(blocks)
+    assert sum(share.seconds for share in blocks.values()) > 0.1 * found.seconds
+    assert blocks["products"].flops > 0
+    assert not {share.component for share in found.shares} & {"sequence", "depth", "experts"}
 
 
 @pytest.mark.slow

@@ -470,7 +470,7 @@ def test_training_config_goes_through_json():
 @pytest.mark.parametrize("model", [{}, {"recurrent": False, "depth_attention": False}], ids=["DR+DA", "LA"])
 def test_compiling_again_during_training_is_an_error(fresh, model):
     """More steps compile nothing new, another shape would. In bfloat16, as torch compiles no other grouped product."""
-    trainer = Trainer(read_run(fresh(model=model, precision="bfloat16")))
+    trainer = Trainer(read_run(fresh(model=model, precision="bfloat16", compile=True)))
     trainer.compile(dynamic=False, backend="eager")
     try:
         for _ in range(3):

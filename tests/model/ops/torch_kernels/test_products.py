@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from model import ops
 from model.ops import Routing
+from model.ops.gpu import BLACKWELL, as_on_gpu
+from model.ops.torch_kernels import products
 from model.ops.torch_kernels.routing import dispatch
 from tests.model.tiny_network import by_reference, double
 
@@ -82,15 +85,45 @@ def test_every_grouped_path_gives_the_same(dtype, tolerance, size):
 
 @pytest.mark.parametrize("groups", [8, 4, 3])
 @pytest.mark.parametrize("chosen", [range(9), range(4), range(4, 9)])
-def test_more_experts_than_a_product_takes_go_in_parts(chosen, groups, monkeypatch):
+def test_more_experts_than_a_product_takes_go_in_parts(chosen, groups, monkeypatch, as_gpu):
     """Also where a part has nothing to do."""
     ids = torch.stack([torch.tensor(chosen)[torch.randperm(len(chosen))[:2]] for _ in range(40)])
     inputs = [torch.randn(shape, requires_grad=True) for shape in ((40, 8), (40, 2), (9, 8, 16), (9, 8, 8))]
     x, scores, *weights = inputs
     whole = ops.swiglu_experts(x, routed(ids, scores, 9), *weights)
-    monkeypatch.setattr("model.ops.torch_kernels.routing.GROUPS", groups)
+    largest = []
+    monkeypatch.setattr(products, "GROUPS", groups)
+    grouped_mm = F.grouped_mm
+
+    def counted(left, right, *, offs):
+        largest.append(len(offs))
+        return grouped_mm(left, right, offs=offs)
+
+    monkeypatch.setattr(F, "grouped_mm", counted)
     parts = ops.swiglu_experts(x, routed(ids, scores, 9), *weights)
     torch.testing.assert_close(parts, whole)
     direction = torch.randn_like(whole)
     expected = torch.autograd.grad(whole, inputs, direction)
+    largest.clear()
     torch.testing.assert_close(torch.autograd.grad(parts, inputs, direction), expected)
+    assert max(largest) == groups
+
+
+def test_experts_without_tokens_get_no_gradient_on_a_device_that_writes_none(monkeypatch):
+    ids = torch.tensor([[0], [3], [3]])
+    inputs = [torch.randn(shape, requires_grad=True) for shape in ((3, 8), (3, 1), (5, 8, 16), (5, 8, 8))]
+    x, scores, *weights = inputs
+    direction = torch.randn(3, 8)
+    expected = torch.autograd.grad(ops.swiglu_experts(x, routed(ids, scores, 5), *weights), inputs, direction)
+    grouped_mm = F.grouped_mm
+
+    def leaving_out(left, right, *, offs):
+        product = grouped_mm(left, right, offs=offs)
+        if product.ndim == 3:
+            product[[1, 2, 4]] = torch.nan
+        return product
+
+    monkeypatch.setattr(F, "grouped_mm", leaving_out)
+    with as_on_gpu("cpu", BLACKWELL):
+        found = torch.autograd.grad(ops.swiglu_experts(x, routed(ids, scores, 5), *weights), inputs, direction)
+    torch.testing.assert_close(found, expected)

@@ -14,7 +14,7 @@ from model.ops.torch_kernels.routing import dispatch
 def test_dispatch_sorts_pairs_by_expert(tokens, experts, data):
     active = data.draw(st.integers(1, experts))
     ids = torch.stack([torch.randperm(experts)[:active] for _ in range(tokens)])
-    order, token_of, places, ends, cuts = dispatch(ids, experts)
+    order, token_of, places, ends = dispatch(ids, experts)
     chosen = ids.flatten()[order]
     assert chosen.tolist() == sorted(chosen.tolist())
     assert (token_of == order // active).all()
@@ -22,4 +22,3 @@ def test_dispatch_sorts_pairs_by_expert(tokens, experts, data):
     assert ends.tolist() == torch.bincount(ids.flatten(), minlength=experts).cumsum(0).tolist()
     for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False):
         assert token_of[start:end].tolist() == sorted(token_of[start:end].tolist())
-    assert cuts is None

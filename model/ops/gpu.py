@@ -1,0 +1,68 @@
+"""Tell what is computed as on a GPU: the one place that every choice between the paths of CPU and GPU asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+import torch
+import torch.nn.attention
+from torch import Tensor
+
+HOPPER, BLACKWELL = (9, 0), (10, 0)
+
+_treated: dict[str, tuple[int, int]] = {}  # other types of devices that are treated as GPUs, with their capability
+
+
+def on_gpu(where: Tensor | torch.device) -> bool:
+    """Tell whether a tensor, or what is on a device, is computed as on a GPU."""
+    device = where.device if isinstance(where, Tensor) else where
+    return device.type == "cuda" or device.type in _treated
+
+
+def capability(device: torch.device) -> tuple[int, int]:
+    """Return the compute capability of a GPU: (8, 0) is an A100's, (9, 0) an H100's, (10, 0) a B200's."""
+    return _treated[device.type] if device.type in _treated else torch.cuda.get_device_capability(device)
+
+
+@torch.compiler.assume_constant_result
+def writes_empty_groups(device: torch.device) -> bool:
+    """Tell whether a grouped product writes zeros for a group without rows; a B200 writes nothing (pytorch #172439)."""
+    return not on_gpu(device) or capability(device) < BLACKWELL
+
+
+def slow_products(device: torch.device, precision: torch.dtype) -> str | None:
+    """Describe in a line why the products of experts are slow on this GPU; None where they are not."""
+    major, minor = capability(device)
+    if precision != torch.bfloat16:
+        kind = f"products in {str(precision).removeprefix('torch.')}"
+    elif major not in (HOPPER[0], BLACKWELL[0]):
+        kind = f"a GPU of compute capability {major}.{minor}"
+    else:
+        return None
+    return f"torch has no fast grouped product for {kind}: it goes through the experts one by one, and the host waits"
+
+
+def set_up(device: torch.device, precision: torch.dtype) -> None:
+    """Set torch up for a GPU: memory in segments that grow, routers in TF32, FlashAttention 3 where it is installed.
+
+    Routers compute in float32. TF32 rounds what they multiply to 11 bits, inputs in bfloat16 have 8.
+    """
+    os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")  # read with the first tensor
+    if precision == torch.bfloat16:
+        torch.set_float32_matmul_precision("high")
+    if capability(device) == HOPPER and find_spec("flash_attn_interface"):
+        torch.nn.attention.activate_flash_attention_impl("FA3")
+
+
+@contextmanager
+def as_on_gpu(device_type: str, like: tuple[int, int] = HOPPER) -> Iterator[None]:
+    """Treat devices of this type as GPUs while the block lasts: so the paths of a GPU are tested on a CPU."""
+    assert device_type not in _treated
+    _treated[device_type] = like
+    try:
+        yield
+    finally:
+        del _treated[device_type]
