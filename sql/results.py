@@ -9,11 +9,11 @@ import duckdb
 import pandas as pd
 
 from pipeline.errors import InputError
-from sql.connection import connect, one_line
+from sql.connection import Busy, OutOfDate, connect, one_line
 from sql.definitions import FOLDER
 from sql.ingest import ingest
 
-__all__ = ["connect", "ingest", "query", "tables"]
+__all__ = ["Busy", "OutOfDate", "connect", "ingest", "query", "tables"]
 
 
 def query(path: Path | str, sql: str) -> pd.DataFrame:

@@ -82,6 +82,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--accept-code-change", action="store_true", help="go on with trainings that other code has started; recorded"
     )
+    run.add_argument("--trust-code", action="store_true", help="let the study's own task files run Python")
     plan = add(
         "plan", "plan:plan", "Show the matched models, FLOPs, tokens, disk and time a study needs; does no work."
     )
@@ -107,6 +108,8 @@ def parser() -> argparse.ArgumentParser:
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
+    migrate = add("migrate", "results:migrate", "Bring a results file of an older version up to date.")
+    add_study(migrate, RESULTS)
     dropped = add(
         "dropped", "dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."
     )

@@ -9,9 +9,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from flows.commands.sources import print_notices
-from flows.commands.tables import print_outcome
+from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
 from flows.running.devices import ranks_per_run
+from flows.running.patience import patiently
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
 from flows.stages.prepare import prepare_data
@@ -21,7 +22,7 @@ from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Missing, Store
-from sql.results import connect, query
+from sql.results import Busy, OutOfDate, connect, query
 
 
 def run(options: argparse.Namespace) -> None:
@@ -33,7 +34,9 @@ def run(options: argparse.Namespace) -> None:
         preflight(study)
         with progress.on_terminal():
             run_in_process(study, options)
-    print_outcome(study)
+    with progress.on_terminal():
+        outcome = patiently(lambda: read_outcome(study))
+    print_outcome(study, *outcome)
 
 
 def is_complete(study: Study) -> bool:
@@ -47,7 +50,11 @@ def is_complete(study: Study) -> bool:
         evaluate_runs(study, store, prepared, trained)
     except Missing:
         return False
-    factors = query(study.database, f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'")
+    try:
+        count = f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'"
+        factors = query(study.database, count)
+    except (Busy, OutOfDate):  # the flow waits for the file, and migrates an old one
+        return False
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
 
 
@@ -62,7 +69,10 @@ def preflight(study: Study) -> None:
     locate_sources(study, None)
     locate_benchmarks(study)
     study.folder.mkdir(parents=True, exist_ok=True)
-    connect(study.database).close()
+    try:
+        connect(study.database, wait=1).close()
+    except Busy as busy:
+        print(f"{busy}; rows wait, the study goes on", file=sys.stderr)
 
 
 def run_in_process(study: Study, options: argparse.Namespace) -> None:
@@ -87,7 +97,7 @@ def run_in_process(study: Study, options: argparse.Namespace) -> None:
     configured = get_current_settings().api.url
     arguments = {
         name: str(path) if isinstance(path := getattr(options, name), Path) else path
-        for name in ("study", "mirror", "root", "accept_code_change")
+        for name in ("study", "mirror", "root", "accept_code_change", "trust_code")
     }
     progress.report("Prefect's server", 0.0, "starting")
     with nullcontext(configured) if configured and healthy(configured) else own_server() as address:

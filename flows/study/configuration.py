@@ -208,6 +208,7 @@ class Study(Section):
     training: Training
     evaluation: Evaluation
     _arguments: str | None = PrivateAttr(None)
+    _place: Path = PrivateAttr(Path())
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
@@ -222,6 +223,11 @@ class Study(Section):
     def arguments(self) -> str:
         """STUDY and its options as given on the command line, for advice on which command to run."""
         return self._arguments or self.name
+
+    @property
+    def place(self) -> Path:
+        """The folder of the study file, below which its task files lie; the current folder for a preset."""
+        return self._place
 
     @property
     def study_id(self) -> str:
