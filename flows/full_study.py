@@ -13,6 +13,7 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
 from flows.running.patience import patiently
+from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_stages
 from flows.stages.models import plan_models
@@ -97,6 +98,7 @@ def full_study(
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
     chosen = load_study(**arguments)
+    check_study(chosen, trust_code=trust_code)
     with progress.listening(progress.Artifacts()):
         prepared = prepare_data_flow(**arguments)
         trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)

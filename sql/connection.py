@@ -1,8 +1,8 @@
 """Open a results file with the tables, macros and views of this program.
 
 A results file stores the version of its tables and a digest of their definitions. A writer migrates the tables and
-creates the views again. A reader never changes the file: over views of another program the reader lays temporary ones of
-its own. So views are always those of the program that reads them.
+creates the views again. A reader never changes the file: over views of another program the reader lays temporary ones
+of its own. So views are always those of the program that reads them.
 """
 
 from __future__ import annotations

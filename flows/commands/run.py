@@ -13,6 +13,7 @@ from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
 from flows.running.devices import ranks_per_run
 from flows.running.patience import patiently
+from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
 from flows.stages.prepare import prepare_data
@@ -31,7 +32,7 @@ def run(options: argparse.Namespace) -> None:
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
-        preflight(study)
+        preflight(study, trust_code=options.trust_code)
         with progress.on_terminal():
             run_in_process(study, options)
     with progress.on_terminal():
@@ -58,17 +59,18 @@ def is_complete(study: Study) -> bool:
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
 
 
-def preflight(study: Study) -> None:
+def preflight(study: Study, *, trust_code: bool) -> None:
     """Find what can be known to fail before any work: impossible models, data that are nowhere, a locked database.
 
     Raises InputError.
     """
+    for notice in check_study(study, trust_code=trust_code):
+        print(notice, file=sys.stderr)
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
     ranks_per_run(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
-    study.folder.mkdir(parents=True, exist_ok=True)
     try:
         connect(study.database, wait=1).close()
     except Busy as busy:

@@ -7,7 +7,6 @@ that no other process has taken.
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import Slots, concurrency
 from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
+from flows.stages.checks import machine_memory
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from pipeline.errors import InputError
@@ -38,7 +38,7 @@ def evaluate_runs(
     complete = [run for run in reversed(trained.runs) if run.status == "complete"]  # the slowest first
     slots, count = Slots(study), concurrency(study)
     if not study.workers:
-        count = min(count, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // PROCESS_MEMORY)
+        count = min(count, machine_memory() // PROCESS_MEMORY)
     processes = [max(1, count // len(complete) + (i < count % len(complete))) for i in range(len(complete))]
     with stopped_on_exit():
         outputs = side_by_side(
