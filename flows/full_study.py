@@ -13,6 +13,8 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
 from flows.running.patience import patiently
+from flows.running.processes import wait_unless_stopping
+from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_stages
@@ -30,7 +32,7 @@ from sql.results import query
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
     chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepare_data(chosen, Store(chosen.store_folder))
+    prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
     ingest_stages(chosen, prepared)
     return prepared
 
@@ -47,7 +49,7 @@ def train_models_flow(
     chosen = load_study(study, mirror=mirror, root=root)
     prepared = prepared or read_finished(chosen, Prepared)
     planned = plan_models(chosen, prepared.vocabulary_size)
-    store = Store(chosen.store_folder)
+    store = Store(chosen.store_folder, wait=wait_unless_stopping)
     trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
     ingest_stages(chosen, prepared, planned, trained)
     return trained
@@ -66,7 +68,9 @@ def evaluate_checkpoints_flow(
     chosen = load_study(study, mirror=mirror, root=root)
     prepared = prepared or read_finished(chosen, Prepared)
     trained = trained or read_finished(chosen, Trained)
-    evaluated = evaluate_runs(chosen, Store(chosen.store_folder), prepared, trained, trust_code=trust_code)
+    evaluated = evaluate_runs(
+        chosen, Store(chosen.store_folder, wait=wait_unless_stopping), prepared, trained, trust_code=trust_code
+    )
     planned = plan_models(chosen, prepared.vocabulary_size)
     ingest_stages(chosen, prepared, planned, trained, evaluated)
     return evaluated
@@ -98,19 +102,20 @@ def full_study(
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
     chosen = load_study(**arguments)
-    check_study(chosen, trust_code=trust_code)
-    with progress.listening(progress.Artifacts()):
-        prepared = prepare_data_flow(**arguments)
-        trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
-        evaluate_checkpoints_flow(**arguments, trust_code=trust_code, prepared=prepared, trained=trained)
-        path = report_flow(**arguments)
-    for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
-        rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
-        factors = patiently(partial(query, chosen.database, rows_of_study))
-        rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-        create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
-    create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
-    return path
+    with only_run(chosen):
+        check_study(chosen, trust_code=trust_code)
+        with progress.listening(progress.Artifacts()):
+            prepared = prepare_data_flow(**arguments)
+            trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
+            evaluate_checkpoints_flow(**arguments, trust_code=trust_code, prepared=prepared, trained=trained)
+            path = report_flow(**arguments)
+        for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
+            rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
+            factors = patiently(partial(query, chosen.database, rows_of_study))
+            rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
+            create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
+        create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
+        return path
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+import sqlite3
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from flows.commands.sources import print_notices
@@ -13,6 +14,7 @@ from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
 from flows.running.devices import ranks_per_run
 from flows.running.patience import patiently
+from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
@@ -32,9 +34,10 @@ def run(options: argparse.Namespace) -> None:
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
-        preflight(study, trust_code=options.trust_code)
-        with progress.on_terminal():
-            run_in_process(study, options)
+        with progress.on_terminal(), only_run(study, follow=options.follow):
+            if not (options.follow and is_complete(study)):
+                preflight(study, trust_code=options.trust_code)
+                run_in_process(study, options)
     with progress.on_terminal():
         outcome = patiently(lambda: read_outcome(study))
     print_outcome(study, *outcome)
@@ -96,6 +99,7 @@ def run_in_process(study: Study, options: argparse.Namespace) -> None:
 
     from flows.full_study import full_study
 
+    start_anew_if_damaged(study.folder / ".prefect" / "prefect.db")
     configured = get_current_settings().api.url
     arguments = {
         name: str(path) if isinstance(path := getattr(options, name), Path) else path
@@ -106,3 +110,18 @@ def run_in_process(study: Study, options: argparse.Namespace) -> None:
         progress.report("Prefect's server", 1.0, address)
         with temporary_settings({PREFECT_API_URL: address}):
             full_study(**arguments)
+
+
+def start_anew_if_damaged(database: Path) -> None:
+    """Remove the database of a study's own Prefect server where SQLite finds damage: no result depends on it."""
+    if not database.exists():
+        return
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    except sqlite3.DatabaseError:
+        whole = False
+    if not whole:
+        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
+        for path in database.parent.glob(f"{database.name}*"):
+            path.unlink()

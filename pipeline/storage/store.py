@@ -26,6 +26,7 @@ from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
 
 MANIFEST = "manifest.json"
+POLL_SECONDS = 0.2
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -82,12 +83,14 @@ class Missing(Exception):
 class Store:
     """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`; several studies may share one.
 
-    With `builds=False`, `build` finds outputs and raises Missing instead of making them.
+    With `builds=False`, `build` finds outputs and raises Missing instead of making them. `wait(seconds)` is called over
+    and over while another process builds the output that is wanted.
     """
 
-    def __init__(self, root: Path | str, *, builds: bool = True) -> None:
+    def __init__(self, root: Path | str, *, builds: bool = True, wait: Callable[[float], object] = time.sleep) -> None:
         self.root = Path(root)
         self.builds = builds
+        self.wait = wait
 
     def find(self, stage: str, key: str) -> Output | None:
         """Return the finished output of that key, or None. Raises InputError for a damaged manifest."""
@@ -146,7 +149,7 @@ class Store:
             raise Missing(f"{stage}/{key}")
         final = self.root / stage / key
         partial = final.with_name(key + PARTIAL)
-        with _lock(final.with_name(f"{key}.lock")):
+        with _lock(final.with_name(f"{key}.lock"), self.wait):
             found = self.find(stage, key)  # another process may have finished the output meanwhile
             if found:
                 return found
@@ -184,12 +187,16 @@ class Store:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _lock(path: Path, wait: Callable[[float], object]) -> Iterator[None]:
     """Hold an operating-system lock on a file; the lock of a dead process is free at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with path.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                wait(POLL_SECONDS)
+                continue
             # The previous holder may have removed the file; a lock on a removed file excludes nobody.
             try:
                 same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino
