@@ -27,6 +27,10 @@ class Busy(InputError):
     """A results file is in use by another process."""
 
 
+class Damaged(InputError):
+    """A results file cannot be read."""
+
+
 class OutOfDate(InputError):
     """A results file has the tables of an older program."""
 
@@ -73,7 +77,10 @@ def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | No
             read_only = False
         except duckdb.Error as error:
             if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
-                raise InputError(f"{path}: cannot be opened as a results file: {one_line(error)}") from error
+                raise Damaged(
+                    f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer verify STUDY --repair` "
+                    "removes a damaged one, and the next run makes it again from the store"
+                ) from error
             if time.monotonic() >= deadline:
                 holder = re.search(r"lock is held in (.*?)\(PID (\d+)\)", str(error))
                 program = f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"

@@ -137,7 +137,10 @@ def parser() -> argparse.ArgumentParser:
     A module is imported only when its subcommand runs: `dreamer --help` answers at once.
     """
     top = argparse.ArgumentParser(
-        prog="dreamer", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="dreamer",
+        usage="dreamer [-h] [--version] COMMAND ...",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action=_Version, nargs=0, help="print the version of this program and end")
     commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
