@@ -57,6 +57,7 @@ GROUPS = {
 A_STUDY = "a preset's name or a YAML file"
 RESULTS = "a preset's name, a YAML file or a results file"
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
+GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
 OLD_NAMES = {"carry": "bundle", "adopt": "collect"}
 
 
@@ -84,7 +85,8 @@ def _run(given: list[str]) -> int:
     with handling(_end_at_once):  # a compiled library that is being imported answers an exception by a crash
         command = getattr(import_module(f"flows.commands.{module}"), function)
     signals: list[int] = []
-    with handling(partial(_note, signals)):
+    grace = LONG_GRACE if given[0] == "run" else GRACE
+    with handling(partial(_note, signals, grace)):
         try:
             return command(options) or 0
         except BaseException as error:
@@ -121,12 +123,20 @@ def handling(handler: Callable[[int, object], None]) -> Iterator[None]:
 
 
 def _end_at_once(number: int, _: object) -> None:
+    """End this process without a word of any library; children get SIGTERM from the system."""
     os.write(2, f"{STOPPED}\n".encode())
     os._exit(128 + number)
 
 
-def _note(signals: list[int], number: int, _: object) -> None:
-    """Note a signal, and end what is being done by the exception that Python has for it."""
+def _note(signals: list[int], grace: float, number: int, _: object) -> None:
+    """Note a signal, and end what is being done by the exception that Python has for the signal.
+
+    A library that does not listen, as DuckDB within some queries, is given `grace` seconds.
+    """
+    if not signals:
+        last = threading.Timer(grace, _end_at_once, [number, None])
+        last.daemon = True
+        last.start()
     signals.append(number)
     raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
