@@ -196,3 +196,24 @@ def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
     with connect(root / "results.duckdb", read_only=True) as connection:
         for table in ("studies", "curation", "runs", "steps", "evaluations", "items"):
             assert connection.execute(f"from {table} limit 1").fetchall()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_models_train_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
+    root = tmp_path / "run"
+    command = [DREAMER, "run", str(small_study(tmp_path, tokens=2_000_000)), "--root", str(root)]
+    process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    while not list(root.glob("store/training/*.partial/seed0/state/*/values.json")):
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert said.endswith("\ndreamer: stopped; run the same command again to go on from here\n")
+    for word in ("Traceback", "nanobind", "Error"):
+        assert word not in said
+    (log,) = root.glob("store/training/*.partial/seed0.log")
+    assert "Traceback" not in log.read_text()
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if os.access(path, os.R_OK)]
+    assert not [line for line in running if str(root).encode() in line]

@@ -9,6 +9,7 @@ import pytest
 
 from flows.commands.cli import main
 from flows.commands.verify import find_damage
+from flows.running.single import only_run
 from flows.stages.ingest import ingest_study
 from flows.stages.prepare import prepare_data
 from flows.study.loading import load_study
@@ -82,3 +83,17 @@ def test_only_the_damaged_seed_is_trained_again(root: Path) -> None:
     assert [path.name for path in left.iterdir()] == ["seed0"]
     again: Output = Store(root / "store").build("training", 1, {}, [], write_seeds, resumes=True)
     assert (again.path / "seed1" / "checkpoints" / "weights").read_text() == "seed1"
+
+
+def test_status_tells_done_stopped_and_damaged_apart(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one(root, "tokenizer", "manifest.json").write_text('{"key": "other"}')
+    (training,) = root.glob("store/training/*")
+    training.rename(training.with_name(training.name + ".partial"))
+    assert main(["status", str(TINY), "--root", str(root)]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.endswith("not running")
+    states = {line.split()[0]: line.split()[2] for line in lines if len(line.split()) > 2}
+    assert (states["tokenizer"], states["training"], states["tokens"]) == ("damaged", "stopped", "done")
+    with only_run(load_study(TINY, root=root)):
+        main(["status", str(TINY), "--root", str(root)])
+    assert "running (process " in capsys.readouterr().out
