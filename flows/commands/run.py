@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sqlite3
 import sys
 from contextlib import closing, nullcontext
 from pathlib import Path
 
+from flows.commands.data_plan import amount, data_bytes
 from flows.commands.sources import print_notices
 from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
@@ -67,7 +69,14 @@ def preflight(study: Study, *, trust_code: bool) -> None:
 
     Raises InputError.
     """
-    for notice in check_study(study, trust_code=trust_code):
+    notices = check_study(study, trust_code=trust_code)
+    needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
+    if needed > free:
+        notices.append(
+            f"{study.store_folder}: the data may need {amount(needed)}, and {amount(free)} are free; "
+            f"`dreamer plan {study.arguments}` says what for"
+        )
+    for notice in notices:
         print(notice, file=sys.stderr)
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
