@@ -65,9 +65,9 @@ def is_complete(study: Study) -> bool:
 
 
 def preflight(study: Study, *, trust_code: bool) -> None:
-    """Find what can be known to fail before any work: impossible models, data that are nowhere, a locked database.
+    """Find what can be known to fail before any work: what `check_study` checks, data that are nowhere.
 
-    Raises InputError.
+    Prints notices, and who holds the results file. Raises InputError.
     """
     notices = check_study(study, trust_code=trust_code)
     needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
@@ -122,7 +122,7 @@ def run_in_process(study: Study, options: argparse.Namespace) -> None:
 
 
 def start_anew_if_damaged(database: Path) -> None:
-    """Remove the database of a study's own Prefect server where SQLite finds damage: no result depends on it."""
+    """Remove the database of a study's own Prefect server where SQLite finds damage: results need no server."""
     if not database.exists():
         return
     try:
