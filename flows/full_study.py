@@ -6,13 +6,18 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
+from functools import partial
+
 from prefect import flow
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
-from flows.running.devices import check_devices
+from flows.running.patience import patiently
+from flows.running.processes import wait_unless_stopping
+from flows.running.single import only_run
+from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
-from flows.stages.ingest import ingest_evaluations, ingest_runs, ingest_study
+from flows.stages.ingest import ingest_stages
 from flows.stages.models import plan_models
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.stages.prepare import prepare_data
@@ -27,8 +32,8 @@ from sql.results import query
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
     chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepare_data(chosen, Store(chosen.store_folder))
-    ingest_study(chosen, prepared)
+    prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
+    ingest_stages(chosen, prepared)
     return prepared
 
 
@@ -44,9 +49,9 @@ def train_models_flow(
     chosen = load_study(study, mirror=mirror, root=root)
     prepared = prepared or read_finished(chosen, Prepared)
     planned = plan_models(chosen, prepared.vocabulary_size)
-    store = Store(chosen.store_folder)
+    store = Store(chosen.store_folder, wait=wait_unless_stopping)
     trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
-    ingest_runs(chosen, planned, trained)
+    ingest_stages(chosen, prepared, planned, trained)
     return trained
 
 
@@ -56,14 +61,18 @@ def evaluate_checkpoints_flow(
     mirror: str | None = None,
     root: str | None = None,
     prepared: Prepared | None = None,
+    trust_code: bool = False,
     trained: Trained | None = None,
 ) -> Evaluated:
     """Evaluate every checkpoint on every benchmark; ingest the results. Raises InputError without trained models."""
     chosen = load_study(study, mirror=mirror, root=root)
     prepared = prepared or read_finished(chosen, Prepared)
     trained = trained or read_finished(chosen, Trained)
-    evaluated = evaluate_runs(chosen, Store(chosen.store_folder), prepared, trained)
-    ingest_evaluations(chosen, evaluated)
+    evaluated = evaluate_runs(
+        chosen, Store(chosen.store_folder, wait=wait_unless_stopping), prepared, trained, trust_code=trust_code
+    )
+    planned = plan_models(chosen, prepared.vocabulary_size)
+    ingest_stages(chosen, prepared, planned, trained, evaluated)
     return evaluated
 
 
@@ -72,34 +81,41 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
     """Write the HTML report and its figures from the results database."""
     chosen = load_study(study, mirror=mirror, root=root)
     progress.report("write report", 0.0, "figures and tables")
-    path = str(write_report(chosen.database, chosen.study_id, chosen.report.parent))
+    path = str(patiently(lambda: write_report(chosen.database, chosen.study_id, chosen.report.parent)))
     progress.report("write report", 1.0, path)
     return path
 
 
 @flow(name="full-study")
 def full_study(
-    study: str = "demo", mirror: str | None = None, root: str | None = None, accept_code_change: bool = False
+    study: str = "demo",
+    mirror: str | None = None,
+    root: str | None = None,
+    accept_code_change: bool = False,
+    trust_code: bool = False,
 ) -> str:
     """Take a study from raw data to its report; returns the report's path.
 
     `study` is a preset's name or the path of a YAML file; `mirror` a folder with data in the hub's layout; `root` the
-    folder to write to (default runs/<name>). `accept_code_change` continues trainings that other code has started.
+    folder to write to (default runs/<name>). `accept_code_change` continues trainings that other code has started;
+    `trust_code` lets the study's task files run Python.
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
     chosen = load_study(**arguments)
-    check_devices(chosen)
-    with progress.listening(progress.Artifacts()):
-        prepared = prepare_data_flow(**arguments)
-        trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
-        evaluate_checkpoints_flow(**arguments, prepared=prepared, trained=trained)
-        path = report_flow(**arguments)
-    for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
-        factors = query(chosen.database, f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'")
-        rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-        create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
-    create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
-    return path
+    with only_run(chosen):
+        check_study(chosen, trust_code=trust_code)
+        with progress.listening(progress.Artifacts()):
+            prepared = prepare_data_flow(**arguments)
+            trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
+            evaluate_checkpoints_flow(**arguments, trust_code=trust_code, prepared=prepared, trained=trained)
+            path = report_flow(**arguments)
+        for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
+            rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
+            factors = patiently(partial(query, chosen.database, rows_of_study))
+            rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
+            create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
+        create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
+        return path
 
 
 if __name__ == "__main__":

@@ -2,13 +2,15 @@
 
 Two kinds: a model, which evaluation reads and nothing rewrites; and a run's state, everything that training needs to
 resume bit for bit, of which the newest stay. A model is `config.json`, `model.safetensors` and, of a training run,
-`averaged.safetensors` and `checkpoint.json`. Nothing is pickled.
+`averaged.safetensors` and `checkpoint.json`. `checksums.json` in each has the CRC-32 of the files of tensors. Nothing
+is pickled.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,7 @@ from pipeline.storage.files import PARTIAL, atomic_folder
 
 FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 """The file of each kind of weights: their running average, and the weights as trained."""
+CHECKSUMS = "checksums.json"
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ def save_weights(
         (partial / "config.json").write_text(json.dumps(values, indent=1))
         if extra is not None:
             (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
+        _write_checksums(partial)
 
 
 def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged") -> Dreamer:
@@ -136,6 +140,7 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
         with atomic_folder(path) as partial:
             _save_tensors(partial / "tensors.safetensors", state.tensors)
             (partial / "values.json").write_text(json.dumps(state.values, indent=1))
+            _write_checksums(partial)
     states = _states(folder)
     for other in (*states[:-keep], *folder.glob(f"[0-9]*{PARTIAL}")):
         shutil.rmtree(other)
@@ -167,6 +172,20 @@ def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
         raise OSError(f"cannot write {path}: {error}") from error
 
 
+def _write_checksums(folder: Path) -> None:
+    """Write the CRC-32 of every file of tensors: a flipped bit would be another model, and no error."""
+    sums = {path.name: _checksum(path) for path in sorted(folder.glob("*.safetensors"))}
+    (folder / CHECKSUMS).write_text(json.dumps(sums))
+
+
+def _checksum(path: Path) -> str:
+    total = 0
+    with path.open("rb") as file:
+        while block := file.read(2**22):
+            total = zlib.crc32(block, total)
+    return f"{total:08x}"
+
+
 def _load_values(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text())
@@ -193,6 +212,10 @@ def _check_same(config: DreamerConfig, file: Path) -> None:
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:
     try:
+        sums = path.with_name(CHECKSUMS)
+        known = _load_values(sums).get(path.name) if sums.exists() else None  # models from elsewhere have none
+        if known is not None and known != _checksum(path):
+            raise InputError(f"{path} is damaged (its checksum is not the one in {CHECKSUMS})")
         return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error

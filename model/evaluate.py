@@ -92,7 +92,9 @@ def build_tasks(job: Job) -> list[Task]:
     tune_libraries()
     with fresh_cache(job.output) as cache:
         return [
-            PlainTask(task, **default) if items else HarnessTask(task, cache=cache, **default)
+            PlainTask(task, **default)
+            if items
+            else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
             for task, items in zip(job.tasks, plain, strict=True)
         ]
 

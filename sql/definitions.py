@@ -21,8 +21,13 @@ NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 
 def definitions() -> dict[str, str]:
     """Return the SQL of every table file, macro, view and check by name, in the order of creation."""
+    return _read("tables") | views()
+
+
+def views() -> dict[str, str]:
+    """Return the SQL of every macro, view and check by name, in the order of creation."""
     built = _read("macros", "views", "checks")
-    return _read("tables") | {name: built[name] for name in creation_order(built)}
+    return {name: built[name] for name in creation_order(built)}
 
 
 def migrations() -> list[str]:

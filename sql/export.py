@@ -35,7 +35,7 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
         raise InputError(f"no export format {format!r}; there are {' and '.join(FORMATS)}")
     with closing(connect(database, read_only=True)) as connection:
         wanted = (
-            "select table_name from information_schema.tables "
+            "select distinct table_name from information_schema.tables "
             "where table_schema = 'main' and table_name <> ? order by table_name"
         )
         files = {name: f"{name}.{format}" for (name,) in connection.execute(wanted, [VERSION]).fetchall()}

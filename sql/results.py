@@ -9,11 +9,11 @@ import duckdb
 import pandas as pd
 
 from pipeline.errors import InputError
-from sql.connection import connect, one_line
+from sql.connection import Busy, Damaged, OutOfDate, connect, one_line
 from sql.definitions import FOLDER
 from sql.ingest import ingest
 
-__all__ = ["connect", "ingest", "query", "tables"]
+__all__ = ["Busy", "Damaged", "OutOfDate", "connect", "ingest", "query", "read_all", "tables"]
 
 
 def query(path: Path | str, sql: str) -> pd.DataFrame:
@@ -32,3 +32,13 @@ def query(path: Path | str, sql: str) -> pd.DataFrame:
 def tables(path: Path | str) -> pd.DataFrame:
     """Return name, kind (table, view or macro), description and columns (or parameters) of everything in the file."""
     return query(path, (FOLDER / "catalog.sql").read_text())
+
+
+def read_all(path: Path | str) -> None:
+    """Read every row of every table, which DuckDB compares with checksums. Raises Damaged where that fails."""
+    with closing(connect(path, read_only=True)) as connection:
+        try:
+            for (name,) in connection.execute("select table_name from duckdb_tables() where not temporary").fetchall():
+                connection.execute(f'select bit_xor(hash(rows)) from "{name}" as rows').fetchall()
+        except duckdb.Error as error:
+            raise Damaged(f"{path}: cannot be read: {one_line(error)}") from error

@@ -13,7 +13,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from flows.commands.tables import print_outcome
+from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
 from flows.stages.evaluate import job_settings
 from flows.stages.ingest import ingest_rows, ingest_study
@@ -44,7 +44,7 @@ def collect(options: argparse.Namespace) -> None:
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     collect_bundle(study, options.folder)
     write_report(study.database, study.study_id, study.report.parent)
-    print_outcome(study)
+    print_outcome(study, *read_outcome(study))
 
 
 def write_bundle(study: Study, folder: Path) -> dict[str, Any]:

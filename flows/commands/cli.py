@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from flows.running.processes import BAD_INPUT, Failed
-from pipeline.errors import InputError
+from pipeline.errors import InputError, nearest_name
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
 BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
@@ -23,35 +27,118 @@ FLOPs and parameters, trains them on the same tokens, evaluates every checkpoint
 data-efficiency factors with their uncertainty.
 
 A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
+# Every command, in the groups in which the help lists them, with an example.
+GROUPS = {
+    "run": {
+        "run": "dreamer run my.yaml --mirror ~/data",
+        "plan": "dreamer plan paper-16",
+        "verify": "dreamer verify demo --repair",
+    },
+    "look": {
+        "status": "dreamer status demo",
+        "sql": "dreamer sql demo 'FROM mean_factors' --csv",
+        "report": "dreamer report demo",
+        "compare": "dreamer compare demo my.yaml",
+        "profile": "dreamer profile demo --model DR+DA-4",
+    },
+    "data": {
+        "sources": "dreamer sources --long",
+        "download": "dreamer download gsm8k mathqa --mirror data",
+        "dropped": "dreamer dropped demo --reason exact_duplicate",
+        "preview": "dreamer preview demo --rows 2",
+    },
+    "carry": {
+        "bundle": "dreamer bundle my.yaml folder",
+        "collect": "dreamer collect my.yaml folder",
+        "export": "dreamer export demo tables --format csv",
+        "migrate": "dreamer migrate old/results.duckdb",
+    },
+}
 A_STUDY = "a preset's name or a YAML file"
 RESULTS = "a preset's name, a YAML file or a results file"
+STOPPED = "dreamer: stopped; run the same command again to go on from here"
+GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
 OLD_NAMES = {"carry": "bundle", "adopt": "collect"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns the exit status (0 done, 1 failed, 2 bad input)."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run the command; returns the exit status (0 done, 1 failed, 2 bad input, 130 or 143 stopped by a signal)."""
+    status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    if arguments is None and status:  # libraries have nothing to say after our one line, at the interpreter's end
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+def _run(given: list[str]) -> int:
+    """Run one subcommand with the signals that stop it taken care of; returns the exit status."""
     if given and given[0] in OLD_NAMES:
         given[0] = OLD_NAMES[given[0]]
+    if given and not given[0].startswith("-") and given[0] not in (known := [c for g in GROUPS.values() for c in g]):
+        near = nearest_name(given[0], known)
+        hint = f"did you mean {near!r}?" if near else "`dreamer --help` lists them"
+        print(f"dreamer: no command {given[0]!r}; {hint}", file=sys.stderr)
+        return BAD_INPUT
     options = parser().parse_args(given)
     module, function = options.command.split(":")
-    try:
-        return getattr(import_module(f"flows.commands.{module}"), function)(options) or 0
-    except InputError as error:
-        print(f"dreamer: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except Failed as error:
-        print(f"dreamer: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("dreamer: stopped; run the same command again to go on from here", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
+    with handling(_end_at_once):  # a compiled library that is being imported answers an exception by a crash
+        command = getattr(import_module(f"flows.commands.{module}"), function)
+    signals: list[int] = []
+    grace = LONG_GRACE if given[0] == "run" else GRACE
+    with handling(partial(_note, signals, grace)):
+        try:
+            return command(options) or 0
+        except BaseException as error:
+            if signals:  # DuckDB and Prefect answer a signal by errors of their own
+                print(STOPPED, file=sys.stderr)
+                return 128 + signals[0]
+            return _status_of(error)
+
+
+def _status_of(error: BaseException) -> int:
+    """Print an error that a user can understand as one line; returns the exit status. Raises any other error."""
+    if isinstance(error, BrokenPipeError):  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        print(f"dreamer: {error}", file=sys.stderr)
-        return BAD_INPUT if isinstance(error, BAD_PATHS) or error.errno in BAD_PLACES else 1
+    if not isinstance(error, InputError | Failed | OSError):
+        raise error
+    print(f"dreamer: {error}", file=sys.stderr)
+    bad_place = isinstance(error, BAD_PATHS) or (isinstance(error, OSError) and error.errno in BAD_PLACES)
+    return BAD_INPUT if bad_place or isinstance(error, InputError) else 1
+
+
+@contextmanager
+def handling(handler: Callable[[int, object], None]) -> Iterator[None]:
+    """Let `handler` answer Ctrl-C and SIGTERM during the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_at_once(number: int, _: object) -> None:
+    """End this process without a word of any library; children get SIGTERM from the system."""
+    os.write(2, f"{STOPPED}\n".encode())
+    os._exit(128 + number)
+
+
+def _note(signals: list[int], grace: float, number: int, _: object) -> None:
+    """Note a signal, and end what is being done by the exception that Python has for the signal.
+
+    A library that does not listen, as DuckDB within some queries, is given `grace` seconds.
+    """
+    if not signals:
+        last = threading.Timer(grace, _end_at_once, [number, None])
+        last.daemon = True
+        last.start()
+    signals.append(number)
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,13 +147,25 @@ def parser() -> argparse.ArgumentParser:
     A module is imported only when its subcommand runs: `dreamer --help` answers at once.
     """
     top = argparse.ArgumentParser(
-        prog="dreamer", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="dreamer",
+        usage="dreamer [-h] [--version] COMMAND ...",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = top.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version of this program and end")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    about: dict[str, str] = {}
 
     def add(name: str, command: str, words: str) -> argparse.ArgumentParser:
-        sub = commands.add_parser(name, help=words, description=words)
+        example = next(commands_of[name] for commands_of in GROUPS.values() if name in commands_of)
+        sub = commands.add_parser(
+            name,
+            description=words,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         sub.set_defaults(command=command)
+        about[name] = words
         return sub
 
     def add_study(sub: argparse.ArgumentParser, help: str = A_STUDY, *, default: str | None = None) -> None:
@@ -82,6 +181,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--accept-code-change", action="store_true", help="go on with trainings that other code has started; recorded"
     )
+    run.add_argument("--follow", action="store_true", help="if the study is running already, wait for its end")
+    run.add_argument("--trust-code", action="store_true", help="let the study's own task files run Python")
     plan = add(
         "plan", "plan:plan", "Show the matched models, FLOPs, tokens, disk and time a study needs; does no work."
     )
@@ -107,6 +208,8 @@ def parser() -> argparse.ArgumentParser:
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
+    migrate = add("migrate", "results:migrate", "Bring a results file of an older version up to date.")
+    add_study(migrate, RESULTS)
     dropped = add(
         "dropped", "dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."
     )
@@ -148,7 +251,23 @@ def parser() -> argparse.ArgumentParser:
         "folder", metavar="FOLDER", type=Path, help="the bundle's folder, after python -m model.carried"
     )
     add_mirror(collect)
+    verify = add("verify", "verify:verify", "Check every file in a study's store against the digests of its manifest.")
+    add_study(verify, default="demo")
+    verify.add_argument("--repair", action="store_true", help="remove what is damaged: the next run makes it again")
+    top.epilog = "\n\n".join(
+        "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
+    )
     return top
+
+
+class _Version(argparse.Action):
+    """Print the version of the package. Reading what is installed takes time, so only when asked."""
+
+    def __call__(self, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"dreamer {version('dreamer-study')}")
+        raise SystemExit
 
 
 if __name__ == "__main__":

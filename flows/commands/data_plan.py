@@ -62,15 +62,11 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         }
         for source, size in sources
     ]
-    text = sum(size.text or 0 for _, size in sources)
-    stripped = sum(stripped_text(source, size.text or 0) for source, size in sources)
-    each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
-    costs = []
-    for stage, rate in RATES.items():
-        read = stripped if stage in AFTER_TRACES else text
-        written = text if stage == "documents" else stripped
-        disk = stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK
-        costs.append((stage, read, disk, read / rate.megabytes / 1e6 / 3600, rate))
+    text, stripped = _text(sources)
+    costs = [
+        (stage, read, disk, read / rate.megabytes / 1e6 / 3600, rate)
+        for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, text, stripped), strict=True)
+    ]
     stages = pd.DataFrame(
         [
             {
@@ -97,6 +93,29 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
     }
     return pd.DataFrame(rows), stages, lines
+
+
+def data_bytes(study: Study) -> float:
+    """Estimate the bytes that the data stages write where nothing is dropped. Sources of unknown size count as none."""
+    text, stripped = _text([_sized(study, entry) for entry in study.data.sources])
+    return sum(disk for _, disk in _amounts(study, text, stripped))
+
+
+def _text(sources: list[tuple[Source, Size]]) -> tuple[float, float]:
+    """Sum the bytes of text of all sources, with and without their traces."""
+    text = sum(size.text or 0 for _, size in sources)
+    return text, sum(stripped_text(source, size.text or 0) for source, size in sources)
+
+
+def _amounts(study: Study, text: float, stripped: float) -> list[tuple[float, float]]:
+    """List the bytes that each stage of RATES reads, and those it writes."""
+    each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
+    found = []
+    for stage in RATES:
+        read = stripped if stage in AFTER_TRACES else text
+        written = text if stage == "documents" else stripped
+        found.append((read, stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK))
+    return found
 
 
 def _sized(study: Study, entry: str | dict) -> tuple[Source, Size]:

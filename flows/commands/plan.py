@@ -10,6 +10,7 @@ import torch
 from flows.commands.data_plan import amount, data_tables
 from flows.commands.tables import console, print_table
 from flows.running.devices import concurrency, gpus
+from flows.stages.checks import checkpoint_bytes, state_bytes
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
@@ -57,10 +58,8 @@ def plan(options: argparse.Namespace) -> None:
     flops = sum(training_flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned)
     on_gpu, count = gpus(study) > 0, concurrency(study) * training.nodes
     rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
-    kept = len(training.points) * (1 if screened else len(training.seeds))
-    copies, kinds = (2, "raw and averaged ") if training.averaging else (1, "")
-    checkpoints = sum(4 * model.parameters * copies * kept for model in planned)
-    state = sum(4 * model.parameters * (copies + 2) * len(training.seeds) for model in planned)  # and two moments
+    kinds = "raw and averaged " if training.averaging else ""
+    checkpoints, state = checkpoint_bytes(study, planned), state_bytes(study, planned)
     tokens = training.tokens * (2 if size <= 2**16 else 4)
     points = len(training.points)
     gpu = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"

@@ -10,7 +10,7 @@ from flows.commands.tables import print_table
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from sql import export as tables
-from sql.results import query
+from sql.results import connect, query
 
 
 def sql(options: argparse.Namespace) -> None:
@@ -38,6 +38,13 @@ def export(options: argparse.Namespace) -> None:
     """Write every table and view as a file, and print the paths."""
     database, _ = find_results(options.study, options.root)
     print(*tables.export(database, options.folder, format=options.format), sep="\n")
+
+
+def migrate(options: argparse.Namespace) -> None:
+    """Bring the tables and views of a results file up to date; nothing else but ingest changes a file."""
+    database, _ = find_results(options.study, options.root)
+    connect(database).close()
+    print(f"{database}: up to date")
 
 
 def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:

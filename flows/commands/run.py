@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import sqlite3
 import sys
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from pathlib import Path
 
+from flows.commands.data_plan import amount, data_bytes
 from flows.commands.sources import print_notices
-from flows.commands.tables import print_outcome
+from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
 from flows.running.devices import check_devices, share_ranks
 from flows.running.nodes import join_trainings, this_node
+from flows.running.patience import patiently
+from flows.running.single import only_run
+from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
 from flows.stages.outputs import Trained, read_finished
@@ -24,7 +30,7 @@ from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Missing, Store
-from sql.results import connect, query
+from sql.results import Busy, OutOfDate, connect, query
 
 
 def run(options: argparse.Namespace) -> None:
@@ -43,10 +49,13 @@ def run(options: argparse.Namespace) -> None:
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
-        preflight(study)
-        with progress.on_terminal():
-            run_in_process(study, options)
-    print_outcome(study)
+        with progress.on_terminal(), only_run(study, follow=options.follow):
+            if not (options.follow and is_complete(study)):
+                preflight(study, trust_code=options.trust_code)
+                run_in_process(study, options)
+    with progress.on_terminal():
+        outcome = patiently(lambda: read_outcome(study))
+    print_outcome(study, *outcome)
 
 
 def is_complete(study: Study) -> bool:
@@ -60,7 +69,11 @@ def is_complete(study: Study) -> bool:
         evaluate_runs(study, store, prepared, trained)
     except Missing:
         return False
-    factors = query(study.database, f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'")
+    try:
+        count = f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'"
+        factors = query(study.database, count)
+    except (Busy, OutOfDate):  # the flow waits for the file, and migrates an old one
+        return False
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
 
 
@@ -73,19 +86,29 @@ def are_trained(study: Study) -> bool:
     return all(run.folder.exists() for run in trained.runs)
 
 
-def preflight(study: Study) -> None:
-    """Find what can be known to fail before any work: no such device or models, no data, a locked database.
+def preflight(study: Study, *, trust_code: bool) -> None:
+    """Find what can be known to fail before any work: what `check_study` checks, data that are nowhere.
 
-    Raises InputError.
+    Prints notices, and who holds the results file. Raises InputError.
     """
-    check_devices(study)
+    notices = check_study(study, trust_code=trust_code)
+    needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
+    if needed > free:
+        notices.append(
+            f"{study.store_folder}: the data may need {amount(needed)}, and {amount(free)} are free; "
+            f"`dreamer plan {study.arguments}` says what for"
+        )
+    for notice in notices:
+        print(notice, file=sys.stderr)
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
     share_ranks(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
-    study.folder.mkdir(parents=True, exist_ok=True)
-    connect(study.database).close()
+    try:
+        connect(study.database, wait=1).close()
+    except Busy as busy:
+        print(f"{busy}; rows wait, the study goes on", file=sys.stderr)
 
 
 def run_in_process(study: Study, options: argparse.Namespace) -> None:
@@ -107,13 +130,29 @@ def run_in_process(study: Study, options: argparse.Namespace) -> None:
 
     from flows.full_study import full_study
 
+    start_anew_if_damaged(study.folder / ".prefect" / "prefect.db")
     configured = get_current_settings().api.url
     arguments = {
         name: str(path) if isinstance(path := getattr(options, name), Path) else path
-        for name in ("study", "mirror", "root", "accept_code_change")
+        for name in ("study", "mirror", "root", "accept_code_change", "trust_code")
     }
     progress.report("Prefect's server", 0.0, "starting")
     with nullcontext(configured) if configured and healthy(configured) else own_server() as address:
         progress.report("Prefect's server", 1.0, address)
         with temporary_settings({PREFECT_API_URL: address}):
             full_study(**arguments)
+
+
+def start_anew_if_damaged(database: Path) -> None:
+    """Remove the database of a study's own Prefect server where SQLite finds damage: results need no server."""
+    if not database.exists():
+        return
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    except sqlite3.DatabaseError:
+        whole = False
+    if not whole:
+        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
+        for path in database.parent.glob(f"{database.name}*"):
+            path.unlink()

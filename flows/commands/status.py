@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 import pandas as pd
 
 from flows.commands.tables import console, print_table
 from flows.running.processes import read_progress
+from flows.running.single import runs_elsewhere
 from flows.study.loading import load_study
+from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL
+from pipeline.storage.store import Store
 from sql.results import query
 
 COUNTS = "SELECT count(*) AS evaluations, count(DISTINCT run_id) AS runs, max(tokens) AS tokens FROM evaluations"
@@ -22,13 +25,19 @@ def status(options: argparse.Namespace) -> None:
     if not study.store_folder.is_dir():
         console.print(f"{study.name}: not started; nothing in {study.store_folder}")
         return
-    rows = []
+    runner, store, rows = runs_elsewhere(study), Store(study.store_folder), []
+    console.print(f"{study.study_id}: " + (f"running ({runner})" if runner else "not running"))
     for folder in sorted(study.store_folder.glob("*/*/")):
-        if folder.name.endswith(".partial"):
-            rows.append((folder.parent.name, folder.name.removesuffix(".partial"), "under way", _how_far(folder)))
-        elif (folder / "manifest.json").exists():
-            manifest = json.loads((folder / "manifest.json").read_text())
-            rows.append((manifest["stage"], manifest["key"], "done", f"{manifest['seconds']:,.1f} s"))
+        stage, key = folder.parent.name, folder.name.removesuffix(PARTIAL)
+        if folder.name.endswith(PARTIAL):
+            rows.append((stage, key, "under way" if runner else "stopped", _how_far(folder)))
+            continue
+        try:
+            found = store.find(stage, key)
+        except InputError:
+            found = None
+        done = ("done", f"{found.manifest['seconds']:,.1f} s") if found else ("damaged", "see `dreamer verify`")
+        rows.append((stage, key, *done))
     print_table(pd.DataFrame(rows, columns=["stage", "key", "state", "detail"]))
     if study.database.exists():
         print_table(query(study.database, COUNTS))

@@ -64,11 +64,16 @@ def cell(value: Any) -> str:
     return str(value)
 
 
-def print_outcome(study: Study) -> None:
-    """Print the mean factors of a study, the factors by the paper's rule, and the paths of report and results."""
+def read_outcome(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Read the mean factors of a study, and the factors by the paper's rule."""
     means, crossings = (
         query(study.database, wanted.format(study_id=study.study_id)) for wanted in (MEAN_FACTORS, CROSSINGS)
     )
+    return means, crossings
+
+
+def print_outcome(study: Study, means: pd.DataFrame, crossings: pd.DataFrame) -> None:
+    """Print what `read_outcome` has read, and the paths of report and results."""
     console.print(f"\nData efficiency of {study.study_id}: the tokens LA needs, over the tokens the variant needs")
     if len(means):
         console.print("\nfor equal accuracy and equal loss, the mean over all values that both reached\n")

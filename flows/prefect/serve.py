@@ -17,9 +17,10 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from flows.running.processes import Failed
 from model.training.launch import bound_command
 
-START_SECONDS = 120
+START_SECONDS = 300  # 10 on a free core, more than 110 beside ten other programs
 
 
 def main() -> None:
@@ -72,7 +73,7 @@ def healthy(address: str) -> bool:
 def start_server(address: str) -> subprocess.Popen[bytes]:
     """Start a Prefect server at an address and wait until the server answers; it ends when this process ends.
 
-    Raises RuntimeError when the server ends or does not answer in time.
+    Raises Failed when the server ends or does not answer in time.
     """
     place = urlsplit(address)
     command = bound_command(
@@ -82,12 +83,12 @@ def start_server(address: str) -> subprocess.Popen[bytes]:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise RuntimeError(f"Prefect's server ended with status {server.returncode}: see `prefect server start`")
+            raise Failed(f"Prefect's server ended with status {server.returncode}: see `prefect server start`")
         if healthy(address):
             return server
         time.sleep(0.2)
     server.terminate()
-    raise RuntimeError(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
+    raise Failed(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
 
 
 @contextmanager

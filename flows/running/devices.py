@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from flows.running.private import open_private, private_folder
 from flows.running.processes import wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 
 POLL_SECONDS = 0.5
+DEVICE = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z-]+(/\d+)*")
 
 
 def cores() -> int:
@@ -95,8 +97,7 @@ def lock_gpus(names: Sequence[str], wanted: int = 1) -> Iterator[list[str]]:
     The locks are the operating system's, on one file for each GPU: a killed holder frees them at once. A process that
     finds too few GPUs frees what it has, so that two waiting processes never wait for each other.
     """
-    folder = Path(tempfile.gettempdir()) / f"dreamer-devices-{os.getuid()}"
-    folder.mkdir(exist_ok=True)
+    folder = private_folder("devices")
     while True:
         with ExitStack() as held:
             found: list[str] = []
@@ -111,7 +112,7 @@ def lock_gpus(names: Sequence[str], wanted: int = 1) -> Iterator[list[str]]:
 
 def _lock(path: Path, held: ExitStack) -> bool:
     """Lock a file until `held` ends. Returns False where another process or thread holds the lock."""
-    file = path.open("w")
+    file = open_private(path)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -124,4 +125,10 @@ def _lock(path: Path, held: ExitStack) -> bool:
 def _visible_gpus(count: int) -> list[str]:
     """List the names by which CUDA_VISIBLE_DEVICES knows the `count` GPUs that this process sees."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return visible.split(",")[:count] if visible else [str(number) for number in range(count)]
+    if not visible:
+        return [str(number) for number in range(count)]
+    names = [name.strip() for name in visible.split(",")][:count]
+    for name in names:
+        if not DEVICE.fullmatch(name):
+            raise InputError(f"CUDA_VISIBLE_DEVICES holds {name!r}, which names no device: give numbers or UUIDs")
+    return names

@@ -8,6 +8,7 @@ cancellation reach the main thread, so the main thread calls `stop_all` while wo
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -17,10 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flows.running.private import private_folder
 from model.training.launch import GRACE_SECONDS, ProcessGroup, stop
 from pipeline.errors import InputError
 
 BAD_INPUT = 2
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 _living: set[ProcessGroup] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
@@ -53,7 +56,9 @@ def run_module(
     for any other failure, Stopped after `stop_all`.
     """
     wait_unless_stopping(0)
-    group = ProcessGroup(module, *arguments, log=log, environment=environment, ranks=ranks)
+    # torch would keep compiled libraries in a shared folder of a name that anybody can guess, and load them from there.
+    cache = os.environ.get(COMPILED) or str(private_folder("compiled"))
+    group = ProcessGroup(module, *arguments, log=log, environment={COMPILED: cache, **(environment or {})}, ranks=ranks)
     with _lock:
         _living.add(group)
     try:

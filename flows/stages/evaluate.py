@@ -7,7 +7,6 @@ that no other process has taken.
 from __future__ import annotations
 
 import json
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import Slots, concurrency
 from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
+from flows.stages.checks import machine_memory
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from pipeline.errors import InputError
@@ -24,8 +24,10 @@ PROCESS_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can b
 VERSION = 3
 
 
-def evaluate_runs(study: Study, store: Store, prepared: Prepared, trained: Trained) -> Evaluated:
-    """Evaluate each complete run; take finished evaluations from the store.
+def evaluate_runs(
+    study: Study, store: Store, prepared: Prepared, trained: Trained, *, trust_code: bool = False
+) -> Evaluated:
+    """Evaluate each complete run; take finished evaluations from the store. `trust_code` lets task files run Python.
 
     Raises InputError when the models were trained on other data, and what the evaluation processes end with.
     """
@@ -36,11 +38,12 @@ def evaluate_runs(study: Study, store: Store, prepared: Prepared, trained: Train
     complete = [run for run in reversed(trained.runs) if run.status == "complete"]  # the slowest first
     slots, count = Slots(study), concurrency(study)
     if not study.workers:
-        count = min(count, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // PROCESS_MEMORY)
+        count = min(count, machine_memory() // PROCESS_MEMORY)
     processes = [max(1, count // len(complete) + (i < count % len(complete))) for i in range(len(complete))]
     with stopped_on_exit():
         outputs = side_by_side(
-            list(zip(complete, processes, strict=True)), lambda job: _evaluate(study, store, prepared, slots, *job)
+            list(zip(complete, processes, strict=True)),
+            lambda job: _evaluate(study, store, prepared, slots, trust_code, *job),
         )
     found = {run.run_id: output.name for run, output in zip(complete, outputs, strict=True)}
     evaluated = Evaluated(study.study_id, store.root, found)
@@ -61,7 +64,9 @@ def job_settings(study: Study) -> dict[str, Any]:
     return {**{name: getattr(settings, name) for name in named}, "device": study.training.device}
 
 
-def _evaluate(study: Study, store: Store, prepared: Prepared, slots: Slots, run: Run, processes: int) -> Output:
+def _evaluate(
+    study: Study, store: Store, prepared: Prepared, slots: Slots, trust_code: bool, run: Run, processes: int
+) -> Output:
     """Evaluate the checkpoints of one run by `processes` processes."""
     label = f"evaluate {run.model_id} seed {run.seed}"
     settings = study.evaluation
@@ -72,6 +77,7 @@ def _evaluate(study: Study, store: Store, prepared: Prepared, slots: Slots, run:
             "checkpoints": checkpoints(run),
             "tokenizer": str(prepared.tokenizer.path.resolve()),
             "tasks": prepared.tasks,
+            "trust_code": trust_code,
             "observe": str(prepared.packed.path.resolve()) if settings.introspect else None,
             "output": str((folder / "results").resolve()),
         }

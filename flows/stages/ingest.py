@@ -14,18 +14,54 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.running import progress
+from flows.running.patience import LABEL, patiently
 from flows.stages.models import PlannedModel
 from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
 from model.training.provenance import package_version
 from pipeline.storage.store import canonical
-from sql.results import connect, ingest
+from sql.results import Busy, connect, ingest
 from sql.statistics.compute import compute_statistics
 
 # Tables of an evaluation's `rows` folder; which files are there depends on what the study asks for.
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
+
+
+PATIENCE = 5.0  # seconds that a stage waits for the results file before its rows wait and the study goes on
+
+
+def ingest_stages(
+    study: Study,
+    prepared: Prepared,
+    planned: Sequence[PlannedModel] = (),
+    trained: Trained | None = None,
+    evaluated: Evaluated | None = None,
+) -> None:
+    """Ingest the rows of the latest stage given, and those of earlier stages that still wait.
+
+    Where another program holds the results file, the rows of data and training wait: all rows are in the store, and a
+    mark in the study's folder says that a later stage has to ingest them. Rows of evaluations wait until the file is
+    free.
+    """
+    work = {"prepared": lambda: ingest_study(study, prepared)}
+    if trained:
+        work["trained"] = lambda: ingest_runs(study, planned, trained)
+    if evaluated:
+        work["evaluated"] = lambda: ingest_evaluations(study, evaluated)
+    marks = {stage: study.folder / f".{stage}-not-ingested" for stage in work}
+    marks[list(work)[-1]].touch()
+    for stage, mark in marks.items():
+        if not mark.exists():
+            continue
+        try:
+            patiently(work[stage]) if evaluated else work[stage]()
+        except Busy as busy:
+            progress.report(LABEL, 0.0, f"{busy}; rows wait, the study goes on")
+            return
+        mark.unlink()
 
 
 def ingest_study(study: Study, prepared: Prepared) -> None:
@@ -40,7 +76,8 @@ def ingest_study(study: Study, prepared: Prepared) -> None:
     }
     curation = [{"study_id": study.study_id, **count} for count in prepared.counts()]
     tables = {"studies": [row], "curation": curation, "benchmarks": _overridden_benchmarks(study, prepared)}
-    ingest(study.database, {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows})
+    given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows}
+    ingest(study.database, given, wait=PATIENCE)
 
 
 def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
@@ -95,7 +132,7 @@ def ingest_rows(
             for table in EVALUATION_TABLES
         },
     }
-    ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)})
+    ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
     if evaluations:
         with closing(connect(study.database)) as connection:
             compute_statistics(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)

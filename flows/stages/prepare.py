@@ -140,7 +140,9 @@ def _benchmark_items(
         tables.append(world_items(world.path))
     for benchmark, folder in benchmarks:
         tables.append(benchmark_items(benchmark, folder))
-        tasks += task_specifications(benchmark, folder, study.store_folder / "texts")
+        tasks += task_specifications(
+            benchmark, folder, study.store_folder / "texts", beside=study.place, mirror=study.data.mirror
+        )
     table = pa.concat_tables(tables).combine_chunks()
 
     def write(folder: Path, _: Progress) -> dict[str, Any]:

@@ -19,13 +19,19 @@ from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
 from pipeline.sources.table import resolve_source
+from pipeline.storage.memory import memory_bytes
 from pipeline.storage.store import digest
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCE
 
 VARIANTS = ("LA", "DR", "DR+DA")
+BASELINE = "LA"  # the variant that all others are compared with, in views and statistics too
 MOST_CHECKPOINTS = 10_000
+MOST_TOKENS = 10**14  # beyond every corpus: a slip of the pen
+MOST_DOCUMENTS = 10**9  # of the built-in world
+LONGEST_SEQUENCE = 2**20
+LEAST_MEMORY = 10**8
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 
 
@@ -64,11 +70,26 @@ class Data(Section):
         description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
         "at most 2 % of the curated documents; 0: none",
     )
-    memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
+    memory: str = "4GB"
     cluster: str | None = Field(
         None, description="a Dask scheduler whose workers read, clean and tokenise (tcp://host:8786), or 'local'"
     )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
+
+    @field_validator("memory")
+    @classmethod
+    def _enough_memory(cls, memory: str) -> str:
+        if memory_bytes(memory) < LEAST_MEMORY:
+            raise ValueError(f"{memory} is too little for any stage; give at least 100MB")
+        return memory
+
+    @field_validator("world")
+    @classmethod
+    def _countable_world(cls, world: WorldSettings) -> WorldSettings:
+        for name in ("documents", "items"):
+            if getattr(world, name) > MOST_DOCUMENTS:
+                raise ValueError(f"{name}={getattr(world, name):,}: give at most {MOST_DOCUMENTS:,}")
+        return world
 
     @field_validator("sources")
     @classmethod
@@ -90,7 +111,7 @@ class Data(Section):
 class Variant(Section):
     """One architecture to compare: a family, with a name and overridden fields of DreamerConfig."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9+_.-]+$")
+    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$")
     family: Literal["LA", "DR", "DR+DA"]
     overrides: dict[str, Any] = Field(default_factory=dict)
     match: bool = True
@@ -116,6 +137,12 @@ class Models(Section):
     @classmethod
     def _distinct(cls, variants: list[Variant]) -> list[Variant]:
         distinct([variant.name for variant in variants], "variant names")
+        for variant in variants:
+            if variant.name == BASELINE and (variant.family != BASELINE or variant.overrides):
+                raise ValueError(
+                    f"{BASELINE} is the name of the baseline, an unchanged model of the family {BASELINE}: name this "
+                    "variant otherwise, or write sizes of all models to models.baseline"
+                )
         return variants
 
     @field_validator("depths")
@@ -130,7 +157,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
     batch_tokens: int = 2**20
     save_every_seconds: float = 60
     checkpoints: int | list[int] = Field(12, description="how many, evenly spaced, or the token counts themselves")
-    sequence_length: int = Field(4096, ge=8)
+    sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE)
     seeds: list[int] = Field(default=[0, 1], min_length=1)
     screening: float = Field(
         0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
@@ -149,6 +176,13 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     @model_validator(mode="after")
     def _accepted_by_the_trainer(self) -> Training:
+        if self.tokens > MOST_TOKENS:
+            raise ValueError(f"tokens={self.tokens:,}: give at most {MOST_TOKENS:,}")
+        if self.batch_tokens % self.sequence_length:
+            raise ValueError(
+                f"batch_tokens={self.batch_tokens:,} is no multiple of sequence_length={self.sequence_length:,}: "
+                "a step reads whole rows"
+            )
         for seed in distinct(self.seeds, "seeds"):
             TrainingConfig(**self.recipe(seed))
         return self
@@ -209,6 +243,7 @@ class Study(Section):
     training: Training
     evaluation: Evaluation
     _arguments: str | None = PrivateAttr(None)
+    _place: Path = PrivateAttr(Path())
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
@@ -223,6 +258,11 @@ class Study(Section):
     def arguments(self) -> str:
         """STUDY and its options as given on the command line, for advice on which command to run."""
         return self._arguments or self.name
+
+    @property
+    def place(self) -> Path:
+        """The folder of the study file, below which its task files lie; the current folder for a preset."""
+        return self._place
 
     @property
     def study_id(self) -> str:

@@ -43,6 +43,7 @@ def load_study(
         options = {"--mirror": mirror, "--root": root}
         given = [str(word) for option in options.items() if option[1] is not None for word in option]
         loaded._arguments = shlex.join([named, *given])
+        loaded._place = Path() if named in presets() else Path(named).parent
     return loaded
 
 

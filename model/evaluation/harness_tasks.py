@@ -21,7 +21,7 @@ from typing import Any
 
 import datasets
 import lm_eval.tasks
-import lm_eval.utils
+from jinja2.exceptions import SecurityError
 from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import mean
 from lm_eval.api.task import ConfigurableTask, Task
@@ -30,25 +30,21 @@ from lm_eval.tasks._yaml_loader import load_yaml
 from model.evaluation.harness_gold import gold_answer, gold_request
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
 from model.evaluation.metrics import MetricValues, TaskScores, digest_of_items, gold_bits_per_byte, token_perplexity
+from model.evaluation.trust import check_metrics, check_overrides, check_task_file, sandbox_templates
 from pipeline.errors import InputError
 
 # Aggregations over a corpus that are also defined for one document.
 _SINGLE = ("perplexity", "weighted_perplexity", "bits_per_byte")
 _TASK_LINE = re.compile(rb"^[\"']?task[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
+TASKS = Path(lm_eval.tasks.__file__).resolve().parent
 _FEWSHOT_SEED = 1234  # lm-eval's own default
 
 
 def tune_libraries() -> None:
-    """Silence warnings and progress bars of the libraries, and cache lm-eval's compiled templates.
-
-    Compiling a task's template for every item is half of the time that lm-eval needs for prompts and scores.
-    """
+    """Silence warnings and progress bars of the libraries."""
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
     datasets.utils.logging.set_verbosity_error()
     datasets.disable_progress_bars()
-    templates = lm_eval.utils.env
-    if not hasattr(templates.from_string, "cache_info"):
-        templates.from_string = functools.cache(templates.from_string)
 
 
 @contextlib.contextmanager
@@ -62,18 +58,24 @@ def fresh_cache(folder: Path | str) -> Iterator[str]:
         yield cache
 
 
-def build_task(specification: Mapping[str, Any], cache: Path | str | None = None) -> Task:
+def build_task(specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False) -> Task:
     """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
 
     The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
     `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated
-    split has to exist. `cache` is a folder for the datasets library (`fresh_cache`).
+    split has to exist. `cache` is a folder for the datasets library (`fresh_cache`). Templates are rendered in Jinja's
+    sandbox. With `trust_code` task file and overrides may run Python.
 
-    Raises InputError when the task, its data, its split or a field does not exist.
+    Raises InputError when the task, its data, its split or a field does not exist, and for code that is not trusted.
     """
+    sandbox_templates()
     name = specification["task"]
     path = Path(specification["yaml"]) if specification.get("yaml") else find_task(name)
     what = f"benchmark {specification['benchmark']}: task {name}"
+    if not trust_code:
+        check_overrides(specification.get("overrides") or {}, what)
+        if specification.get("yaml"):
+            check_task_file(path, trusted=TASKS)
     try:
         config = load_yaml(path)
     except FileNotFoundError as error:
@@ -84,6 +86,8 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
         raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
     config = {key: value for key, value in config.items() if key not in ("tag", "group", "task_list")}
     config = _merged(config, specification.get("overrides") or {})
+    if not trust_code and (specification.get("yaml") or "metric_list" in (specification.get("overrides") or {})):
+        check_metrics(config.get("metric_list"), what)
     longest = config.pop("max_new_tokens", None)
     if longest is not None and config.get("output_type", "generate_until") == "generate_until":
         config["generation_kwargs"] = {**(config.get("generation_kwargs") or {}), "max_gen_toks": longest}
@@ -120,7 +124,7 @@ def find_task(name: str) -> Path:
 def _task_files() -> dict[str, Path]:
     """Index the files of lm-eval by task, from one line each; parsing all 14,000, as lm-eval does, takes 10 seconds."""
     files: dict[str, Path] = {}
-    for folder, _, names in sorted(os.walk(Path(lm_eval.tasks.__file__).parent)):
+    for folder, _, names in sorted(os.walk(TASKS)):
         for name in sorted(names):
             if name.endswith(".yaml"):
                 path = Path(folder) / name
@@ -172,12 +176,27 @@ class HarnessTask:
         limit: int | None = None,
         max_new_tokens: int = MAX_NEW_TOKENS,
         cache: Path | str | None = None,
+        trust_code: bool = False,
     ) -> None:
-        """`limit` is the number of items to ask; `max_new_tokens` applies where the task sets none."""
+        """`limit` is the number of items to ask; `max_new_tokens` applies where the task sets none.
+
+        Raises what `build_task` raises, and InputError for a template that reaches for more than the item.
+        """
         self.specification = specification
         self.name: str = specification["task"]
         self._longest = max_new_tokens
-        self._task = build_task(specification, cache)
+        self._task = build_task(specification, cache, trust_code=trust_code)
+        try:
+            self._build_requests(limit)
+        except SecurityError as error:
+            raise InputError(
+                f"benchmark {specification['benchmark']}: task {self.name}: a template reaches for more than the item "
+                f"({_one_line(error)})"
+            ) from error
+        self._data_version = digest_of_items(instances[0].doc for instances in self._of_item.values())
+
+    def _build_requests(self, limit: int | None) -> None:
+        """Render all prompts and gold answers."""
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that cannot be switched off
             self._task.build_all_requests(limit=limit)
         self._asked: dict[str, list[Instance]] = defaultdict(list)
@@ -192,7 +211,6 @@ class HarnessTask:
                 self._gold[number] = request
                 if instances[0].request_type == "generate_until":
                     self._asked["loglikelihood"].append(request)
-        self._data_version = digest_of_items(instances[0].doc for instances in self._of_item.values())
 
     @property
     def items(self) -> int:

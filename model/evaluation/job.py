@@ -70,6 +70,7 @@ class Job(EvaluationSettings):
     output: Path
     device: str = "auto"
     harness: bool | None = None  # use lm-eval also for tasks with plain items; None: where lm-eval is installed
+    trust_code: bool = False  # task files and overrides may run Python
     observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
 
     def other_depths(self, checkpoint: Checkpoint, trained: int) -> tuple[int, ...]:

@@ -29,8 +29,8 @@ class Benchmark:
         - {name: openstax, repository: openstax/algebra, split: validation, text: text}
         - {name: gsm8k, filter: strict-match}                    # an entry of the table with one field changed
 
-    `tasks` maps each configuration of the repository to a task of lm-eval, or of the file `yaml` (below the mirror or
-    the current folder); the items of all are pooled in the results. `metric` and `filter` are lm-eval's names of the
+    `tasks` maps each configuration of the repository to a task of lm-eval, or of the file `yaml` (below the study
+    file's folder); the items of all are pooled in the results. `metric` and `filter` are lm-eval's names of the
     number that counts; `chance` is what guessing gives. `question` and `answer` are the columns that decontamination
     compares, also in the splits `also`. With `text`, the benchmark is the perplexity of that column, of all rows or of
     a fixed sample of `rows`. `plain` is a file of items for machines without lm-eval; `overrides` go into lm-eval's

@@ -51,11 +51,14 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
     return pa.concat_tables(tables) if tables else ITEMS.empty_table()
 
 
-def task_specifications(benchmark: Benchmark, folder: Path | str, output: Path | str) -> list[dict[str, Any]]:
+def task_specifications(
+    benchmark: Benchmark, folder: Path | str, output: Path | str, *, beside: Path = Path(), mirror: Path | None = None
+) -> list[dict[str, Any]]:
     """Describe each leaf task for `model.evaluation.harness_tasks.build_task`: JSON-able, with absolute paths.
 
     `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; each text
-    is written once. Raises InputError when the data, a task file or a file of plain items is missing.
+    is written once. Task files lie `beside` the study (`task_file`), plain items there or with the data. Raises
+    InputError when the data, a task file or a file of plain items is missing.
     """
     folder = Path(folder).resolve()
     specifications = []
@@ -66,12 +69,12 @@ def task_specifications(benchmark: Benchmark, folder: Path | str, output: Path |
                 "benchmark": benchmark.name,
                 "task": task,
                 "dataset_path": place,
-                "yaml": str(TEXT_TASK) if benchmark.text else _file(benchmark, "yaml", folder),
+                "yaml": str(TEXT_TASK) if benchmark.text else task_file(benchmark, beside, mirror),
                 "overrides": {**overrides, "num_fewshot": 0, **benchmark.overrides},
                 "metric": benchmark.metric,
                 "filter": benchmark.filter,
                 "chance": benchmark.chance,
-                "plain": _file(benchmark, "plain", folder),
+                "plain": _plain_items(benchmark, beside, folder),
             }
         )
     return specifications
@@ -157,13 +160,30 @@ def _columns(
             ]
 
 
-def _file(benchmark: Benchmark, key: str, folder: Path) -> str | None:
-    """Locate a file of the benchmark: in the current folder, the repository, its owner's folder or the mirror."""
-    name = getattr(benchmark, key)
-    if name is None:
+def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | None:
+    """Find the task file of a benchmark below the study's folder `beside`: data bring no definitions of tasks.
+
+    Raises InputError for a file that is missing, lies elsewhere (also through a link), or lies in the mirror.
+    """
+    if benchmark.yaml is None:
         return None
-    places = [place / name for place in (Path.cwd(), folder, *folder.parents[:2])]  # an absolute name stays itself
+    where, home = f"benchmark {benchmark.name!r}: yaml {benchmark.yaml}", beside.resolve()
+    found = (home / benchmark.yaml).resolve()
+    if not found.is_relative_to(home):
+        raise InputError(f"{where}: it is not below {home}; put the task file beside the study")
+    if mirror is not None and found.is_relative_to(mirror.resolve()):
+        raise InputError(f"{where}: it lies among the data in {mirror}; put the task file beside the study")
+    if not found.is_file():
+        raise InputError(f"{where}: no task file {found}")
+    return str(found)
+
+
+def _plain_items(benchmark: Benchmark, beside: Path, folder: Path) -> str | None:
+    """Locate a file of plain items: beside the study, in the repository, its owner's folder or the mirror."""
+    if benchmark.plain is None:
+        return None
+    places = [place / benchmark.plain for place in (beside, folder, *folder.parents[:2])]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise InputError(f"benchmark {benchmark.name!r}: no {key} file {' or '.join(map(str, dict.fromkeys(places)))}")
+        raise InputError(f"benchmark {benchmark.name!r}: no plain file {' or '.join(map(str, dict.fromkeys(places)))}")
     return str(found.resolve())

@@ -21,10 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
-from datasketch import MinHash, MinHashLSH
 
+if TYPE_CHECKING:
+    from datasketch import MinHash
+
+# datasketch is imported where it is used: it takes half a second, and settings, which every command reads, need none.
 SCHEME = "affine32"
 EMPTY = np.uint32(0xFFFFFFFF)  # the signature of a document without n-grams
 _BLOCK = 1 << 16  # n-grams permuted at once: the working set stays in the second-level cache
@@ -39,6 +43,8 @@ def short_ids(ids: np.ndarray) -> np.ndarray:
 @lru_cache
 def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Read datasketch's factors and offsets, uint32 [count] each."""
+    from datasketch import MinHash
+
     factors, offsets = MinHash(num_perm=count, seed=seed, scheme=SCHEME).permutations
     return factors, offsets
 
@@ -108,6 +114,8 @@ def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
 
 def sketch(ids: Sequence[int] | np.ndarray, count: int, seed: int) -> MinHash:
     """Compute datasketch's own MinHash of one document's 64-bit n-gram ids."""
+    from datasketch import MinHash
+
     minhash = MinHash(num_perm=count, seed=seed, scheme=SCHEME, hashfunc=int)
     minhash.update_batch(short_ids(np.asarray(ids, np.uint64)).tolist())
     return minhash
@@ -117,6 +125,8 @@ def datasketch_candidates(
     documents: Iterator[tuple[int, np.ndarray]], count: int, seed: int, bands: int, rows: int
 ) -> set[tuple[int, int]]:
     """Find the pairs (smaller key first) of datasketch's MinHashLSH, from keys and n-gram ids of documents."""
+    from datasketch import MinHashLSH
+
     index = MinHashLSH(num_perm=count, params=(bands, rows))
     pairs = set()
     for key, ids in documents:

@@ -24,8 +24,11 @@ from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
+from pipeline.storage.integrity import MANIFEST, damage, reopen
 
-MANIFEST = "manifest.json"
+KEYS = {"stage", "version", "key", "configuration", "inputs", "results", "seconds", "files"}
+REPAIR = "`dreamer verify STUDY --repair` removes what is damaged, and the next run makes it again"
+POLL_SECONDS = 0.2
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -82,12 +85,14 @@ class Missing(Exception):
 class Store:
     """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`; several studies may share one.
 
-    With `builds=False`, `build` finds outputs and raises Missing instead of making them.
+    With `builds=False`, `build` finds outputs and raises Missing instead of making them. `wait(seconds)` is called over
+    and over while another process builds the output that is wanted.
     """
 
-    def __init__(self, root: Path | str, *, builds: bool = True) -> None:
+    def __init__(self, root: Path | str, *, builds: bool = True, wait: Callable[[float], object] = time.sleep) -> None:
         self.root = Path(root)
         self.builds = builds
+        self.wait = wait
 
     def find(self, stage: str, key: str) -> Output | None:
         """Return the finished output of that key, or None. Raises InputError for a damaged manifest."""
@@ -97,10 +102,16 @@ class Store:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise InputError(f"{path / MANIFEST} is damaged ({error}); remove {path} to make it again") from None
-        if not isinstance(manifest, dict) or manifest.get("key") != key:
-            raise InputError(f"{path / MANIFEST} is damaged; remove {path} to make it again")
+            raise InputError(f"{path / MANIFEST} is damaged ({error}); {REPAIR}") from None
+        if not isinstance(manifest, dict) or manifest.get("key") != key or not set(manifest) >= KEYS:
+            raise InputError(f"{path / MANIFEST} is damaged; {REPAIR}")
         return Output(stage, key, path, manifest)
+
+    def check(self, output: Output) -> Output:
+        """Return an output whose files are those of its manifest (`damage`). Raises InputError for any other."""
+        for name, wrong in damage(output.path, output.manifest["files"], self.file_digest).items():
+            raise InputError(f"{output.path / name} {wrong}; {REPAIR}")
+        return output
 
     def file_digest(self, path: Path) -> str:
         """Hash a file as `file_digest` does; a large file's digest is kept in `digests/` until the file changes."""
@@ -132,24 +143,28 @@ class Store:
         *,
         resumes: bool = False,
     ) -> Output:
-        """Return the output of this configuration and these inputs; `work(folder)` makes a missing output.
+        """Return the output of this configuration and these inputs, checked; `work(folder)` makes a missing output.
 
         `work` fills the folder and returns the `results` of the manifest. With `resumes`, `work` finds the files of a
-        killed attempt in the folder; else the folder is empty. Raises InputError when the disk is full, and whatever
-        `work` raises.
+        killed attempt in the folder; else the folder is empty. Raises InputError when a finished output is damaged or
+        the disk is full, and whatever `work` raises.
         """
         key = self.key(stage, version, configuration, inputs)
         found = self.find(stage, key)
         if found:
-            return found
+            return self.check(found)
         if not self.builds:
             raise Missing(f"{stage}/{key}")
         final = self.root / stage / key
         partial = final.with_name(key + PARTIAL)
-        with _lock(final.with_name(f"{key}.lock")):
+        with _lock(final.with_name(f"{key}.lock"), self.wait):
             found = self.find(stage, key)  # another process may have finished the output meanwhile
             if found:
                 return found
+            if final.exists() and resumes and not partial.exists():  # without a manifest
+                reopen(final)
+            elif final.exists():
+                shutil.rmtree(final)
             if not resumes:
                 shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True, exist_ok=True)
@@ -184,12 +199,16 @@ class Store:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def _lock(path: Path, wait: Callable[[float], object]) -> Iterator[None]:
     """Hold an operating-system lock on a file; the lock of a dead process is free at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with path.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                wait(POLL_SECONDS)
+                continue
             # The previous holder may have removed the file; a lock on a removed file excludes nobody.
             try:
                 same = os.stat(path).st_ino == os.fstat(file.fileno()).st_ino

@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
 import pandas as pd
 import pytest
-import yaml
 
 import flows.full_study
 from flows.commands.cli import main
@@ -21,9 +21,10 @@ from flows.running import progress
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from sql.results import connect
+from tests.flows.small_study import PROJECT, TINY, small_study
+from tests.sql.processes import shell
 
-PROJECT = Path(__file__).resolve().parents[2]
-TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
 DREAMER = Path(sys.executable).with_name("dreamer")
 # Everything but what a clock has measured.
 TABLES = {
@@ -109,18 +110,6 @@ class Done:
             self.keys.append(key)
 
 
-def small_study(folder: Path, **training: object) -> Path:
-    """A study file of one model and one seed."""
-    content = yaml.safe_load(TINY.read_text())
-    content["data"]["world"]["documents"] = 600
-    content["models"]["variants"] = ["LA"]
-    content["training"] |= {"seeds": [0], "tokens": 3000, "checkpoints": 1, **training}
-    content["evaluation"] |= {"limit": 5, "bootstrap_replicates": 0, "introspect": False}
-    path = folder / "small.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
-
-
 @pytest.mark.slow
 def test_every_stage_is_done_once_and_each_sub_flow_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, root = small_study(tmp_path), tmp_path / "run"
@@ -185,3 +174,48 @@ def test_an_unfinished_study_goes_on_with_changed_code_when_told_to(tmp_path: Pa
     assert 0 < change["tokens"] < 120_000
     assert change["changed"] == ["model/dreamer.py changed"]
     assert json.loads((manifest.parent / "seed0" / "code_changes.json").read_text()) == [change]
+
+
+@pytest.mark.slow
+def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    connect(root / "results.duckdb").close()
+    command = [DREAMER, "run", str(small_study(tmp_path)), "--root", str(root)]
+    with shell(root / "results.duckdb", "read-only") as reader:
+        process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+        while not list(root.glob("store/evaluation/*/manifest.json")):
+            assert process.poll() is None
+            time.sleep(0.2)
+        time.sleep(3)
+        assert process.poll() is None  # all is trained and evaluated, and waits
+        assert {mark.name for mark in root.glob(".*-not-ingested")} >= {".prepared-not-ingested"}
+    _, said = process.communicate()
+    assert process.returncode == 0, said
+    waits = [line for line in said.splitlines() if "in use by another process" in line]
+    assert waits
+    assert all(f"PID {reader.pid}" in line for line in waits)
+    with connect(root / "results.duckdb", read_only=True) as connection:
+        for table in ("studies", "curation", "runs", "steps", "evaluations", "items"):
+            assert connection.execute(f"from {table} limit 1").fetchall()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_models_train_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
+    root = tmp_path / "run"
+    command = [DREAMER, "run", str(small_study(tmp_path, tokens=2_000_000)), "--root", str(root)]
+    process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    while not list(root.glob("store/training/*.partial/seed0/state/*/values.json")):
+        assert process.poll() is None
+        time.sleep(0.2)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    assert process.returncode == 128 + number
+    assert said.endswith("\ndreamer: stopped; run the same command again to go on from here\n")
+    for word in ("Traceback", "nanobind", "Error"):
+        assert word not in said
+    (log,) = root.glob("store/training/*.partial/seed0.log")
+    assert "Traceback" not in log.read_text()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # a process that has ended meanwhile
+            assert str(root).encode() not in path.read_bytes()

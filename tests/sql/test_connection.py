@@ -13,6 +13,7 @@ import pytest
 from pipeline.errors import InputError
 from sql import results
 from sql.definitions import FOLDER
+from sql.export import export
 from tests.sql.by_hand import count, one_line, rows
 
 # Opening --------------------------------------------------------------------------------------------------------------
@@ -82,7 +83,36 @@ def test_a_reader_gets_the_views_of_its_own_program(path):
     with results.connect(path) as connection:
         connection.execute("update schema_version set digest = 'older views'")
         connection.execute("create or replace view funnel as select 1 as old")
+        connection.execute("drop view token_loss")
+    before = path.read_bytes()
     assert "stage" in results.query(path, "from funnel").columns
+    assert "funnel" in set(results.tables(path)["name"])
+    exported = {file.stem for file in export(path, path.parent / "tables")}
+    assert {"funnel", "token_loss", "items"} < exported
+    assert path.read_bytes() == before
+
+
+def test_readers_neither_need_nor_take_the_right_to_write(path):
+    with results.connect(path) as connection:
+        connection.execute("update schema_version set digest = 'older views'")
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    process = hold(path, "reader", 60)
+    try:
+        assert list(results.query(path, "from mean_factors")["variant"]) == []
+    finally:
+        process.kill()
+        process.wait()
+        path.parent.chmod(0o755)
+
+
+def test_a_file_of_older_tables_says_what_to_do(path):
+    with results.connect(path) as connection:
+        connection.execute("update schema_version set version = version - 1")
+    before = path.read_bytes()
+    with pytest.raises(results.OutOfDate, match=r"made by an older version .*`dreamer migrate .*results.duckdb`"):
+        results.query(path, "from mean_factors")
+    assert path.read_bytes() == before
 
 
 # Other processes ------------------------------------------------------------------------------------------------------

@@ -2,17 +2,18 @@
 
 import gzip
 import json
+import shlex
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.commands.cli import main
+from flows.commands.cli import GROUPS, main, parser
 from sql.results import connect
 
 TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
@@ -103,7 +104,7 @@ def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], t
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout
         holder.stdout.readline()
-        said = refusal(capsys, "run", TINY, "--root", root)
+        said = refusal(capsys, "sql", database, "select 1")
         assert str(holder.pid) in said
         assert holder.stdin
         holder.stdin.close()
@@ -124,8 +125,7 @@ def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 
 
 def test_sql_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    with duckdb.connect(str(tmp_path / "results.duckdb")):
-        pass
+    connect(tmp_path / "results.duckdb").close()
     said = refusal(capsys, "sql", tmp_path / "results.duckdb", "SELECT nothing_such FROM data_efficiency")
     assert "data_efficiency" in said or "nothing_such" in said
 
@@ -166,7 +166,24 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"])
     said = capsys.readouterr().out
     for command in ("run", "plan", "status", "report", "sql", "sources", "download", "bundle", "collect"):
-        assert f"\n    {command} " in said
+        assert f"\n  {command} " in said
+
+
+def test_a_mistyped_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no command 'stauts'; did you mean 'status'?" in refusal(capsys, "stauts", "demo")
+    assert "`dreamer --help` lists them" in refusal(capsys, "xyz")
+
+
+def test_every_command_has_a_group_and_an_example_that_it_accepts(capsys: pytest.CaptureFixture[str]) -> None:
+    top = parser()
+    for examples in GROUPS.values():
+        for name, example in examples.items():
+            program, *arguments = shlex.split(example)
+            assert (program, arguments[0]) == ("dreamer", name)
+            assert top.parse_args(arguments).command
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"dreamer {version('dreamer-study')}\n"
 
 
 def test_old_names_of_subcommands_still_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.commands.cli import main
-from flows.commands.data_plan import data_tables
+from flows.commands.data_plan import WORLD_DOCUMENT, data_bytes, data_tables
 from flows.study.loading import load_study
 from pipeline.sources.sizes import SIZES
 from pipeline.sources.table import SOURCES
@@ -49,3 +49,13 @@ def test_files_at_hand_are_measured(tmp_path: Path) -> None:
 def test_a_mirror_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "demo", "--mirror", str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err == f"dreamer: data.mirror: there is no folder {tmp_path / 'nowhere'}\n"
+
+
+def test_bytes_of_data_grow_with_the_documents() -> None:
+    content = {"name": "s", "training": {"tokens": 1000}, "evaluation": {"benchmarks": ["builtin"]}}
+    few, more = (
+        data_bytes(load_study({**content, "data": {"sources": ["builtin"], "world": {"documents": documents}}}))
+        for documents in (1000, 2000)
+    )
+    assert few > 1000 * WORLD_DOCUMENT
+    assert more == pytest.approx(2 * few)

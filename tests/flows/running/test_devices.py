@@ -83,6 +83,9 @@ def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(flows.running.devices, "gpus", lambda study: 2)
     with Slots(study()).take(2) as both:
         assert both == {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,../../planted")
+    with pytest.raises(InputError, match=r"holds '../../planted', which names no device"), Slots(study()).take():
+        pass
 
 
 def test_how_a_run_is_computed_is_no_part_of_what_it_is() -> None:

@@ -440,8 +440,8 @@ def test_what_can_go_wrong(tmp_path: Path) -> None:
         build_task(specification("gsm8k", "gsm8k", place), tmp_path)
     place = write_data(tmp_path / "other", "main", test=[{"query": "?", "answer": "4"}])
     path = tmp_path / "shapes.yaml"
-    path.write_text(USERS_TASK.replace("metadata", "metadatum"))
-    with pytest.raises(InputError, match=r"lm-eval refuses the definition in .*shapes.yaml.*metadatum"):
+    path.write_text(USERS_TASK.replace("metadata: {version: 2.5}", "repeats: many"))
+    with pytest.raises(InputError, match=r"lm-eval refuses the definition in .*shapes.yaml"):
         build_task(specification("s", "shapes", place, yaml=str(path), overrides={"dataset_name": "main"}))
     path.write_text("group: several\ntask: [gsm8k, mathqa]")
     with pytest.raises(InputError, match="defines no single task"):

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from model.evaluation.harness_tasks import build_task
-from pipeline.benchmarks.items import benchmark_items, task_specifications
+from pipeline.benchmarks.items import benchmark_items, task_file, task_specifications
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.errors import InputError
 
@@ -117,8 +117,8 @@ def test_a_mirror_without_a_card_is_given_to_lm_eval_file_by_file(tmp_path):
 def test_a_users_task_by_name_and_by_file(tmp_path):
     folder = tmp_path / "mirror" / "me" / "mine"
     lines(folder / "default" / "validation.jsonl", [{"prompt": "1+1?", "target": "2"}] * 2)
-    (tmp_path / "mirror" / "tasks").mkdir()
-    (tmp_path / "mirror" / "tasks" / "mine.yaml").write_text(
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "mine.yaml").write_text(
         "task: mine\noutput_type: generate_until\ntest_split: test\ndoc_to_text: '{{prompt}}'\n"
         "doc_to_target: '{{target}}'\nmetric_list: [{metric: exact_match, aggregation: mean, higher_is_better: true}]\n"
     )
@@ -132,14 +132,32 @@ def test_a_users_task_by_name_and_by_file(tmp_path):
         "answer": "target",
     }
     assert items(entry, folder)[1] == {"id": "mine/1", "benchmark": "mine", "question": "1+1?", "answer": "2"}
-    (specification,) = task_specifications(resolve_benchmark(entry), folder, tmp_path / "out")
-    assert specification["yaml"] == str(tmp_path / "mirror" / "tasks" / "mine.yaml")
+    (specification,) = task_specifications(resolve_benchmark(entry), folder, tmp_path / "out", beside=tmp_path)
+    assert specification["yaml"] == str(tmp_path / "tasks" / "mine.yaml")
     assert len(build_task(specification, tmp_path / "cache").eval_docs) == 2
     named = entry | {"yaml": None, "task": "gsm8k_cot_zeroshot", "question": "prompt"}
     (specification,) = task_specifications(resolve_benchmark(named), folder, tmp_path / "out")
     assert (specification["task"], specification["yaml"]) == ("gsm8k_cot_zeroshot", None)
-    with pytest.raises(InputError, match=r"no yaml file .*tasks/other\.yaml"):
-        task_specifications(resolve_benchmark(entry | {"yaml": "tasks/other.yaml"}), folder, tmp_path / "out")
+    with pytest.raises(InputError, match=r"no task file .*tasks/other\.yaml"):
+        task_file(resolve_benchmark(entry | {"yaml": "tasks/other.yaml"}), tmp_path, None)
+
+
+def test_a_task_file_lies_beside_the_study_and_not_among_data(tmp_path):
+    study, mirror = tmp_path / "study", tmp_path / "study" / "data"
+    mirror.mkdir(parents=True)
+    for folder in (tmp_path, mirror):
+        (folder / "mine.yaml").write_text("task: mine\n")
+    (study / "link.yaml").symlink_to(tmp_path / "mine.yaml")
+    refused = {
+        "../mine.yaml": "not below",
+        str(tmp_path / "mine.yaml"): "not below",
+        "link.yaml": "not below",
+        "data/mine.yaml": "among the data",
+    }
+    for name, words in refused.items():
+        benchmark = resolve_benchmark({"name": "mine", "repository": "me/mine", "yaml": name, "metric": "acc"})
+        with pytest.raises(InputError, match=words):
+            task_file(benchmark, study, mirror)
 
 
 def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task(tmp_path):

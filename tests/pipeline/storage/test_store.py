@@ -12,6 +12,7 @@ import pytest
 
 from pipeline.errors import InputError
 from pipeline.storage import store
+from pipeline.storage.integrity import damage
 from pipeline.storage.store import Missing, Output, Store, digest, file_digest
 
 
@@ -39,8 +40,46 @@ def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
     store = Store(tmp_path)
     output = store.build("s", 1, {"x": 1}, [], write_one)
     (output.path / "manifest.json").write_text(content)
-    with pytest.raises(InputError, match=rf"manifest.json is damaged.*; remove {output.path} to make it again"):
+    with pytest.raises(InputError, match=r"manifest.json is damaged.*; `dreamer verify STUDY --repair`"):
         store.find("s", output.key)
+
+
+@pytest.mark.parametrize("resumes", [False, True])
+def test_an_output_without_its_manifest_is_made_again(tmp_path: Path, resumes: bool) -> None:
+    store, found = Store(tmp_path), []
+    output = store.build("s", 1, {"x": 1}, [], write_one)
+    (output.path / "manifest.json").unlink()
+
+    def work(folder: Path) -> dict[str, int]:
+        found.extend(path.name for path in folder.iterdir())
+        return write_one(folder)
+
+    assert store.build("s", 1, {"x": 1}, [], work, resumes=resumes).results == {"files": 1}
+    assert found == (["a.txt"] if resumes else [])
+
+
+def test_changed_files_of_an_output_are_seen_before_they_are_used(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    output = store.build("s", 1, {"x": 1}, [], write_one)
+    file = output.path / "a.txt"
+    before = file.stat()
+    file.touch()
+    assert store.build("s", 1, {"x": 1}, [], write_one) == output  # a copied store has other times
+    for content, words in (("two", "other content"), ("three", "has 5 bytes, not 3"), (None, "is missing")):
+        if content is None:
+            file.unlink()
+        else:
+            file.write_text(content)
+        with pytest.raises(InputError, match=rf"a\.txt .*{words}.*; `dreamer verify STUDY --repair`"):
+            store.build("s", 1, {"x": 1}, [], write_one)
+    assert store.find("s", output.key)  # commands that only look do not read everything
+    file.write_text("two")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert store.build("s", 1, {"x": 1}, [], write_one)  # rot of the disk is for `dreamer verify`
+    files = output.manifest["files"]
+    assert damage(output.path, files, file_digest, thorough=True) == {
+        "a.txt": "has other content than when it was written"
+    }
 
 
 def test_key_follows_configuration_version_stage_and_inputs() -> None:

@@ -31,6 +31,7 @@ def test_a_file_of_this_version_will_be_migrated_by_the_next(path, tmp_path, mon
     with monkeypatch.context() as patched:
         patched.setattr(definitions, "FOLDER", newer)
         for _ in range(2):
+            results.connect(path).close()
             assert results.query(path, "select seed, cluster from runs").values.tolist() == [[1, "here"]]
         fresh = results.query(_created(tmp_path / "fresh.duckdb"), "describe runs")["column_name"].tolist()
         assert fresh[-1] == "cluster"
@@ -44,6 +45,7 @@ def test_a_file_of_the_first_version_is_migrated(path):
     path.parent.mkdir()
     with duckdb.connect(str(path)) as connection:
         connection.execute((Path(__file__).parent / "version_1.sql").read_text())
+    results.connect(path).close()
     before = {"evaluations": 4, "factor_intervals": 1, "items": 2, "steps": 2}
     assert {table: count(path, table) for table in before} == before
     kept = results.query(path, "select low, high, replicates, goal_first from factor_intervals")

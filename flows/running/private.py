@@ -1,0 +1,32 @@
+"""Folders and files that nobody else on a shared machine can plant, read or change."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+from pipeline.errors import InputError
+
+
+def private_folder(name: str) -> Path:
+    """Make a folder for this user alone in the temporary directory; all processes of the user have `name` in common.
+
+    Raises InputError where another user has put something at its place.
+    """
+    home = Path(tempfile.gettempdir()) / f"dreamer-{os.getuid()}"
+    for folder in (home, home / name):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        state = folder.lstat()
+        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
+            raise InputError(f"{folder} is not a folder of this user; have it removed, or set TMPDIR to another place")
+        if state.st_mode & 0o077:
+            folder.chmod(0o700)
+    return home / name
+
+
+def open_private(path: Path) -> TextIO:
+    """Open a file for writing, readable by this user alone. Raises OSError where a link is at its place."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "w")

@@ -1,0 +1,80 @@
+"""Run a study in one process at a time: the second start says at once who runs the study, and since when."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from flows.running import progress
+from flows.running.processes import wait_unless_stopping
+from flows.study.configuration import Study
+from pipeline.errors import InputError
+
+LOCK = ".running.lock"
+POLL_SECONDS = 1.0
+_held: set[Path] = set()
+
+
+@contextmanager
+def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
+    """Hold the lock of a study's folder; within one process the block may be entered again.
+
+    The lock is the operating system's, so a killed holder frees the lock at once. Raises InputError where another
+    process runs the study; with `follow`, waits for the end of that process.
+    """
+    path = (study.folder / LOCK).resolve()
+    if path in _held:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        while not _lock(file.fileno()):
+            if not follow:
+                raise InputError(
+                    f"{study.name} is running already ({_holder(path)}); `dreamer status {study.arguments}` shows how "
+                    "far, --follow waits for its end"
+                )
+            progress.report("follow", 0.0, _holder(path))
+            wait_unless_stopping(POLL_SECONDS)
+        file.truncate(0)
+        file.write(
+            json.dumps({"process": os.getpid(), "machine": socket.gethostname(), "since": f"{datetime.now():%F %T}"})
+        )
+        file.flush()
+        _held.add(path)
+        try:
+            yield
+        finally:
+            _held.discard(path)
+
+
+def runs_elsewhere(study: Study) -> str:
+    """Describe the process that runs the study now; "" when none does."""
+    path = study.folder / LOCK
+    if not path.exists():
+        return ""
+    with path.open() as file:
+        return "" if _lock(file.fileno()) else _holder(path)
+
+
+def _lock(number: int) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(path: Path) -> str:
+    """Say which process holds the lock, on which machine, and since when."""
+    try:
+        holder = json.loads(path.read_text())
+        return f"process {holder['process']} on {holder['machine']}, since {holder['since']}"
+    except (OSError, ValueError, KeyError, TypeError):  # written this moment
+        return "process unknown"

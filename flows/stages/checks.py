@@ -1,0 +1,129 @@
+"""Check a study before it starts: what can be known to fail hours later is one line in the first second."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from flows.running.devices import check_devices, gpus
+from flows.stages.models import PlannedModel, plan_models
+from flows.study.configuration import BASELINE, BUILTIN, Study
+from model.evaluation.trust import check_overrides, check_task_file
+from pipeline.benchmarks.items import task_file
+from pipeline.benchmarks.table import resolve_benchmark
+from pipeline.errors import InputError
+from pipeline.tokens.tokenizer import read_tokenizer
+
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
+
+
+def check_study(study: Study, *, trust_code: bool = False) -> list[str]:
+    """Check devices, files, folders, memory and disk of a study; returns notices for people, in one line each.
+
+    Raises InputError for a device that is not there, a benchmark that runs code which is not trusted, a tokenizer that
+    cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor
+    the disk.
+    """
+    check_devices(study)
+    check_benchmarks(study, trust_code=trust_code)
+    if study.data.tokenizer.file:
+        read_tokenizer(study.data.tokenizer.file)
+    if study.data.cluster and importlib.util.find_spec("distributed") is None:
+        raise InputError(
+            f"data.cluster is {study.data.cluster}, but Dask is not installed; pip install 'dreamer-study[cluster]'"
+        )
+    planned = plan_models(study, study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY)
+    _check_memory(study, planned)
+    for folder in (study.folder, study.store_folder):
+        _check_writable(folder)
+    _check_disk(study, planned)
+    if BASELINE in [variant.name for variant in study.models.variants]:
+        return []
+    return [f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"]
+
+
+def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
+    """Check that the task files and overrides of a study's benchmarks are there and run no code."""
+    for entry in study.evaluation.benchmarks:
+        if entry == BUILTIN:
+            continue
+        benchmark = resolve_benchmark(entry)
+        path = task_file(benchmark, study.place, study.data.mirror)
+        if not trust_code:
+            check_overrides(benchmark.overrides, f"benchmark {benchmark.name!r}")
+            if path:
+                check_task_file(Path(path), trusted=_harness_tasks())
+
+
+def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
+    """Count the bytes of all checkpoints of a study, with the averaged weights where an average is kept."""
+    training = study.training
+    seeds = 1 if training.stop_at else len(training.seeds)
+    copies = 2 if training.averaging else 1
+    return sum(4 * model.parameters * copies * len(training.points) * seeds for model in planned)
+
+
+def state_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
+    """Count the bytes to resume all runs from: weights, two moments, and the average where one is kept."""
+    copies = 4 if study.training.averaging else 3
+    return sum(4 * model.parameters * copies * len(study.training.seeds) for model in planned)
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory that processes may use here: the machine's, or the limit of their group."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in CGROUP_LIMITS:
+        text = path.read_text().strip() if path.is_file() else ""
+        limits += [int(text)] if text.isdigit() else []
+    return min(limits)
+
+
+def _harness_tasks() -> Path | None:
+    """Find the folder of lm-eval's own tasks without importing lm-eval, which takes seconds."""
+    found = importlib.util.find_spec("lm_eval")
+    return Path(found.origin).resolve().parent / "tasks" if found and found.origin else None
+
+
+def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
+    """Raise InputError for a model whose weights, gradients and two moments alone are more than the memory."""
+    largest = max(planned, key=lambda model: model.parameters)
+    needed = 16 * largest.parameters
+    if gpus(study):
+        import torch
+
+        place, there = "a GPU here", torch.cuda.get_device_properties(0).total_memory
+    else:
+        place, there = "this machine", machine_memory()
+    if needed > there:
+        raise InputError(
+            f"{largest.model_id} has {largest.parameters:,} parameters and needs at least {needed / 1e9:,.1f} GB to be "
+            f"trained; {place} has {there / 1e9:,.1f} GB; make models.baseline smaller"
+        )
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another with --root") from None
+
+
+def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
+    """Raise InputError if what training writes is more than is free, counting as there what the store holds."""
+    needed = checkpoint_bytes(study, planned) + state_bytes(study, planned)
+    free = shutil.disk_usage(study.store_folder).free
+    if needed <= free:
+        return
+    written = sum(path.stat().st_size for path in study.store_folder.glob("training/**/*") if path.is_file())
+    if needed - written > free:
+        raise InputError(
+            f"{study.store_folder}: training writes {needed / 1e9:,.1f} GB of checkpoints and states, and "
+            f"{free / 1e9:,.1f} GB are free; take fewer training.checkpoints, or a larger disk with --root"
+        )

@@ -1,0 +1,53 @@
+"""One process runs a study at a time; a second start says who does, or follows."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flows.running.single import only_run, runs_elsewhere
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+
+TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+HOLD = """
+import sys, time
+from flows.running.single import only_run
+from flows.study.loading import load_study
+with only_run(load_study(sys.argv[1], root=sys.argv[2])):
+    print("holds", flush=True)
+    time.sleep(float(sys.argv[3]))
+"""
+
+
+def hold(root: Path, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLD, str(TINY), str(root), str(seconds)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "holds\n"
+    return process
+
+
+def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_path: Path) -> None:
+    study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 60)
+    words = rf"tiny is running already \(process {first.pid} on .*, since \d{{4}}-.*\); `dreamer status .*--follow"
+    with pytest.raises(InputError, match=words), only_run(study):
+        pass
+    assert re.match(rf"process {first.pid} on ", runs_elsewhere(study))
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert runs_elsewhere(study) == ""
+    with only_run(study), only_run(study):  # the flow enters what the command has entered
+        pass
+
+
+def test_a_second_start_follows(tmp_path: Path) -> None:
+    study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 1)
+    with only_run(study, follow=True):
+        assert first.wait(10) == 0

@@ -1,0 +1,48 @@
+"""Secrets of the environment reach nothing that a study writes: logs, manifests, rows, database, Prefect's folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from sql.export import export
+from tests.flows.small_study import PROJECT, small_study
+
+DREAMER = Path(sys.executable).with_name("dreamer")
+PLANTED = {
+    "HF_TOKEN": "hf_plantedhubtoken",
+    "HUGGING_FACE_HUB_TOKEN": "hf_plantedoldtoken",
+    "AWS_SECRET_ACCESS_KEY": "planted/cloud/secret",
+    "OPENAI_API_KEY": "sk-plantedservicekey",
+    "WANDB_API_KEY": "plantedtrackerkey",
+}
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """The bytes of every file; of Parquet, which is compressed, the values."""
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            parquet = path.suffix == ".parquet"
+            found[path] = str(pq.read_table(path).to_pylist()).encode() if parquet else path.read_bytes()
+    return found
+
+
+@pytest.mark.slow
+def test_no_planted_token_is_written(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    command = [DREAMER, "run", str(small_study(tmp_path)), "--root", str(root)]
+    ran = subprocess.run(command, cwd=PROJECT, env={**os.environ, **PLANTED}, capture_output=True)
+    assert ran.returncode == 0, ran.stderr
+    export(root / "results.duckdb", root / "exported", format="csv")
+    written = {**contents(root), Path("output"): ran.stdout + ran.stderr}
+    names = " ".join(map(str, written))
+    for part in (".prefect/prefect.db", "manifest.json", "log-0.txt", "runs.parquet", "exported/studies.csv", "report"):
+        assert part in names
+    leaks = [(path, name) for path, content in written.items() for name in PLANTED if PLANTED[name].encode() in content]
+    assert leaks == []
