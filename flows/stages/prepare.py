@@ -141,7 +141,7 @@ def _benchmark_items(
     for benchmark, folder in benchmarks:
         tables.append(benchmark_items(benchmark, folder))
         tasks += task_specifications(benchmark, folder, study.store_folder / "texts")
-    table = pa.concat_tables(tables).combine_chunks()
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
 
     def write(folder: Path, _: Progress) -> dict[str, Any]:
         pq.write_table(table, folder / "items.parquet", compression="zstd")

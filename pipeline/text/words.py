@@ -71,9 +71,18 @@ def number_sequences(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, sto
     return sequence_ids(ids[at], np.searchsorted(at, starts), np.searchsorted(at, stops))
 
 
-def mask_numbers(ids: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Make all numbers equal in word ids uint64 [W]."""
-    return ids * (kinds != NUMBER)
+def mask_numbers(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Make all numbers equal that follow a word of letters, or begin a text, in word ids uint64 [W].
+
+    Other numbers, as in `3, 5, 7` or `x^2+1`, tell more than the words beside them. `starts` int64 are the first words
+    of the texts.
+    """
+    masked = kinds == NUMBER
+    worded = np.empty(len(ids) + 1, bool)
+    np.equal(kinds, LETTERS, out=worded[1:])
+    worded[starts] = True
+    masked &= worded[:-1]
+    return ids * ~masked
 
 
 def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
