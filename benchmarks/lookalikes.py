@@ -11,6 +11,7 @@ import argparse
 import gzip
 import json
 import random
+import re
 import tempfile
 import time
 from collections import defaultdict
@@ -23,7 +24,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.corpus import table
 from benchmarks.leaks import item_table
-from benchmarks.restyling import COPIES, FIGURE, OTHERS, without_annotations
+from benchmarks.restyling import COPIES, EXCHANGES, FIGURE, OTHERS, without_annotations
 from pipeline.benchmarks.items import benchmark_items
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.decontaminate.settings import DecontaminationSettings
@@ -31,7 +32,8 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 BENCHMARKS = ("gsm8k", "mathqa", "mmlu_math")
-GENERIC = ("Which of the following statements is true?", "Which one of these is correct?", "What is the answer?")
+
+EDITED_FROM = 8  # words: a word exchanged in a shorter item makes another problem as often as not
 
 
 @dataclass(frozen=True)
@@ -69,20 +71,29 @@ def planted(items: list[dict[str, str]], solutions: dict[str, str], each: int) -
     """Make `each` documents of every kind from random items."""
     draw = random.Random(0)
     for kind, edit in (COPIES | OTHERS).items():
-        made = 0
+        made, least = 0, EDITED_FROM if kind in EXCHANGES else 1
         for item in draw.sample(items, len(items)):
+            if len(item["question"].split()) < least:
+                continue
             edited = edit(draw, item["question"], draw.choice(items)["question"])
             if edited and edited != item["question"] or kind == "verbatim":
-                yield Document(kind, edited, item=item["id"])
+                options = draw.sample(item["options"].split("\n"), item["options"].count("\n") + 1)
+                yield Document(kind, edited, lettered(options if kind in COPIES else []) or "Some.", item["id"])
                 made += 1
             if made == each:
                 break
     for item in draw.sample(sorted(solutions), min(each, len(solutions))):
         yield Document("solution", "Explain this.", solutions[item], item)
         yield Document("solution, annotations removed", "", without_annotations(solutions[item]), item)
-    for number in range(each):
-        options = " ".join(f"{letter}. {draw.randrange(900)} {draw.choice('xyz')}" for letter in "ABCD")
-        yield Document("generic question", f"{GENERIC[number % len(GENERIC)]} {options}")
+    generic = [item for item in items if item["options"] and len(item["question"].split()) < 10]
+    for item in (item for item in generic if not re.search(r"\d", item["question"])):
+        others = [option for other in draw.sample(items, 40) for option in other["options"].split("\n") if option]
+        yield Document("generic stem, other options", item["question"], lettered(others[:4]), item["id"])
+
+
+def lettered(options: list[str]) -> str:
+    """Write options one a line behind capital letters."""
+    return "\n".join(f"{letter}. {option}" for letter, option in zip("ABCDEFG", options, strict=False) if option)
 
 
 def natural(mirror: Path, known: set[str], most: int) -> Iterator[Document]:
@@ -121,7 +132,7 @@ def measure(folder: Path, mirror: Path, each: int, most: int, read: int) -> None
     """Plant, search, and print what was removed of each kind; print `read` removed natural pairs."""
     draw = random.Random(2)
     items = all_items(mirror, draw)
-    listed = items.select(["id", "question"]).to_pylist()
+    listed = [{**row, "options": row["options"] or ""} for row in items.select(["id", "question", "options"]).to_pylist()]
     solutions = {f"gsm8k/{i}": row["answer"] for i, row in enumerate(rows(mirror, "openai/gsm8k/main/test"))}
     questions = {item["question"] for item in listed}
     documents = [*planted(listed, solutions, each), *natural(mirror, questions, most)]
@@ -161,7 +172,7 @@ def measure(folder: Path, mirror: Path, each: int, most: int, read: int) -> None
         )
     table("Planted and natural documents", report)
     texts = dict(zip(items["id"].to_pylist(), items["question"].to_pylist(), strict=True))
-    pairs = [row for number, row in dropped.items() if documents[number].kind not in copies | set(OTHERS)]
+    pairs = [row for number, row in dropped.items() if documents[number].kind not in copies]
     for row in draw.sample(pairs, min(read, len(pairs))):
         cause = texts[row["because"]]
         print(f"\n--- {row['reason']} {row['source']}\nDOCUMENT {row['question']}\nITEM {row['because']} {cause}")

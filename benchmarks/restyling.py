@@ -12,7 +12,7 @@ from random import Random
 
 FIGURE = "[asy]\ndraw((0,0)--(4,0)--(4,3)--cycle);\nlabel(\"$A$\",(0,0),SW);\nlabel(\"$12$\",(4,1.5),E);\n[/asy]"
 _LATIN, _CYRILLIC = "aeopcxyAEOPCXHKMT", "аеорсхуАЕОРСХНКМТ"
-_WORDS = ("seven-coloured", "rather", "market", "quickly", "garden", "silver", "under", "brother")
+_WORDS = ("coloured", "rather", "market", "quickly", "garden", "silver", "under", "brother")
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
 _NUMBER = re.compile(r"\d+")
 Edit = Callable[[Random, str, str], str]
@@ -21,7 +21,7 @@ Edit = Callable[[Random, str, str], str]
 def as_latex(draw: Random, text: str, other: str) -> str:
     """Set numbers between dollar signs, fractions as \\frac, one word bold, apostrophes as commands."""
     text = re.sub(r"(?<![\d./])(\d+)/(\d+)(?![\d./])", r"$\\dfrac{\1}{\2}$", text)
-    text = re.sub(r"(?<![\d.,${}])(\d+(?:\.\d+)?)(?![\d.,}]\d|[$}])", r"$\1$", text).replace("'", r"\textquotesingle ")
+    text = re.sub(r"(?<![\d.,${}^_])(\d+(?:\.\d+)?)(?![\d$}]|[.,]\d)", r"$\1$", text).replace("'", r"\textquotesingle ")
     words = text.split(" ")
     place = draw.randrange(len(words))
     if words[place].isalpha():
@@ -124,3 +124,4 @@ OTHERS: dict[str, Edit] = {
     "one number swapped": one_other_number,
     "another question": another_question,
 }
+EXCHANGES = ("another word", "one word less", "one word more")

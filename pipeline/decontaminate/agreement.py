@@ -34,11 +34,12 @@ from pipeline.text.words import LETTERS, NUMBER, SIGN, Words
 
 _DIGITS = {word_id(word): word_id(str(value)) for word, value in CARDINALS.items()}
 _NUMBER_WORDS = frozenset(map(word_id, NUMBER_WORDS)) | frozenset(_DIGITS.values())
-_VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqrstuvwxyz"))  # "a" and "i" are words too
+_VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqrtuvwxyz"))  # "a", "i" and the "s" of "it's" are words
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
 _LEAST_KEPT = 0.7  # of the passage's words
 _MOST_ADDED = 0.3
+_MOST_LOST = 0.25  # of the passage's numbers, where other words stand in their place
 _LONGEST_GAP = 0.2  # of the passage's words in one place
 _SENTENCE_KEPT = 0.75  # of the words of the last sentence, which asks
 _FREE = 3  # words that any gap may have
@@ -55,6 +56,8 @@ class Target:
         self.ids, self.kinds, self.length = _plain(ids), kinds.tolist(), len(ids)
         self.last = min(last, self.length)
         self.needed = Counter(self.ids[at] for at in np.flatnonzero(kinds == NUMBER).tolist())
+        numbers = self.needed.total()
+        self.may_lack = max(int(_MOST_LOST * numbers), 1) if numbers > 1 else 0
 
     def agrees(self, words: Words, stretch: slice) -> bool:
         """Test whether the stretch of a document's words holds a copy, perhaps with some words exchanged."""
@@ -101,8 +104,8 @@ class Target:
         )
 
     def _blocks(self, theirs: list[int]) -> list[tuple[int, int, int]]:
-        """Align with a stretch: equal blocks (place here, place there, words); none where a number is missing."""
-        if self.needed - Counter(theirs):
+        """Align with a stretch: equal blocks (place here, place there, words); none where numbers are missing."""
+        if (self.needed - Counter(theirs)).total() > self.may_lack:
             return []
         matcher = SequenceMatcher(None, self.ids, theirs, autojunk=False)
         blocks = [(block.a, block.b, block.size) for block in matcher.get_matching_blocks() if block.size]
@@ -115,12 +118,13 @@ class Target:
     def _contradicts(
         self, gaps: list[Gap], blocks: list[tuple[int, int, int]], ids: list[int], kinds: list[int], asked: int
     ) -> bool:
-        """Test whether a number or sign is another one, or a variable in the words from `asked` on."""
+        """Test whether a number or sign is another one or added, or a variable in the words from `asked` on lacks."""
         for start, stop, their, their_stop in gaps:
             ours, other = self.kinds[start:stop], kinds[their:their_stop]
-            if NUMBER in ours or NUMBER in other or (SIGN in ours and SIGN in other):
+            if NUMBER in other or (SIGN in ours and SIGN in other):
                 return True
-            if not _NUMBER_WORDS.isdisjoint(self.ids[start:stop]) and not _NUMBER_WORDS.isdisjoint(ids[their:their_stop]):
+            numbered = NUMBER in ours or not _NUMBER_WORDS.isdisjoint(self.ids[start:stop])
+            if numbered and not _NUMBER_WORDS.isdisjoint(ids[their:their_stop]):
                 return True
             if not _VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]):
                 return True

@@ -51,11 +51,15 @@ class Passage:
         """
         known = np.array([gram in self.first for gram in grams.tolist()])
         stretch = self._stretch(grams[known].tolist(), at[known], inside)
-        masked = mask_numbers(words.ids[stretch], words.kinds[stretch], np.zeros(1, np.int64))
-        coverage = _covered(self.masked, windows(masked, self.settings.short_words).tolist()) / len(self.masked)
+        coverage = self.coverage(words, stretch)
         if self.is_copy(words, stretch, inside):
             return OVERLAP, coverage
         return (TEMPLATE if coverage >= self.settings.template_coverage else None), coverage
+
+    def coverage(self, words: Words, stretch: slice) -> float:
+        """Compute the share of the masked short n-grams that a stretch holds."""
+        masked = mask_numbers(words.ids[stretch], words.kinds[stretch], np.zeros(1, np.int64))
+        return _covered(self.masked, windows(masked, self.settings.short_words).tolist()) / len(self.masked)
 
     def is_copy(self, words: Words, stretch: slice, inside: slice) -> bool:
         """Test whether the stretch of the document `inside` is an edited copy, together with the options needed."""
@@ -63,7 +67,7 @@ class Passage:
             found = windows(words.ids[stretch], self.settings.long_words).tolist()
             return _covered(self.long, found) >= self.settings.long_coverage * len(self.long)
         if self.length < self.settings.few_words:
-            copy = bool(self.target.needed) and self.target.agrees_but_for_a_word(words, stretch, inside)
+            copy = bool(self.target.needed or self.options) and self.target.agrees_but_for_a_word(words, stretch, inside)
         else:
             copy = self.target.agrees(words, stretch)
         return copy and self.has_options(words, slice(stretch.start, inside.stop))

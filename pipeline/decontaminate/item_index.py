@@ -18,6 +18,7 @@ from pipeline.text.arrays import IdTable, bounds, ranges, unique
 from pipeline.text.ngrams import ngrams, sequence_ids, windows
 from pipeline.text.words import LETTERS, Words, mask_numbers, number_sequences
 
+_FEW_PASSAGES = 16  # with one sequence of numbers; what more have in common says nothing of one of them
 _LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular
 
 
@@ -82,11 +83,13 @@ class ItemIndex:
         self._choose_anchors()
 
         self.numbers = number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
-        numbered = self.used & self.question[self.passage] & (self.numbers[self.passage] != 0)
-        self.number_table = IdTable(np.unique(self.numbers[np.unique(self.passage[numbered])]))
-        self.numbered = InvertedIndex(
-            self.short[numbered] ^ self.numbers[self.passage[numbered]], self.passage[numbered]
-        )
+        asked = np.flatnonzero(self.question & (self.lengths >= settings.shortest) & (self.numbers != 0))
+        asked = asked[np.argsort(self.numbers[asked], kind="stable")]
+        known, counts = np.unique(self.numbers[asked], return_counts=True)
+        telling = counts <= _FEW_PASSAGES
+        self.number_table = IdTable(known[telling])
+        self.number_offsets = bounds(counts[telling])
+        self.number_passages = asked[np.repeat(telling, counts)]
         self.passage_at = lru_cache(1 << 12)(self._passage_at)
 
     def settle(self, frequencies: np.ndarray, common: int) -> None:

@@ -25,8 +25,8 @@ _FIGURE = re.compile(FIGURE)
 _SENTENCE_END = re.compile(r"(?<=[.?!])[\"'$)\]]*\s+")
 _DIGITS = re.compile(r"\d+")
 _ASKS_FOR_FORM = re.compile(
-    r"(please |and )?(express|give|enter|write|round|answer|put|provide|simplify|state|leave|report|type|use|submit"
-    r"|list|specify|separate|your answer|the answer)\b(?=.*\b(answers?|nearest|decimal places?)\b)",
+    r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type|use|submit|list|specify"
+    r"|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b|answers? (as|in|to|with|should|must)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _FREQUENT = 5  # different texts with one closing sentence: a phrase of the set

@@ -23,6 +23,7 @@ QUESTION, ANSWER, SOLUTION = range(3)
 ITEM_COLUMNS = ("id", "benchmark", "question", "answer")
 FURTHER_COLUMNS = ("options", "solution")  # an item set may lack them
 _MEANS_OPTIONS = re.compile(r"\b(following|these|below|above)\b", re.IGNORECASE)
+_SHARED = 3  # items with one stem and other options
 Options = tuple[tuple[int, ...], ...]  # of word ids
 
 
@@ -86,7 +87,7 @@ def _words(texts: list[str], kind: int, least: int) -> tuple[np.ndarray, ...]:
 def _needed_options(
     passages: Passages, questions: list[str], options: list[str], settings: DecontaminationSettings
 ) -> dict[int, Options]:
-    """Find the stems that say nothing without their options: short ones, and those that several items share."""
+    """Find the stems that say nothing without their options: short ones, and those that many items share."""
     sequences = sequence_ids(passages.ids, passages.offsets[:-1], passages.offsets[1:]).tolist()
     numbers = bounds(passages.word_kinds == NUMBER)[passages.offsets]
     asked = [p for p in np.flatnonzero(passages.kinds == QUESTION).tolist() if options[passages.items[p]].strip()]
@@ -96,8 +97,9 @@ def _needed_options(
     found = {}
     for p in asked:
         few = passages.offsets[p + 1] - passages.offsets[p] < settings.few_words
-        alone = numbers[p + 1] > numbers[p] and not _MEANS_OPTIONS.search(questions[passages.items[p]])
-        if (few and not alone) or len(sets[sequences[p]]) > 1:
+        held = int(numbers[p + 1] - numbers[p])
+        alone = held >= (2 if _MEANS_OPTIONS.search(questions[passages.items[p]]) else 1)
+        if (few and not alone) or len(sets[sequences[p]]) >= _SHARED:
             found[p] = _option_words(options[passages.items[p]])
     return found
 

@@ -10,7 +10,7 @@ A passage is found in a document in these grades (thresholds: `DecontaminationSe
 * template: the document covers enough n-grams of a question only with numbers masked, or is no copy for other reasons.
 
 Documents are compared where they hold particular n-grams of a passage, or where their question has exactly the numbers
-of the passage and some of its n-grams.
+of a passage and about its length.
 
 >>> from pipeline.decontaminate.settings import DecontaminationSettings
 >>> item = "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all"
@@ -40,10 +40,10 @@ from pipeline.decontaminate.omissions import column_without_figures
 from pipeline.decontaminate.passages import SOLUTION
 from pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
-from pipeline.text.arrays import ranges, unique
-from pipeline.text.ngrams import ngrams
+from pipeline.text.arrays import ranges
 from pipeline.text.words import Words, number_sequences, text_column, word_blocks
 
+_LENGTHS_APART = 0.3  # of a passage's words, by which a question with its numbers may be longer or shorter
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
 Found = dict[Pair, tuple[str, float]]  # grade, coverage
@@ -69,7 +69,7 @@ def search(index: ItemIndex, questions: pa.Array, responses: pa.Array) -> Iterat
         copies = _whole_copies(index, words, ends, *index.copies(words, documents, grams, at))
         exact = dict.fromkeys([*copies, *_whole_questions(index, words, ends)], (EXACT, 1.0))
         covered = _covered(index, words, documents, grams, at, exact)
-        found = {**covered, **_same_numbers(index, words, ends, unique(documents), covered), **exact}
+        found = {**covered, **_same_numbers(index, words, ends, covered | exact), **exact}
         for (document, passage), (grade, coverage) in sorted(found.items()):
             if index.passage_kinds[passage] == SOLUTION:
                 if grade == TEMPLATE:
@@ -96,8 +96,8 @@ def _whole_copies(
     ):
         stop, inside = start + int(index.lengths[passage]), slice(*words.offsets[document : document + 2].tolist())
         if not sure and not (start == inside.start and stop == ends[document]):
-            sure = index.numbers[passage] and stands_alone(words, start, stop, inside)
-            if not sure:
+            telling = index.numbers[passage] or passage in index.options
+            if not (telling and stands_alone(words, start, stop, inside)):
                 continue
         if passage in index.options and not index.passage_at(passage).has_options(words, slice(stop, inside.stop)):
             continue
@@ -135,32 +135,26 @@ def _covered(
     return found
 
 
-def _same_numbers(
-    index: ItemIndex, words: Words, ends: np.ndarray, documents: np.ndarray, covered: Found
-) -> Found:
-    """Find copies among the questions that have all the numbers of a passage, no others, and some of its n-grams.
+def _same_numbers(index: ItemIndex, words: Words, ends: np.ndarray, known: Found) -> Found:
+    """Find copies among the questions that have all the numbers of a passage, no others, and about its length.
 
-    These n-grams need not be particular. Pairs that are an overlap in `covered` are left out.
+    Pairs that are a copy in `known` are left out.
     """
-    inside, offsets = ranges(words.offsets[documents], ends[documents])
-    sequences = number_sequences(words.ids[inside], words.kinds[inside], offsets[:-1], offsets[1:])
-    known, _ = index.number_table.find(sequences)
-    documents, sequences = documents[known], sequences[known]
-    inside, offsets = ranges(words.offsets[documents], ends[documents])
-    grams, offsets = ngrams(words.ids[inside], offsets, index.settings.short_words)
-    owners = np.repeat(np.arange(len(documents)), np.diff(offsets))
-    at, places = index.numbered.table.find(grams ^ sequences[owners])
-    documents, passages, counts = index.numbered.common(documents[owners[at]], places)
-    coverage = counts / np.diff(index.short_offsets)[passages]
-    enough = (coverage >= index.settings.particular_coverage) & index.graded[passages]
+    first = words.offsets[:-1]
+    sequences = number_sequences(words.ids, words.kinds, first, ends)
+    documents, places = index.number_table.find(sequences)
+    entries, offsets = ranges(index.number_offsets[places], index.number_offsets[places + 1])
+    documents, passages = np.repeat(documents, np.diff(offsets)), index.number_passages[entries]
+    other = np.abs((ends - first)[documents] - index.lengths[passages])
+    near = other <= np.maximum(_LENGTHS_APART * index.lengths[passages], 1)
     found: Found = {}
-    pairs = zip(_pairs(documents[enough], passages[enough]), coverage[enough].tolist(), strict=True)
-    for (document, passage), share in pairs:
-        if covered.get((document, passage), (TEMPLATE, 0))[0] == TEMPLATE:
+    for document, passage in _pairs(documents[near], passages[near]):
+        if known.get((document, passage), (TEMPLATE, 0))[0] == TEMPLATE:
             text = slice(*words.offsets[document : document + 2].tolist())
             question = slice(text.start, int(ends[document]))
-            if index.passage_at(passage).is_copy(words, question, text):
-                found[document, passage] = (OVERLAP, share)
+            target = index.passage_at(passage)
+            if target.is_copy(words, question, text):
+                found[document, passage] = (OVERLAP, target.coverage(words, question))
     return found
 
 
