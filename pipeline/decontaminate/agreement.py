@@ -38,11 +38,10 @@ _VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqrtuvwxyz"))  # "a", "i" and 
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
 _LEAST_KEPT = 0.7  # of the passage's words
-_MOST_ADDED = 0.3
+_MOST_EXCHANGED = 1 / 6  # of the passage's words
+_FREE = 2  # words that may be exchanged in any passage
 _MOST_LOST = 0.25  # of the passage's numbers, where other words stand in their place
-_LONGEST_GAP = 0.2  # of the passage's words in one place
 _SENTENCE_KEPT = 0.75  # of the words of the last sentence, which asks
-_FREE = 3  # words that any gap may have
 
 
 Gap = tuple[int, int, int, int]  # starts and stops in the passage and in the stretch
@@ -67,20 +66,19 @@ class Target:
             return False
         gaps = _gaps(blocks, self.length)
         kept = sum(size for _, _, size in blocks)
-        added = sum(stop - start for _, _, start, stop in gaps)
-        longest = max(max(stop - start, their_stop - their) for start, stop, their, their_stop in gaps)
         asked = self.length - self.last
         lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
         return (
             kept >= _LEAST_KEPT * self.length
-            and added <= _MOST_ADDED * self.length
-            and longest <= max(_LONGEST_GAP * self.length, _FREE)
+            and self._exchanged(gaps, theirs) <= max(_MOST_EXCHANGED * self.length, _FREE)
             and lost <= max((1 - _SENTENCE_KEPT) * self.last, 1)
             and not self._contradicts(gaps, blocks, theirs, words.kinds[stretch].tolist(), asked)
         )
 
     def agrees_but_for_a_word(self, words: Words, stretch: slice, inside: slice) -> bool:
         """Test whether a stretch holds the whole passage as sentences of its own, but for one word of letters.
+
+        The word may stand in several places.
 
         `inside` are the words of the document.
         """
@@ -91,8 +89,8 @@ class Target:
         gaps, kinds = _gaps(blocks, self.length), words.kinds[stretch].tolist()
         (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
         before, after = first, self.length - last - size
-        inner = sum(max(stop - start, their_stop - their) for start, stop, their, their_stop in gaps[1:-1])
-        if before + inner + after > 1 or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
+        ends = [(0, first, begin - first, begin), (self.length - after, self.length, end + size, end + size + after)]
+        if self._exchanged([ends[0], *gaps[1:-1], ends[1]], theirs) > 1 or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
             return False
         if any({*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps):
             return False
@@ -102,6 +100,11 @@ class Target:
             for stop in {stretch.start + end + size, stretch.start + end + size + after}
             if inside.start <= start and stop <= inside.stop
         )
+
+    def _exchanged(self, gaps: list[Gap], theirs: list[int]) -> int:
+        """Count the words exchanged, left out or added; an exchange made throughout, as of a name, counts once."""
+        pairs = {(tuple(self.ids[at:stop]), tuple(theirs[there:end])) for at, stop, there, end in gaps}
+        return sum(max(map(len, pair)) for pair in pairs)
 
     def _blocks(self, theirs: list[int]) -> list[tuple[int, int, int]]:
         """Align with a stretch: equal blocks (place here, place there, words); none where numbers are missing."""
