@@ -42,8 +42,6 @@ _MOST_EXCHANGED = 1 / 6  # of the passage's words
 _FREE = 2  # words that may be exchanged in any passage
 _MOST_LOST = 0.25  # of the passage's numbers, where other words stand in their place
 _SENTENCE_KEPT = 0.75  # of the words of the last sentence, which asks
-
-
 Gap = tuple[int, int, int, int]  # starts and stops in the passage and in the stretch
 
 
@@ -64,7 +62,7 @@ class Target:
         blocks = self._blocks(theirs)
         if not blocks:
             return False
-        gaps = _gaps(blocks, self.length)
+        gaps = _gaps(blocks, self.length, len(theirs))
         kept = sum(size for _, _, size in blocks)
         asked = self.length - self.last
         lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
@@ -86,11 +84,10 @@ class Target:
         blocks = self._blocks(theirs)
         if not blocks:
             return False
-        gaps, kinds = _gaps(blocks, self.length), words.kinds[stretch].tolist()
+        gaps, kinds = _gaps(blocks, self.length, len(theirs)), words.kinds[stretch].tolist()
         (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
         before, after = first, self.length - last - size
-        ends = [(0, first, begin - first, begin), (self.length - after, self.length, end + size, end + size + after)]
-        if self._exchanged([ends[0], *gaps[1:-1], ends[1]], theirs) > 1 or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
+        if self._exchanged(gaps, theirs) > 1 or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
             return False
         if any({*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps):
             return False
@@ -155,8 +152,13 @@ def _plain(ids: np.ndarray) -> list[int]:
     return [_DIGITS.get(word, word) for word in ids.tolist()]
 
 
-def _gaps(blocks: list[tuple[int, int, int]], length: int) -> list[Gap]:
-    """List what lies between the blocks, first and last the passage's words before and after all of them."""
+def _gaps(blocks: list[tuple[int, int, int]], length: int, stop: int) -> list[Gap]:
+    """List what lies between the blocks, first and last what stands for the passage's words before and after them."""
     (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
     inner = [(at + n, after, there + n, beyond) for (at, there, n), (after, beyond, _) in pairwise(blocks)]
-    return [(0, first, begin, begin), *inner, (last + size, length, end + size, end + size)]
+    missing = length - last - size
+    return [
+        (0, first, max(begin - first, 0), begin),
+        *inner,
+        (last + size, length, end + size, min(end + size + missing, stop)),
+    ]

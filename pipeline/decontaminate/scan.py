@@ -78,11 +78,15 @@ def search(index: ItemIndex, questions: pa.Array, responses: pa.Array) -> Iterat
             yield Match(rows.start + document, int(index.items[passage]), grade, coverage)
 
 
+def searched_text(questions: pa.Array, responses: pa.Array) -> pa.Array:
+    """Join questions and responses without figures to one folded text each."""
+    return text_column(*(column_without_figures(column) for column in (questions, responses)))
+
+
 def _texts(questions: pa.Array, responses: pa.Array) -> tuple[pa.Array, np.ndarray]:
-    """Join questions and responses without figures to one text each, and count the bytes of each question in it."""
-    questions, responses = (column_without_figures(pc.fill_null(column, "")) for column in (questions, responses))
-    folded = text_column(questions)
-    return text_column(folded, responses), pc.binary_length(folded).to_numpy(zero_copy_only=False)
+    """Join questions and responses to one text each, and count the bytes of each question in it."""
+    folded = searched_text(questions, pa.nulls(len(questions), pa.string()))
+    return searched_text(folded, responses), pc.binary_length(folded).to_numpy(zero_copy_only=False) - 1
 
 
 def _whole_copies(

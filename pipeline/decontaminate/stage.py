@@ -28,15 +28,15 @@ import pyarrow.parquet as pq
 from pipeline.decontaminate.frequencies import Frequencies
 from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.decontaminate.passages import FURTHER_COLUMNS, ITEM_COLUMNS
-from pipeline.decontaminate.scan import Match, search
+from pipeline.decontaminate.sample import sample_documents
+from pipeline.decontaminate.scan import Match, search, searched_text
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, count_documents, sum_counts
-from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches, sample_row_groups
+from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
-from pipeline.text.words import text_column
 
 MATCHES = pa.schema(
     {
@@ -108,18 +108,17 @@ def decontaminate(
 def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSettings) -> ItemIndex:
     """Build and settle the index of the items in `folder`: once in each process; n-grams are counted once in all."""
     index = ItemIndex(pq.read_table(folder / "items.parquet"), settings)
-    sample = list(sample_row_groups(files, settings.sample))
 
     def count(path: Path) -> None:
-        frequencies = Frequencies(index)
-        for shard, rows, _ in sample:
-            for _, batch in numbered_batches(shard, ["question", "response"], rows=rows):
-                frequencies.add(text_column(batch["question"], batch["response"]))
-        save_arrays(path, frequencies=frequencies.without_copies())
+        frequencies, sampled = Frequencies(index), 0
+        for batch in sample_documents(files, settings.sample, ["question", "response"]):
+            frequencies.add(searched_text(batch["question"], batch["response"]))
+            sampled += len(batch)
+        save_arrays(path, frequencies=frequencies.without_copies(), sampled=np.array(sampled))
 
-    sampled = sum(size for _, _, size in sample)
     with np.load(make_once(folder / "frequencies.npz", count)) as counts:
-        index.settle(counts["frequencies"], max(settings.common_documents, int(settings.common_share * sampled)))
+        common = int(settings.common_share * counts["sampled"])
+        index.settle(counts["frequencies"], max(settings.common_documents, common))
     return index
 
 
