@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from random import Random
 
-FIGURE = "[asy]\ndraw((0,0)--(4,0)--(4,3)--cycle);\nlabel(\"$A$\",(0,0),SW);\nlabel(\"$12$\",(4,1.5),E);\n[/asy]"
+FIGURE = '[asy]\ndraw((0,0)--(4,0)--(4,3)--cycle);\nlabel("$A$",(0,0),SW);\nlabel("$12$",(4,1.5),E);\n[/asy]'
 _LATIN, _CYRILLIC = "aeopcxyAEOPCXHKMT", "аеорсхуАЕОРСХНКМТ"
 _WORDS = ("coloured", "rather", "market", "quickly", "garden", "silver", "under", "brother")
 _SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")

@@ -3,7 +3,7 @@
 The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
 edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
 solutions of its problems: words that are neither names nor numbers are exchanged until the Jaccard similarity of the
-5-grams is as low as asked for.
+5-grams is as low as asked for. `benchmarks.truth_lookalikes` does as much with real problems that look alike.
 """
 
 from __future__ import annotations

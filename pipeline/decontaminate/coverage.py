@@ -40,11 +40,10 @@ class Passage:
         self.last = {gram: at for at, gram in enumerate(self.grams)}
         self.masked = windows(mask_numbers(ids, kinds, np.zeros(1, np.int64)), settings.short_words).tolist()
         self.long = windows(ids, settings.long_words).tolist() if self.length > settings.many_words else []
+        self.words = frozenset(ids.tolist())
         self.target = Target(ids, kinds, last)
 
-    def grade(
-        self, words: Words, inside: slice, grams: np.ndarray, at: np.ndarray
-    ) -> tuple[str | None, float]:
+    def grade(self, words: Words, inside: slice, grams: np.ndarray, at: np.ndarray) -> tuple[str | None, float]:
         """Compute the grade, None for none, and the coverage by masked short n-grams in the document `inside`.
 
         `grams` are the places of the index's particular n-grams in the document, `at` their first words, ascending.
@@ -61,13 +60,19 @@ class Passage:
         masked = mask_numbers(words.ids[stretch], words.kinds[stretch], np.zeros(1, np.int64))
         return _covered(self.masked, windows(masked, self.settings.short_words).tolist()) / len(self.masked)
 
+    def resembles(self, words: Words, stretch: slice) -> bool:
+        """Test whether a stretch has half of the passage's different words: much faster than to align both."""
+        return 2 * len(self.words.intersection(words.ids[stretch].tolist())) >= len(self.words)
+
     def is_copy(self, words: Words, stretch: slice, inside: slice) -> bool:
         """Test whether the stretch of the document `inside` is an edited copy, together with the options needed."""
         if self.length > self.settings.many_words:
             found = windows(words.ids[stretch], self.settings.long_words).tolist()
             return _covered(self.long, found) >= self.settings.long_coverage * len(self.long)
         if self.length < self.settings.few_words:
-            copy = bool(self.target.needed or self.options) and self.target.agrees_but_for_a_word(words, stretch, inside)
+            copy = bool(self.target.needed or self.options) and self.target.agrees_but_for_a_word(
+                words, stretch, inside
+            )
         else:
             copy = self.target.agrees(words, stretch)
         return copy and self.has_options(words, slice(stretch.start, inside.stop))

@@ -25,8 +25,8 @@ _FIGURE = re.compile(FIGURE)
 _SENTENCE_END = re.compile(r"(?<=[.?!])[\"'$)\]]*\s+")
 _DIGITS = re.compile(r"\d+")
 _ASKS_FOR_FORM = re.compile(
-    r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type|use|submit|list|specify"
-    r"|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b|answers? (as|in|to|with|should|must)\b)",
+    r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type|use|submit|list"
+    r"|specify|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b|answers? (as|in|to|with|should|must)\b)",
     re.IGNORECASE | re.DOTALL,
 )
 _FREQUENT = 5  # different texts with one closing sentence: a phrase of the set
@@ -49,7 +49,9 @@ def column_without_figures(texts: pa.Array) -> pa.Array:
 def sentences(text: str) -> list[str]:
     """Split a text behind full stops, question and exclamation marks."""
     ends = [end.end() for end in _SENTENCE_END.finditer(text)]
-    return [text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end].strip()]
+    return [
+        text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end].strip()
+    ]
 
 
 def without_closing(texts: Sequence[str]) -> list[str]:

@@ -31,8 +31,8 @@ Options = tuple[tuple[int, ...], ...]  # of word ids
 class Passages:
     """Hold P passages in flat arrays: `items` and `kinds` int64 [P], the words' `ids` and `word_kinds` at `offsets`.
 
-    `last` int64 [P] are the numbers of words of the last sentences. `options` are the word ids of the options of
-    passages that are found only with them.
+    `last` int64 [P] are the numbers of words of the questions' last sentences. `options` are the word ids of the
+    options, for passages that are found only with these.
     """
 
     items: np.ndarray
@@ -68,8 +68,10 @@ def _texts(items: pa.Table, name: str) -> list[str]:
 
 
 def _words(texts: list[str], kind: int, least: int) -> tuple[np.ndarray, ...]:
-    """Select texts of at least `least` words: their rows, kinds, lengths, word ids and kinds, last sentences' words."""
-    column, lasts = pa.array(texts, pa.string()), pa.array([(sentences(text) or [""])[-1] for text in texts], pa.string())
+    """Select texts of at least `least` words: rows, kinds, lengths, word ids and kinds, words of what is asked last."""
+    column = pa.array(texts, pa.string())
+    asked = [(sentences(text) or [""])[-1] if kind == QUESTION else "" for text in texts]
+    lasts = pa.array(asked, pa.string())
     last = np.concatenate([[0], *(np.diff(words.offsets) for _, words in word_blocks(text_column(lasts)))])[1:]
     parts = [(*(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.int64))]
     for block, words in word_blocks(text_column(column)):

@@ -157,7 +157,7 @@ def _same_numbers(index: ItemIndex, words: Words, ends: np.ndarray, known: Found
             text = slice(*words.offsets[document : document + 2].tolist())
             question = slice(text.start, int(ends[document]))
             target = index.passage_at(passage)
-            if target.is_copy(words, question, text):
+            if target.resembles(words, question) and target.is_copy(words, question, text):
                 found[document, passage] = (OVERLAP, target.coverage(words, question))
     return found
 

@@ -34,9 +34,24 @@ COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: type
     **dict.fromkeys(("textquotedblright", "textdollar", "textsc", "textnormal", "boldsymbol", "bm", "nolimits"), None),
 }
 _GREEK = (
-    "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma sigma tau upsilon "
-    "phi chi psi omega"
-).split()
+    *(
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+    ),
+    *("omicron", "pi", "rho", "sigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+)
 _TYPOGRAPHY = {
     **dict.fromkeys("×·⋅∙∗", "*"),
     **dict.fromkeys("÷⁄∕", "/"),

@@ -103,7 +103,7 @@ def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _places_to_fold(data: np.ndarray) -> np.ndarray:
-    r"""Find the bytes that `fold` changes, and some more: outside ASCII, `&nbsp;`, `\textbackslash`, `\log_82`, `\frac12`."""
+    r"""Find the bytes that `fold` may change: outside ASCII, `&nbsp;`, `\textbackslash`, `\log_82`, `\frac12`."""
     marks = np.flatnonzero((data == ord("&")) | (data == ord("\\")))
     near = np.searchsorted(marks, len(data) - 2 * _PAD)
     at, last = marks[:near], marks[near:]  # at the very end there is not always a next word of eight bytes

@@ -1,4 +1,4 @@
-"""Measure decontamination on problems that look alike: `python -m benchmarks.lookalikes --mirror <folder>`.
+"""Measure decontamination on problems that look alike: `python -m benchmarks.truth_lookalikes --mirror <folder>`.
 
 Items of real benchmarks are planted as copies, which must be found, and as other problems of like wording, which must
 stay. Real training rows of the mirror show what is removed of natural neighbours; `--read 50` prints such pairs, to be
@@ -101,12 +101,8 @@ def natural(mirror: Path, known: set[str], most: int) -> Iterator[Document]:
     draw = random.Random(1)
     sets = {
         "GSM8K train": [(row["question"], row["answer"]) for row in rows(mirror, "openai/gsm8k/main/train")],
-        "SVAMP": [
-            (f"{row['Body']}. {row['Question']}", "") for row in rows(mirror, "svamp/svamp/default/train")[500:]
-        ],
-        "DeepMind": [
-            (row["question"], row["answer"]) for row in rows(mirror, "deepmind/mathematics/default/train")
-        ],
+        "SVAMP": [(f"{row['Body']}. {row['Question']}", "") for row in rows(mirror, "svamp/svamp/default/train")[500:]],
+        "DeepMind": [(row["question"], row["answer"]) for row in rows(mirror, "deepmind/mathematics/default/train")],
         "reasoning-gym": [
             (row["question"], row["response"] or "") for row in rows(mirror, "reasoning-gym/think/default/train")
         ],
@@ -132,23 +128,21 @@ def measure(folder: Path, mirror: Path, each: int, most: int, read: int) -> None
     """Plant, search, and print what was removed of each kind; print `read` removed natural pairs."""
     draw = random.Random(2)
     items = all_items(mirror, draw)
-    listed = [{**row, "options": row["options"] or ""} for row in items.select(["id", "question", "options"]).to_pylist()]
+    listed = [
+        {**row, "options": row["options"] or ""} for row in items.select(["id", "question", "options"]).to_pylist()
+    ]
     solutions = {f"gsm8k/{i}": row["answer"] for i, row in enumerate(rows(mirror, "openai/gsm8k/main/test"))}
     questions = {item["question"] for item in listed}
     documents = [*planted(listed, solutions, each), *natural(mirror, questions, most)]
     figured = {d.item for d in documents if d.kind == "without its figure"}
-    with_figures = [
-        f"{item['question']} {FIGURE}" if item["id"] in figured else item["question"] for item in listed
-    ]
+    with_figures = [f"{item['question']} {FIGURE}" if item["id"] in figured else item["question"] for item in listed]
     items = items.set_column(items.column_names.index("question"), "question", pa.array(with_figures))
     write(documents, folder / "in")
     started = time.process_time()
     decontaminate(folder / "in", folder / "out", items, DecontaminationSettings())
     print(f"\n{len(documents)} documents, {len(items)} items: {time.process_time() - started:.1f} CPU s")
     dropped = {
-        int(row["id"]): row
-        for batch in read_documents(folder / "out", kind="dropped")
-        for row in batch.to_pylist()
+        int(row["id"]): row for batch in read_documents(folder / "out", kind="dropped") for row in batch.to_pylist()
     }
     reported = set(pq.read_table(folder / "out" / "matches.parquet")["id"].to_pylist())
     groups: dict[str, list[int]] = defaultdict(list)
@@ -186,7 +180,9 @@ def measure(folder: Path, mirror: Path, each: int, most: int, read: int) -> None
 def main() -> None:
     """Run with the sizes of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mirror", type=Path, required=True, help="a mirror with GSM8K, MathQA, MMLU, SVAMP and others")
+    parser.add_argument(
+        "--mirror", type=Path, required=True, help="a mirror with GSM8K, MathQA, MMLU, SVAMP and others"
+    )
     parser.add_argument("--each", type=int, default=300, help="planted documents of each kind")
     parser.add_argument("--most", type=int, default=3000, help="natural documents of each set")
     parser.add_argument("--read", type=int, default=0, help="pairs to print")
