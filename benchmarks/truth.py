@@ -3,7 +3,7 @@
 The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
 edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
 solutions of its problems: words that are neither names nor numbers are exchanged until the Jaccard similarity of the
-5-grams is as low as asked for.
+5-grams is as low as asked for. `benchmarks.truth_lookalikes` does as much with real problems that look alike.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import pyarrow as pa
 from benchmarks.corpus import table
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
-from pipeline.dedup.contradictions import NUMBER_WORDS
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.sources.splits import find_split
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.text.number_words import NUMBER_WORDS
 from pipeline.text.words import text_column, word_blocks
 from pipeline.traces import strip_traces
 from pipeline.worlds.planting import EDITS

@@ -19,11 +19,11 @@ VERSIONS = {
     "documents": 2,
     "traces": 3,
     "clean": 1,
-    "deduplicate": 3,
-    "decontaminate": 4,
-    "items": 1,
+    "deduplicate": 4,
+    "decontaminate": 5,
+    "items": 2,
     "tokenizer": 1,
-    "tokens": 2,
+    "tokens": 3,
     "funnel": 1,
 }
 

@@ -143,7 +143,7 @@ def _benchmark_items(
         tasks += task_specifications(
             benchmark, folder, study.store_folder / "texts", beside=study.place, mirror=study.data.mirror
         )
-    table = pa.concat_tables(tables).combine_chunks()
+    table = pa.concat_tables(tables, promote_options="default").combine_chunks()
 
     def write(folder: Path, _: Progress) -> dict[str, Any]:
         pq.write_table(table, folder / "items.parquet", compression="zstd")

@@ -31,10 +31,10 @@ class Benchmark:
 
     `tasks` maps each configuration of the repository to a task of lm-eval, or of the file `yaml` (below the study
     file's folder); the items of all are pooled in the results. `metric` and `filter` are lm-eval's names of the
-    number that counts; `chance` is what guessing gives. `question` and `answer` are the columns that decontamination
-    compares, also in the splits `also`. With `text`, the benchmark is the perplexity of that column, of all rows or of
-    a fixed sample of `rows`. `plain` is a file of items for machines without lm-eval; `overrides` go into lm-eval's
-    task configuration.
+    number that counts; `chance` is what guessing gives. `question`, `answer`, `options` (of a multiple choice) and
+    `solution` (worked out) are the columns that decontamination compares, also in the splits `also`. With `text`, the
+    benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `plain` is a file of items
+    for machines without lm-eval; `overrides` go into lm-eval's task configuration.
     """
 
     name: Name
@@ -47,6 +47,8 @@ class Benchmark:
     chance: Annotated[float | None, Field(strict=True, ge=0, lt=1, description="a number from 0 to below 1")] = None
     question: Columns = "question | Question | problem | Problem | input | prompt | text"
     answer: Columns = ""
+    options: Columns = ""
+    solution: Columns = ""
     also: Texts = ()
     text: Column = ""
     rows: Annotated[int | None, Field(strict=True, ge=1, description="a whole number above 0")] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,20 +24,22 @@ from pipeline.storage.store import digest
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
 LOADERS = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv"}  # builders of `datasets`; all else is "json"
 SAMPLED_FROM = 20  # a sample of n texts is drawn from the first 20 n rows
-ITEMS = pa.schema([(name, pa.string()) for name in ("id", "benchmark", "question", "answer")])
+ITEMS = pa.schema([(name, pa.string()) for name in ("id", "benchmark", "question", "answer", "options", "solution")])
+_LETTERED = re.compile(r"(?:^|[\s,]+)[a-z] \) ")  # "a ) 38 , b ) 27.675"
 
 
 def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
-    """Read the items that must not be in the training data: id, benchmark, question, answer (strings).
+    """Read the items that must not be in the training data: id, benchmark, question, answer, options, solution (strings).
 
     The id of an item of the evaluated split is "<leaf task>/<number>", as in the results; other splits give "<leaf
-    task>/<split>/<number>". A text counts as a question. Raises InputError for a missing evaluated split or column.
+    task>/<split>/<number>". A text counts as a question. Options are given one a line. Raises InputError for a missing evaluated split or column.
     """
     if benchmark.text:
         task = next(iter(benchmark.tasks.values()))
         texts = [text for _, text in _texts(benchmark, folder)]
         ids = [f"{task}/{number}" for number in range(len(texts))]
-        return pa.table([ids, [benchmark.name] * len(ids), texts, [""] * len(ids)], schema=ITEMS)
+        return pa.table([ids, [benchmark.name] * len(ids), texts, *[[""] * len(ids)] * 3], schema=ITEMS)
+    wanted = (benchmark.question, benchmark.answer, benchmark.options, benchmark.solution)
     tables = []
     for configuration, task in benchmark.tasks.items():
         for split in benchmark.splits:
@@ -44,10 +47,12 @@ def benchmark_items(benchmark: Benchmark, folder: Path | str) -> pa.Table:
                 continue
             prefix = f"{task}/" if split == benchmark.split else f"{task}/{split}/"
             number = 0
-            for found in _columns(benchmark, folder, configuration, split, (benchmark.question, benchmark.answer)):
-                ids = [f"{prefix}{number + i}" for i in range(len(found[0]))]
+            for question, answer, options, solution in _columns(benchmark, folder, configuration, split, wanted):
+                ids = [f"{prefix}{number + i}" for i in range(len(question))]
                 number += len(ids)
-                tables.append(pa.table([ids, [benchmark.name] * len(ids), *found], schema=ITEMS))
+                options = [_LETTERED.sub("\n", text).strip() for text in options]
+                columns = [ids, [benchmark.name] * len(ids), question, answer, options, solution]
+                tables.append(pa.table(columns, schema=ITEMS))
     return pa.concat_tables(tables) if tables else ITEMS.empty_table()
 
 

@@ -49,6 +49,7 @@ _TABLE = (
         chance=0.0,
         question="question",
         answer='after(answer, "####")',
+        solution="answer",
         licence="mit",
     ),
     Benchmark(
@@ -59,6 +60,7 @@ _TABLE = (
         chance=0.0,
         question="problem",
         answer="boxed(solution)",
+        solution="solution",
         licence="mit",
     ),
     Benchmark(
@@ -69,6 +71,7 @@ _TABLE = (
         chance=0.0,
         question="problem",
         answer="boxed(solution)",
+        solution="solution",
         licence="mit",
     ),
     Benchmark(
@@ -79,6 +82,7 @@ _TABLE = (
         chance=0.25,
         question="question",
         answer="choice(choices[*], answer)",
+        options="choices",
         licence="mit",
     ),
     Benchmark(
@@ -89,6 +93,8 @@ _TABLE = (
         chance=0.2,
         question="Problem",
         answer="option(options, correct)",
+        options="options",
+        solution="Rationale",
         also=("validation",),
         licence="apache-2.0",
     ),

@@ -1,8 +1,8 @@
-"""Grade how much of one benchmark passage a document covers, for what is no exact copy.
+"""Grade one passage of a benchmark item in one document that has n-grams in common with the passage.
 
-Example: "Ann has 3 red pens and 4 blue cups in her bag" has eight 5-grams and two numbers. A document with "box" for
-"bag" covers seven 5-grams and both numbers: overlap, coverage 7/8. With 5 and 6 for 3 and 4 no number agrees: template,
-coverage 7/8, since coverage counts n-grams with numbers masked. (`scan` runs this example.)
+Example: "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all" has fourteen 5-grams. A document with
+"box" for "bag" has all words but one and both numbers: overlap, coverage 9/14. With 5 and 6 for 3 and 4: template,
+coverage 1, since coverage counts n-grams with the numbers behind words masked. (`scan` runs this example.)
 """
 
 from __future__ import annotations
@@ -11,68 +11,89 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pipeline.decontaminate.agreement import Target
+from pipeline.decontaminate.passages import Options
 from pipeline.decontaminate.settings import OVERLAP, TEMPLATE, DecontaminationSettings
 from pipeline.text.ngrams import windows
-from pipeline.text.words import NUMBER, mask_numbers
+from pipeline.text.words import Words, mask_numbers
 
-_LEAST_GRAMS = 3  # short n-grams to find at least, however short the passage
-_AMPLE_GRAMS = 7  # short n-grams found that need no number to go with them
+_SLACK = 4  # words that may be added before the first n-gram found, or behind the last one
+_OPTION_WORDS = 40  # that may stand between a stem and its options, or between options
 
 
 class Passage:
-    """Compare one question or answer of a benchmark item with documents that have n-grams in common with the item."""
+    """Compare one passage of a benchmark item with documents that have n-grams in common with the passage."""
 
     def __init__(
-        self, ids: np.ndarray, kinds: np.ndarray, places: np.ndarray, settings: DecontaminationSettings
+        self,
+        ids: np.ndarray,
+        kinds: np.ndarray,
+        places: np.ndarray,
+        last: int,
+        options: Options,
+        settings: DecontaminationSettings,
     ) -> None:
-        """Take ids and kinds of the words, and the places of the masked short n-grams in the item index."""
-        self.settings, self.length = settings, len(ids)
-        self.numbers = np.flatnonzero(kinds == NUMBER).tolist()
-        self.short, self.long = (windows(ids, n).tolist() for n in (settings.short_words, settings.long_words))
-        self.masked = windows(mask_numbers(ids, kinds), settings.short_words).tolist()
-        self.places = frozenset(places.tolist())
+        """Take ids and kinds of the words, the places of the masked n-grams in the item index, and what is asked last."""
+        self.settings, self.length, self.options = settings, len(ids), options
+        self.grams = places.tolist()
+        self.first = {gram: at for at, gram in reversed(list(enumerate(self.grams)))}
+        self.last = {gram: at for at, gram in enumerate(self.grams)}
+        self.masked = windows(mask_numbers(ids, kinds, np.zeros(1, np.int64)), settings.short_words).tolist()
+        self.long = windows(ids, settings.long_words).tolist() if self.length > settings.many_words else []
+        self.words = frozenset(ids.tolist())
+        self.target = Target(ids, kinds, last)
 
-    def grade(self, ids: np.ndarray, kinds: np.ndarray, grams: np.ndarray, at: np.ndarray) -> tuple[str | None, float]:
-        """Compute the grade, None for none, and the coverage by masked short n-grams in a document of these words.
+    def grade(self, words: Words, inside: slice, grams: np.ndarray, at: np.ndarray) -> tuple[str | None, float]:
+        """Compute the grade, None for none, and the coverage by masked short n-grams in the document `inside`.
 
         `grams` are the places of the index's particular n-grams in the document, `at` their first words, ascending.
         """
-        settings = self.settings
-        hits = at[[place in self.places for place in grams.tolist()]]
-        # Only what stands together is a copy: the stretch of twice the passage's length with the most hits.
-        ends = np.searchsorted(hits, hits + 2 * self.length)
-        best = int(np.argmax(ends - np.arange(len(hits))))
-        first = max(int(hits[best]) - settings.long_words, 0)
-        stop = int(hits[ends[best] - 1]) + settings.short_words + settings.long_words
-        around = slice(first, stop + settings.short_words - 1)
-        masked = windows(mask_numbers(ids[around], kinds[around]), settings.short_words).tolist()
-        short = windows(ids[first:stop], settings.short_words).tolist()
-        long = windows(ids[first:stop], settings.long_words).tolist()
-        coverage = _covered(self.masked, masked) / len(self.masked)
-        found = _covered(self.short, short)
-        literal = _covered(self.long, long) >= settings.long_coverage * len(self.long) or found >= max(
-            settings.short_coverage * len(self.short), _LEAST_GRAMS
-        )
-        if literal and self._numbers_agree(masked, short, found):
+        known = np.array([gram in self.first for gram in grams.tolist()])
+        stretch = self._stretch(grams[known].tolist(), at[known], inside)
+        coverage = self.coverage(words, stretch)
+        if self.is_copy(words, stretch, inside):
             return OVERLAP, coverage
-        return (TEMPLATE if literal or coverage >= settings.template_coverage else None), coverage
+        return (TEMPLATE if coverage >= self.settings.template_coverage else None), coverage
 
-    def _numbers_agree(self, masked: Sequence[int], short: Sequence[int], found: int) -> bool:
-        """Test whether enough of the numbers whose neighbours are found are equal; at least one, if little is found.
+    def coverage(self, words: Words, stretch: slice) -> float:
+        """Compute the share of the masked short n-grams that a stretch holds."""
+        masked = mask_numbers(words.ids[stretch], words.kinds[stretch], np.zeros(1, np.int64))
+        return _covered(self.masked, windows(masked, self.settings.short_words).tolist()) / len(self.masked)
 
-        `masked` and `short` are the document's n-grams at equal places, with numbers masked and as they are.
-        """
-        ours = set(self.short)
-        theirs = {gram for gram, literal in zip(masked, short, strict=False) if literal not in ours}
-        same, other = set(short), [gram in theirs for gram in self.masked]
-        kept = replaced = 0
-        for at in self.numbers:
-            around = slice(max(at - self.settings.short_words + 1, 0), at + 1)
-            here = not same.isdisjoint(self.short[around])
-            kept += here
-            replaced += any(other[around]) and not here
-        enough = kept >= self.settings.numbers_kept * (kept + replaced)
-        return enough and (kept > 0 or found >= _AMPLE_GRAMS or not self.numbers)
+    def resembles(self, words: Words, stretch: slice) -> bool:
+        """Test whether a stretch has half of the passage's different words: much faster than to align both."""
+        return 2 * len(self.words.intersection(words.ids[stretch].tolist())) >= len(self.words)
+
+    def is_copy(self, words: Words, stretch: slice, inside: slice) -> bool:
+        """Test whether the stretch of the document `inside` is an edited copy, together with the options needed."""
+        if self.length > self.settings.many_words:
+            found = windows(words.ids[stretch], self.settings.long_words).tolist()
+            return _covered(self.long, found) >= self.settings.long_coverage * len(self.long)
+        if self.length < self.settings.few_words:
+            copy = bool(self.target.needed or self.options) and self.target.agrees_but_for_a_word(
+                words, stretch, inside
+            )
+        else:
+            copy = self.target.agrees(words, stretch)
+        return copy and self.has_options(words, slice(stretch.start, inside.stop))
+
+    def has_options(self, words: Words, behind: slice) -> bool:
+        """Test whether all options that the passage needs stand in the words `behind`, in any order."""
+        room = 3 * sum(map(len, self.options)) + _OPTION_WORDS + 2 * self.length
+        ids = words.ids[behind.start : min(behind.stop, behind.start + room)].tolist()
+        return all(
+            any(tuple(ids[at : at + len(option)]) == option for at, word in enumerate(ids) if word == option[0])
+            for option in self.options
+        )
+
+    def _stretch(self, grams: list[int], at: np.ndarray, inside: slice) -> slice:
+        """Locate the copy: only what stands together is one, so the stretch of twice the length with the most hits."""
+        ends = np.searchsorted(at, at + 2 * self.length)
+        best = int(np.argmax(ends - np.arange(len(at))))
+        end = int(ends[best]) - 1
+        start = int(at[best]) - self.last[grams[best]] - _SLACK
+        stop = int(at[end]) + self.length - self.first[grams[end]] + _SLACK
+        return slice(max(start, inside.start), min(stop, inside.stop))
 
 
 def _covered(grams: Sequence[int], document: Sequence[int]) -> int:

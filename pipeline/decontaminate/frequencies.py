@@ -8,7 +8,7 @@ n-grams, while copies, each edited in another place, lack each n-gram only here 
 >>> from pipeline.decontaminate.settings import DecontaminationSettings
 >>> from pipeline.text.words import text_column
 >>> words = "the cat sat on a mat and saw nine black birds fly over her old garden wall at noon".split()
->>> index = ItemIndex(pa.array([" ".join(words)]), pa.array([""]), DecontaminationSettings())
+>>> index = ItemIndex(pa.table({"question": [" ".join(words)], "answer": [""]}), DecontaminationSettings())
 >>> def most_frequent(documents):
 ...     frequencies = Frequencies(index)
 ...     frequencies.add(text_column(pa.array(documents)))
@@ -52,12 +52,12 @@ class Frequencies:
         size = self.index.masked.size
         for _, words in word_blocks(texts):
             documents, grams, at = self.index.hits(words)
-            owners, passages = copies = self.index.copies(words, documents, grams, at)
-            inside, owners = self._grams_of(passages, owners)
+            copied, passages, _ = self.index.copies(words, documents, grams, at)
+            inside, owners = self._grams_of(passages, copied)
             leaked = owners * size + self.index.places[inside]
             counted = np.setdiff1d(unique(documents * size + grams), leaked, assume_unique=True)
             self.counts += np.bincount(counted % size, minlength=size)
-            self._add_alike(words, documents, at, counted, copies)
+            self._add_alike(words, documents, at, counted, (copied, passages))
 
     def _add_alike(
         self,

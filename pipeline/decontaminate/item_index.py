@@ -1,8 +1,7 @@
 """Index the passages of benchmark items by their n-grams.
 
-An item has one or two passages: its question, and its answer if that is a text of its own. The index maps short
-n-grams with numbers masked to passages, and knows which of these n-grams are particular, that is, rare in the
-documents and not made of figures and signs only.
+The index maps short n-grams with numbers masked to passages, and knows which of these n-grams are particular, that is,
+rare in the documents and not made of masked numbers and signs only.
 """
 
 from __future__ import annotations
@@ -13,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.decontaminate.coverage import Passage
+from pipeline.decontaminate.passages import QUESTION, read_passages
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.text.arrays import IdTable, bounds, ranges, unique
 from pipeline.text.ngrams import ngrams, sequence_ids, windows
-from pipeline.text.words import LETTERS, Words, mask_numbers, number_sequences, text_column, word_blocks
+from pipeline.text.words import LETTERS, Words, mask_numbers, number_sequences
 
+_FEW_PASSAGES = 16  # with one sequence of numbers; what more have in common says nothing of one of them
 _LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular
 
 
@@ -54,18 +55,20 @@ class ItemIndex:
     """Hold all passages of the benchmark items, P in all, in flat arrays.
 
     The words of passage p are `ids` and `kinds` at `offsets[p]:offsets[p + 1]`, its short n-grams `short` (as they are)
-    at `short_offsets[p]:short_offsets[p + 1]`, with `places` of their masked form in `masked`. Passages shorter than
-    `settings.shortest` are not `searched` by n-grams; questions among them match as a whole.
+    at `short_offsets[p]:short_offsets[p + 1]`, with `places` of their masked form in `masked`. Passages shorter than an
+    n-gram are not `searched`; questions among them match as a whole.
     """
 
-    def __init__(self, questions: pa.Array, answers: pa.Array, settings: DecontaminationSettings) -> None:
+    def __init__(self, items: pa.Table, settings: DecontaminationSettings) -> None:
+        """Take a table with the columns question and answer, and perhaps options and solution."""
         self.settings = settings
-        sides = [_passages(questions, 1), _passages(answers, settings.shortest_answer)]
-        self.items, self.lengths, self.ids, self.kinds = (np.concatenate(column) for column in zip(*sides, strict=True))
-        self.question = np.repeat([True, False], [len(side[0]) for side in sides])
-        self.offsets = bounds(self.lengths)
+        found = read_passages(items, settings)
+        self.items, self.passage_kinds, self.offsets = found.items, found.kinds, found.offsets
+        self.ids, self.kinds, self.last, self.options = found.ids, found.word_kinds, found.last, found.options
+        self.lengths = np.diff(self.offsets)
+        self.question = self.passage_kinds == QUESTION
         self.sequences = sequence_ids(self.ids, self.offsets[:-1], self.offsets[1:])
-        self.searched = self.lengths >= settings.shortest
+        self.searched = self.lengths >= settings.short_words
         whole = np.flatnonzero(self.question & ~self.searched)
         wholes, first = np.unique(self.sequences[whole], return_index=True)
         self.whole_table, self.whole_passages = IdTable(wholes), whole[first]
@@ -73,18 +76,20 @@ class ItemIndex:
         self.short, self.short_offsets = ngrams(self.ids, self.offsets, settings.short_words)
         self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))  # of each short n-gram
         self.used = self.searched[self.passage]
-        masked, _ = ngrams(mask_numbers(self.ids, self.kinds), self.offsets, settings.short_words)
+        masked, _ = ngrams(mask_numbers(self.ids, self.kinds, self.offsets), self.offsets, settings.short_words)
         self.masked = InvertedIndex(masked[self.used], self.passage[self.used])
         self.places = np.full(len(masked), -1)
         self.places[self.used] = self.masked.places
         self._choose_anchors()
 
         self.numbers = number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
-        numbered = self.used & self.question[self.passage] & (self.numbers[self.passage] != 0)
-        self.number_table = IdTable(np.unique(self.numbers[np.unique(self.passage[numbered])]))
-        self.numbered = InvertedIndex(
-            self.short[numbered] ^ self.numbers[self.passage[numbered]], self.passage[numbered]
-        )
+        asked = np.flatnonzero(self.question & (self.lengths >= settings.shortest) & (self.numbers != 0))
+        asked = asked[np.argsort(self.numbers[asked], kind="stable")]
+        known, counts = np.unique(self.numbers[asked], return_counts=True)
+        telling = counts <= _FEW_PASSAGES
+        self.number_table = IdTable(known[telling])
+        self.number_offsets = bounds(counts[telling])
+        self.number_passages = asked[np.repeat(telling, counts)]
         self.passage_at = lru_cache(1 << 12)(self._passage_at)
 
     def settle(self, frequencies: np.ndarray, common: int) -> None:
@@ -92,13 +97,17 @@ class ItemIndex:
 
         `frequencies` int64 are the numbers of sampled documents that hold each masked n-gram.
         """
-        letters = bounds(self.kinds == LETTERS)
         first = np.arange(len(self.short)) - self.short_offsets[self.passage] + self.offsets[self.passage]
-        worded = letters[first + self.settings.short_words] - letters[first] >= _LEAST_LETTER_WORDS
+        masked = bounds(mask_numbers(self.ids, self.kinds, self.offsets) == 0)
+        counts = bounds(self.kinds == LETTERS), masked
+        letters, hidden = (count[first + self.settings.short_words] - count[first] for count in counts)
+        worded = (letters >= _LEAST_LETTER_WORDS) | (hidden == 0)
         self.particular = frequencies <= common
         self.particular[self.places[self.used & ~worded]] = False
         counts = np.bincount(self.passage[self.used & self.particular[self.places]], minlength=len(self.items))
-        self.needed = np.maximum(np.ceil(self.settings.particular_coverage * np.diff(self.short_offsets)), 1)
+        needed = np.maximum(np.ceil(self.settings.particular_coverage * np.diff(self.short_offsets)), 1)
+        self.needed = np.where(self.lengths < self.settings.few_words, 1, needed)
+        self.graded = self.lengths >= self.settings.shortest
         self.templated = int(((counts < self.needed) & self.searched & self.question).sum())
 
     def _choose_anchors(self) -> None:
@@ -121,15 +130,15 @@ class ItemIndex:
     def hits(self, words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find the masked n-grams of a block of documents: int64 [H] document, place in `masked`, first word."""
         n = self.settings.short_words
-        at, places = self.masked.table.find(windows(mask_numbers(words.ids, words.kinds), n))
+        at, places = self.masked.table.find(windows(mask_numbers(words.ids, words.kinds, words.offsets), n))
         documents = np.searchsorted(words.offsets, at, "right") - 1
         inside = at + n <= words.offsets[documents + 1]
         return documents[inside], places[inside], at[inside]
 
     def copies(
         self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Find the passages that stand in a document word for word, from its `hits`: documents and passages."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Find the passages that stand in a document word for word, from its `hits`: documents, passages, first words."""
         anchored = self.anchored[grams]
         documents, at = documents[anchored], at[anchored]
         grams = gathered_ids(words.ids, at, at + self.settings.short_words)
@@ -141,26 +150,18 @@ class ItemIndex:
         inside = (starts >= words.offsets[documents]) & (stops <= words.offsets[documents + 1])
         documents, passages = documents[inside], passages[inside]
         same = gathered_ids(words.ids, starts[inside], stops[inside]) == self.sequences[passages]
-        return documents[same], passages[same]
+        return documents[same], passages[same], starts[inside][same]
 
     def _passage_at(self, number: int) -> Passage:
         words = slice(self.offsets[number], self.offsets[number + 1])
         short = slice(self.short_offsets[number], self.short_offsets[number + 1])
-        return Passage(self.ids[words], self.kinds[words], self.places[short], self.settings)
+        options = self.options.get(number, ())
+        return Passage(
+            self.ids[words], self.kinds[words], self.places[short], int(self.last[number]), options, self.settings
+        )
 
 
 def gathered_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
     """Compute `sequence_ids` of few stretches of a long array, without a pass over the whole array."""
     inside, offsets = ranges(starts, stops)
     return sequence_ids(ids[inside], offsets[:-1], offsets[1:])
-
-
-def _passages(column: pa.Array, least: int) -> tuple[np.ndarray, ...]:
-    """Select the rows with at least `least` words: row numbers, lengths, and ids and kinds of all their words."""
-    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.uint8))]
-    for block, words in word_blocks(text_column(column)):
-        lengths = np.diff(words.offsets)
-        rows = np.flatnonzero(lengths >= least)
-        inside, _ = ranges(words.offsets[rows], words.offsets[rows + 1])
-        parts.append((block.start + rows, lengths[rows], words.ids[inside], words.kinds[inside]))
-    return tuple(np.concatenate(column) for column in zip(*parts, strict=True))

@@ -1,26 +1,28 @@
 """Scan documents for the passages of an item index.
 
-A passage is found in a document in three grades (thresholds: `DecontaminationSettings`):
+A passage is found in a document in these grades (thresholds: `DecontaminationSettings`):
 
 * exact: the document's question is the item's, or the passage stands in the document word for word in normal form. A
-  passage of few words counts only as the whole question.
-* overlap: the document covers enough of the passage's particular n-grams with enough of its numbers (`coverage`). Or
-  the document's question has exactly the numbers of the item's, and enough of its n-grams, particular or not.
-* template: the document covers enough n-grams only with numbers masked, or with other numbers.
+  passage of few words has to be sentences of its own with a number in them. A stem that says nothing without its
+  options needs these too.
+* overlap: the document holds the passage with a few words exchanged and every number kept (`agreement`).
+* solution: exact or overlap of the item's worked solution.
+* template: the document covers enough n-grams of a question only with numbers masked, or is no copy for other reasons.
 
-Particular n-grams keep texts from one template apart, in which each question has most words in common with thousands.
+Documents are compared where they hold particular n-grams of a passage, or where their question has exactly the numbers
+of a passage and about its length.
 
 >>> from pipeline.decontaminate.settings import DecontaminationSettings
->>> item = "Ann has 3 red pens and 4 blue cups in her bag"
->>> index = ItemIndex(pa.array([item]), pa.array([""]), DecontaminationSettings())
+>>> item = "Ann has 3 red pens and 4 blue cups in her bag, and Ben has none at all"
+>>> index = ItemIndex(pa.table({"question": [item], "answer": [""]}), DecontaminationSettings())
 >>> index.settle(np.zeros(index.masked.size, np.int64), common=20)
 >>> edited = item.replace("bag", "box")
->>> documents = [f"Now: {item}?", edited, edited.replace("3", "5").replace("4", "6"), "Ann has 3 red hats"]
+>>> documents = [f"Now: {item}?", edited, item.replace("3", "5").replace("4", "6"), "Ann has 3 red hats"]
 >>> for match in search(index, pa.array(documents), pa.array([""] * 4)):
-...     print(match.document, match.grade, match.coverage)
+...     print(match.document, match.grade, round(match.coverage, 2))
 0 exact 1.0
-1 overlap 0.875
-2 template 0.875
+1 overlap 0.64
+2 template 1.0
 """
 
 from __future__ import annotations
@@ -32,13 +34,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.decontaminate.agreement import stands_alone
 from pipeline.decontaminate.item_index import ItemIndex, gathered_ids
-from pipeline.decontaminate.settings import EXACT, OVERLAP
-from pipeline.text.arrays import ranges, unique
-from pipeline.text.ngrams import ngrams
-from pipeline.text.normal_form import fold
+from pipeline.decontaminate.omissions import column_without_figures
+from pipeline.decontaminate.passages import SOLUTION
+from pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
+from pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
+from pipeline.text.arrays import ranges
 from pipeline.text.words import Words, number_sequences, text_column, word_blocks
 
+_LENGTHS_APART = 0.3  # of a passage's words, by which a question with its numbers may be longer or shorter
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
 Found = dict[Pair, tuple[str, float]]  # grade, coverage
@@ -61,29 +66,57 @@ def search(index: ItemIndex, questions: pa.Array, responses: pa.Array) -> Iterat
         first, ends = words.offsets[:-1], np.searchsorted(words.starts, question_bytes[rows] + words.text_offsets[:-1])
         ends = np.where(ends > first, ends, words.offsets[1:])  # without a question, the whole text
         documents, grams, at = index.hits(words)
-        copies = _pairs(*index.copies(words, documents, grams, at))
+        copies = _whole_copies(index, words, ends, *index.copies(words, documents, grams, at))
         exact = dict.fromkeys([*copies, *_whole_questions(index, words, ends)], (EXACT, 1.0))
         covered = _covered(index, words, documents, grams, at, exact)
-        found = {**covered, **_same_numbers(index, words, ends, unique(documents)), **exact}
+        found = {**covered, **_same_numbers(index, words, ends, covered | exact), **exact}
         for (document, passage), (grade, coverage) in sorted(found.items()):
+            if index.passage_kinds[passage] == SOLUTION:
+                if grade == TEMPLATE:
+                    continue
+                grade = GRADE_OF_SOLUTIONS
             yield Match(rows.start + document, int(index.items[passage]), grade, coverage)
+
+
+def searched_text(questions: pa.Array, responses: pa.Array) -> pa.Array:
+    """Join questions and responses without figures to one folded text each."""
+    return text_column(*(column_without_figures(column) for column in (questions, responses)))
 
 
 def _texts(questions: pa.Array, responses: pa.Array) -> tuple[pa.Array, np.ndarray]:
     """Join questions and responses to one text each, and count the bytes of each question in it."""
-    questions = pc.fill_null(questions, "")
-    sizes = pc.binary_length(questions).to_numpy(zero_copy_only=False).astype(np.int64)
-    for row in np.flatnonzero(~np.asarray(pc.string_is_ascii(questions))).tolist():
-        sizes[row] = len(fold(questions[row].as_py()).encode())
-    return text_column(questions, responses), sizes + 1
+    folded = searched_text(questions, pa.nulls(len(questions), pa.string()))
+    return searched_text(folded, responses), pc.binary_length(folded).to_numpy(zero_copy_only=False) - 1
+
+
+def _whole_copies(
+    index: ItemIndex, words: Words, ends: np.ndarray, documents: np.ndarray, passages: np.ndarray, starts: np.ndarray
+) -> list[Pair]:
+    """Select of the passages found word for word those that say enough alone, or with the options beside them."""
+    long = index.lengths[passages] >= index.settings.few_words
+    found = []
+    for sure, document, passage, start in zip(
+        long.tolist(), documents.tolist(), passages.tolist(), starts.tolist(), strict=True
+    ):
+        stop, inside = start + int(index.lengths[passage]), slice(*words.offsets[document : document + 2].tolist())
+        if not sure and not (start == inside.start and stop == ends[document]):
+            telling = index.numbers[passage] or passage in index.options
+            if not (telling and stands_alone(words, start, stop, inside)):
+                continue
+        if passage in index.options and not index.passage_at(passage).has_options(words, slice(stop, inside.stop)):
+            continue
+        found.append((document, passage))
+    return found
 
 
 def _whole_questions(index: ItemIndex, words: Words, ends: np.ndarray) -> Iterable[Pair]:
     """Find short questions that equal a short question of an item; longer ones are found as copies."""
     first = words.offsets[:-1]
-    short = np.flatnonzero((ends > first) & (ends < first + index.settings.shortest))
+    short = np.flatnonzero((ends > first) & (ends < first + index.settings.short_words))
     documents, places = index.whole_table.find(gathered_ids(words.ids, first[short], ends[short]))
-    return _pairs(short[documents], index.whole_passages[places])
+    for document, passage in _pairs(short[documents], index.whole_passages[places]):
+        if index.passage_at(passage).has_options(words, slice(int(ends[document]), int(words.offsets[document + 1]))):
+            yield document, passage
 
 
 def _covered(
@@ -93,36 +126,40 @@ def _covered(
     particular = index.particular[grams]
     documents, grams, at = documents[particular], grams[particular], at[particular]
     met, passages, counts = index.masked.common(documents, grams)
-    enough = counts >= index.needed[passages]
+    enough = (counts >= index.needed[passages]) & index.graded[passages]
     found: Found = {}
     for document, passage in _pairs(met[enough], passages[enough]):
         if (document, passage) in exact:
             continue
         here = slice(*np.searchsorted(documents, (document, document + 1)))
-        text = slice(words.offsets[document], words.offsets[document + 1])
-        grade, coverage = index.passage_at(passage).grade(
-            words.ids[text], words.kinds[text], grams[here], at[here] - text.start
-        )
+        text = slice(*words.offsets[document : document + 2].tolist())
+        grade, coverage = index.passage_at(passage).grade(words, text, grams[here], at[here])
         if grade:
             found[document, passage] = (grade, coverage)
     return found
 
 
-def _same_numbers(index: ItemIndex, words: Words, ends: np.ndarray, documents: np.ndarray) -> Found:
-    """Find questions with all the numbers of a passage, no others, and enough of its n-grams, particular or not."""
-    inside, offsets = ranges(words.offsets[documents], ends[documents])
-    sequences = number_sequences(words.ids[inside], words.kinds[inside], offsets[:-1], offsets[1:])
-    known, _ = index.number_table.find(sequences)
-    documents, sequences = documents[known], sequences[known]
-    inside, offsets = ranges(words.offsets[documents], ends[documents])
-    grams, offsets = ngrams(words.ids[inside], offsets, index.settings.short_words)
-    owners = np.repeat(np.arange(len(documents)), np.diff(offsets))
-    at, places = index.numbered.table.find(grams ^ sequences[owners])
-    documents, passages, counts = index.numbered.common(documents[owners[at]], places)
-    coverage = counts / np.diff(index.short_offsets)[passages]
-    enough = coverage >= index.settings.short_coverage
-    pairs = zip(_pairs(documents[enough], passages[enough]), coverage[enough].tolist(), strict=True)
-    return {pair: (OVERLAP, covered) for pair, covered in pairs}
+def _same_numbers(index: ItemIndex, words: Words, ends: np.ndarray, known: Found) -> Found:
+    """Find copies among the questions that have all the numbers of a passage, no others, and about its length.
+
+    Pairs that are a copy in `known` are left out.
+    """
+    first = words.offsets[:-1]
+    sequences = number_sequences(words.ids, words.kinds, first, ends)
+    documents, places = index.number_table.find(sequences)
+    entries, offsets = ranges(index.number_offsets[places], index.number_offsets[places + 1])
+    documents, passages = np.repeat(documents, np.diff(offsets)), index.number_passages[entries]
+    other = np.abs((ends - first)[documents] - index.lengths[passages])
+    near = other <= np.maximum(_LENGTHS_APART * index.lengths[passages], 1)
+    found: Found = {}
+    for document, passage in _pairs(documents[near], passages[near]):
+        if known.get((document, passage), (TEMPLATE, 0))[0] == TEMPLATE:
+            text = slice(*words.offsets[document : document + 2].tolist())
+            question = slice(text.start, int(ends[document]))
+            target = index.passage_at(passage)
+            if target.resembles(words, question) and target.is_copy(words, question, text):
+                found[document, passage] = (OVERLAP, target.coverage(words, question))
+    return found
 
 
 def _pairs(documents: np.ndarray, passages: np.ndarray) -> list[Pair]:

@@ -6,31 +6,33 @@ from dataclasses import dataclass
 
 from pipeline.errors import InputError
 
-EXACT, OVERLAP, TEMPLATE = GRADES = ("exact", "overlap", "template")
+EXACT, OVERLAP, SOLUTION, TEMPLATE = GRADES = ("exact", "overlap", "solution", "template")
 
 
 @dataclass(frozen=True)
 class DecontaminationSettings:
     """Define when a document counts as containing a benchmark item. Raises InputError for values without sense.
 
-    `remove` names the grades to drop documents for. Grade overlap: the document covers `long_coverage` of the item's
-    n-grams of `long_words` words or `short_coverage` of those of `short_words`, and of the item's numbers with equal
-    neighbours at least `numbers_kept` are equal. Grade template: as much but for the numbers, or `template_coverage` of
-    the short n-grams with numbers masked. Both need `particular_coverage` of the masked short n-grams among those that
-    at most `common_share` of a sample of `sample` documents hold (or at most `common_documents`). Items of fewer than
-    `shortest` words match only as the whole question; answers are searched from `shortest_answer` words on.
+    `remove` names the grades to drop documents for. Grade overlap: an edited copy, whose numbers are all the item's; of
+    an item of more than `many_words` words, `long_coverage` of the n-grams of `long_words` words. Grade solution: the
+    item's worked solution, exact or edited. Grade template: `template_coverage` of the n-grams of `short_words` words
+    with numbers masked, and no copy. All but exact need `particular_coverage` of the masked n-grams among those that at
+    most `common_share` of a sample of `sample` documents hold (or at most `common_documents`). Items of fewer than
+    `few_words` words match as sentences of their own with at most one word exchanged, of fewer than `shortest` with
+    none, of fewer than `short_words` as the whole question. Answers and solutions are searched from `shortest_answer`
+    words on.
     """
 
-    remove: tuple[str, ...] = (EXACT, OVERLAP)
+    remove: tuple[str, ...] = (EXACT, OVERLAP, SOLUTION)
+    short_words: int = 5
     long_words: int = 8
     long_coverage: float = 0.3
-    short_words: int = 5
-    short_coverage: float = 0.35
     template_coverage: float = 0.6
     particular_coverage: float = 0.25
-    numbers_kept: float = 0.5
     shortest: int = 8
+    few_words: int = 15
     shortest_answer: int = 16
+    many_words: int = 200
     sample: int = 20_000
     common_share: float = 0.001
     common_documents: int = 20
@@ -39,13 +41,13 @@ class DecontaminationSettings:
         object.__setattr__(self, "remove", tuple(self.remove))
         if not set(self.remove) <= set(GRADES):
             raise InputError(f"decontaminate: remove={list(self.remove)}: choose from {', '.join(GRADES)}")
-        if not 1 <= self.short_words <= self.long_words <= self.shortest <= self.shortest_answer:
+        rising = ("short_words", "long_words", "shortest", "few_words", "shortest_answer", "many_words")
+        sizes = [getattr(self, name) for name in rising]
+        if sizes != sorted(sizes) or sizes[0] < 1:
             raise InputError(
-                f"decontaminate: short_words={self.short_words}, long_words={self.long_words}, "
-                f"shortest={self.shortest}, shortest_answer={self.shortest_answer}: each has to be at least 1 and at "
-                "least the one before"
+                f"decontaminate: {', '.join(f'{name}={size}' for name, size in zip(rising, sizes, strict=True))}: each "
+                "has to be at least 1 and at least the one before"
             )
-        shares = ("long_coverage", "short_coverage", "template_coverage", "particular_coverage", "numbers_kept")
-        for name in (*shares, "common_share"):
+        for name in ("long_coverage", "template_coverage", "particular_coverage", "common_share"):
             if not 0 < getattr(self, name) <= 1:
                 raise InputError(f"decontaminate: {name}={getattr(self, name)}: need 0 < {name} <= 1")

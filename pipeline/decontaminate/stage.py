@@ -5,7 +5,8 @@
 3. scan: grade each document that has n-grams in common with an item (`scan`, `coverage`).
 4. write: kept and dropped documents and all findings, shard by shard.
 
-By default the grades `exact` and `overlap` are removed; `template` (the wording with other numbers) is recorded only.
+By default the grades `exact`, `overlap` and `solution` are removed; `template` (like wording, another problem) is
+recorded only.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ import pyarrow.parquet as pq
 
 from pipeline.decontaminate.frequencies import Frequencies
 from pipeline.decontaminate.item_index import ItemIndex
-from pipeline.decontaminate.scan import Match, search
+from pipeline.decontaminate.passages import FURTHER_COLUMNS, ITEM_COLUMNS
+from pipeline.decontaminate.sample import sample_documents
+from pipeline.decontaminate.scan import Match, search, searched_text
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, count_documents, sum_counts
-from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches, sample_row_groups
+from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
-from pipeline.text.words import text_column
 
-ITEM_COLUMNS = ("id", "benchmark", "question", "answer")
 MATCHES = pa.schema(
     {
         **dict.fromkeys(("id", "source", "item", "benchmark", "grade"), pa.string()),
@@ -56,6 +57,8 @@ def decontaminate(
 ) -> dict[str, Any]:
     """Remove documents that contain benchmark items; `items` has the columns id, benchmark, question, answer.
 
+    The columns options (one option a line) and solution may be there too.
+
     Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and `matches.parquet`, every
     finding of every grade (id, source, item, benchmark, grade, coverage), under `output`. Among several items the one
     of the better grade, then the higher coverage, then the smaller id is the cause. A shard of which nothing is removed
@@ -72,7 +75,7 @@ def decontaminate(
             f"decontaminate: benchmark items lack {', '.join(missing)}; found {', '.join(items.column_names)}"
         )
     output = Path(output)
-    items = items.select(ITEM_COLUMNS)
+    items = items.select([*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)])
     files = tuple(find_shards([source]))
     made_from = [asdict(settings), items.to_pylist()]
     with resumable_parts(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
@@ -104,20 +107,18 @@ def decontaminate(
 @lru_cache(1)
 def _index(folder: Path, files: tuple[Shard, ...], settings: DecontaminationSettings) -> ItemIndex:
     """Build and settle the index of the items in `folder`: once in each process; n-grams are counted once in all."""
-    items = pq.read_table(folder / "items.parquet", columns=["question", "answer"])
-    index = ItemIndex(items["question"].combine_chunks(), items["answer"].combine_chunks(), settings)
-    sample = list(sample_row_groups(files, settings.sample))
+    index = ItemIndex(pq.read_table(folder / "items.parquet"), settings)
 
     def count(path: Path) -> None:
-        frequencies = Frequencies(index)
-        for shard, rows, _ in sample:
-            for _, batch in numbered_batches(shard, ["question", "response"], rows=rows):
-                frequencies.add(text_column(batch["question"], batch["response"]))
-        save_arrays(path, frequencies=frequencies.without_copies())
+        frequencies, sampled = Frequencies(index), 0
+        for batch in sample_documents(files, settings.sample, ["question", "response"]):
+            frequencies.add(searched_text(batch["question"], batch["response"]))
+            sampled += len(batch)
+        save_arrays(path, frequencies=frequencies.without_copies(), sampled=np.array(sampled))
 
-    sampled = sum(size for _, _, size in sample)
     with np.load(make_once(folder / "frequencies.npz", count)) as counts:
-        index.settle(counts["frequencies"], max(settings.common_documents, int(settings.common_share * sampled)))
+        common = int(settings.common_share * counts["sampled"])
+        index.settle(counts["frequencies"], max(settings.common_documents, common))
     return index
 
 

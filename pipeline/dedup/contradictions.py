@@ -30,15 +30,9 @@ from pipeline.dedup.settings import GUARDS
 from pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
 from pipeline.text.ngrams import sequence_ids, word_id
 from pipeline.text.normal_form import SIGNS
+from pipeline.text.number_words import NUMBER_WORDS
 from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, text_column, word_blocks
 
-NUMBER_WORDS = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty", "thirty", "forty"),
-    *("fifty", "sixty", "seventy", "eighty", "ninety", "hundred", "thousand", "million", "billion", "half", "quarter"),
-    *("dozen", "once", "twice", "thrice", "double", "triple", "first", "second", "third", "fourth", "fifth", "sixth"),
-    *("seventh", "eighth", "ninth", "tenth"),
-)
 _LONGEST_ANSWER = 8  # in words; a longer one is prose, which may be worded in many ways
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
 _NUMBER_WORDS = IdTable(np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64)))

@@ -60,20 +60,3 @@ def batches_of(shard: Shard, documents: np.ndarray, columns: Sequence[str]) -> I
             yield slice(start, stop), batch
         elif start < stop:
             yield slice(start, stop), batch.take(pa.array(documents[start:stop] - first))
-
-
-def sample_row_groups(files: Sequence[Shard], documents: int) -> Iterator[tuple[Shard, tuple[int, int], int]]:
-    """Yield row groups of about `documents` documents in all, evenly from all shards.
-
-    Each is given as (shard, `rows` for `numbered_batches`, number of documents).
-    """
-    groups = []
-    for shard in files:
-        with open_shard(shard.path) as file:
-            start = shard.start
-            for group in range(file.num_row_groups):
-                size = file.metadata.row_group(group).num_rows
-                groups.append((shard, (group, start), size))
-                start += size
-    total = sum(size for _, _, size in groups)
-    yield from groups[:: max(1, total // max(documents, 1))]

@@ -3,54 +3,103 @@ r"""Define which texts are equal: the words that remain when case, spacing, punc
 The normal form is made for mathematics: numbers and signs are kept, and LaTeX reads like plain text. A word is a run of
 letters, a number (`3`, `2.5`), or one of the signs `% * + - / < = > ^`. A hyphen between words and a repeated sign
 (`**bold**`, `---`) are punctuation; `}{` is a division line. This module holds the tables and the folding of
-everything outside ASCII, `pipeline.text.words` splits columns of text into words. Texts equal line by line:
+everything that is not plain ASCII, `pipeline.text.words` splits columns of text into words. Texts equal line by line:
 
     **Ann** paid $\frac{1}{2}$ of 1{,}000 well-known coins    ann paid 1/2 of 1,000 well known coins
     “Naïve” Café: 3 × x² ≤ 7.50!                              naïve café 3 * x^2 \le 7.50
+    $\log_82+\tfrac12$ of Ben\textquotesingle s&nbsp;pens      \log_8 2+1/2 of Ben's pens
+    ∠ABC = θ in △ABC                                          \angle ABC = \theta in \triangle ABC
 """
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from functools import lru_cache
+
+from pipeline.text.lookalikes import as_latin
 
 SIGNS = "%*+-/<=>^"
 COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: typesetting only
     **dict.fromkeys(("times", "cdot", "ast"), "*"),
     **{"div": "/", "lt": "<", "gt": ">", "leq": "le", "leqslant": "le", "geq": "ge", "geqslant": "ge", "neq": "ne"},
-    **{"rightarrow": "to", "degree": "circ"},
+    **{"rightarrow": "to", "degree": "circ", "textless": "<", "textgreater": ">", "textasciicircum": "^"},
+    **{"varphi": "phi", "vartheta": "theta", "varepsilon": "epsilon", "varrho": "rho", "varnothing": "emptyset"},
     **dict.fromkeys(("frac", "dfrac", "tfrac", "cfrac", "left", "right", "big", "bigl", "bigr", "bigg", "biggl"), None),
     **dict.fromkeys(("biggr", "text", "textbf", "textit", "textrm", "textsf", "texttt", "mathrm", "mathbf"), None),
     **dict.fromkeys(("mathit", "mathsf", "mathbb", "mathcal", "operatorname", "mbox", "hbox", "displaystyle"), None),
-    **dict.fromkeys(("boxed", "fbox", "quad", "qquad", "limits", "ldots", "cdots", "dots"), None),
+    **dict.fromkeys(("boxed", "fbox", "quad", "qquad", "limits", "ldots", "cdots", "dots", "emph", "underline"), None),
+    **dict.fromkeys(("textquotesingle", "textquoteright", "textquoteleft", "textquotedblleft"), None),
+    **dict.fromkeys(("textquotedblright", "textdollar", "textsc", "textnormal", "boldsymbol", "bm", "nolimits"), None),
 }
+_GREEK = (
+    *(
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+    ),
+    *("omicron", "pi", "rho", "sigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+)
 _TYPOGRAPHY = {
     **dict.fromkeys("×·⋅∙∗", "*"),
     **dict.fromkeys("÷⁄∕", "/"),
     **dict.fromkeys("−‐‑‒–", "-"),
-    **{"≤": "\\le ", "≥": "\\ge ", "≠": "\\ne ", "√": "\\sqrt ", "π": "\\pi ", "∞": "\\infty ", "±": "\\pm "},
+    **{"≤": "\\le ", "≥": "\\ge ", "≠": "\\ne ", "√": "\\sqrt ", "∞": "\\infty ", "±": "\\pm "},
     **{"→": "\\to ", "°": "^\\circ ", "∈": "\\in ", "≈": "\\approx ", "∪": "\\cup ", "∩": "\\cap "},
+    **{"∠": "\\angle ", "△": "\\triangle ", "⊥": "\\perp ", "∥": "\\parallel ", "≅": "\\cong ", "≡": "\\equiv "},
+    **{"∼": "\\sim ", "⊂": "\\subset ", "⊆": "\\subseteq ", "∅": "\\emptyset ", "∑": "\\sum ", "∏": "\\prod "},
+    **{"∫": "\\int ", "∂": "\\partial ", "∇": "\\nabla ", "∀": "\\forall ", "∃": "\\exists ", "⇒": "\\implies "},
+    **{"⌊": "\\lfloor ", "⌋": "\\rfloor ", "⌈": "\\lceil ", "⌉": "\\rceil ", "∓": "\\mp ", "ℓ": "\\ell "},
+    **dict.fromkeys("\u00ad\u200b\u200c\u200d\u2060\ufeff", ""),  # seen by nobody
 }
 _SUPERSCRIPT = re.compile("([⁰¹²³⁴-⁹])")
 _FRACTION = re.compile("([¼½¾⅐-⅞])")
 _FOREIGN = re.compile("[^\x00-\x7f]+")
+_LONE_GREEK = re.compile("(?<![\u0370-\u03ff])[Α-ΡΣ-Ωα-ω](?![\u0370-\u03ff])")  # a variable, no word of the language
+_ENTITY = re.compile(r"&(?:#[0-9]{1,6}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z]{2,8}[0-9]{0,2});")
+_BACKSLASH = re.compile(r"\\textbackslash(?:\{\}|\s)?")
+_SINGLE_DIGIT = re.compile(r"\\(?:log_[02-9]|[dtc]?frac[0-9])(?=[0-9{\\])")  # no logarithm has base 1
 
 
 def fold(text: str) -> str:
-    """Replace everything outside ASCII by its plain form; ASCII stays as it is.
+    r"""Replace what is not plain ASCII by its plain form; all other ASCII stays as it is.
 
     Typographic signs become ASCII or LaTeX, superscript digits powers, letters lower case (NFKC), ideographs words of
-    one character, all else blank.
+    one character, look-alike letters Latin, all else blank. HTML entities become what they show. A command that takes
+    one digit gets it set apart (`\log_82`, `\frac12`).
     """
+    text = _BACKSLASH.sub(r"\\", text)
+    text = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    text = _SINGLE_DIGIT.sub(_set_apart, text)
     if text.isascii():
         return text
-    return _FOREIGN.sub(lambda run: _fold_run(run[0]), unicodedata.normalize("NFC", text))
+    return _FOREIGN.sub(lambda run: _fold_run(run[0]), as_latin(unicodedata.normalize("NFC", text)))
+
+
+def _set_apart(command: re.Match[str]) -> str:
+    return command[0] + (" " if "log" in command[0] else "/")
+
+
+def _greek(letter: str) -> str:
+    return _GREEK[ord(letter.lower()) - ord("α")]
 
 
 @lru_cache(1 << 16)
 def _fold_run(run: str) -> str:
-    return unicodedata.normalize("NFKC", _FRACTION.sub(r" \1", _SUPERSCRIPT.sub(r"^\1", run))).translate(_FOLDED)
+    plain = unicodedata.normalize("NFKC", _FRACTION.sub(r" \1", _SUPERSCRIPT.sub(r"^\1", run)))
+    return _LONE_GREEK.sub(lambda letter: f" {_greek(letter[0])} ", plain).translate(_FOLDED)
 
 
 class _Folded(dict):

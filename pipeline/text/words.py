@@ -71,9 +71,18 @@ def number_sequences(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, sto
     return sequence_ids(ids[at], np.searchsorted(at, starts), np.searchsorted(at, stops))
 
 
-def mask_numbers(ids: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Make all numbers equal in word ids uint64 [W]."""
-    return ids * (kinds != NUMBER)
+def mask_numbers(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Make all numbers equal that follow a word of letters, or begin a text, in word ids uint64 [W].
+
+    Other numbers, as in `3, 5, 7` or `x^2+1`, tell more than the words beside them. `starts` int64 are the first words
+    of the texts.
+    """
+    masked = kinds == NUMBER
+    worded = np.empty(len(ids) + 1, bool)
+    np.equal(kinds, LETTERS, out=worded[1:])
+    worded[starts] = True
+    masked &= worded[:-1]
+    return ids * ~masked
 
 
 def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -83,14 +92,33 @@ def text_column(*columns: pa.Array | pa.ChunkedArray) -> pa.Array:
     joined = pc.binary_join_element_wise(*columns, empty, line_break)
     joined = joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
     data, offsets = _buffers(joined)
-    foreign = np.flatnonzero(data >= 128)
-    if not len(foreign):
+    places = _places_to_fold(data[offsets[0] : offsets[-1]]) + offsets[0]
+    if not len(places):
         return joined
-    rows = np.unique(np.searchsorted(offsets, foreign, "right") - 1)
+    rows = np.unique(np.searchsorted(offsets, places, "right") - 1)
     mask = np.zeros(len(joined), bool)
     mask[rows] = True
     folded = [fold(bytes(data[offsets[row] : offsets[row + 1]]).decode(errors="replace")) for row in rows.tolist()]
     return pc.replace_with_mask(joined, pa.array(mask), pa.array(folded, pa.large_string()))
+
+
+def _places_to_fold(data: np.ndarray) -> np.ndarray:
+    r"""Find the bytes that `fold` may change: outside ASCII, `&nbsp;`, `\textbackslash`, `\log_82`, `\frac12`."""
+    marks = np.flatnonzero((data == ord("&")) | (data == ord("\\")))
+    near = np.searchsorted(marks, len(data) - 2 * _PAD)
+    at, last = marks[:near], marks[near:]  # at the very end there is not always a next word of eight bytes
+    after = np.ndarray((max(len(data) - 7, 0),), "<u8", data, strides=(1,))[at + 1]
+    entity = (data[at] == ord("&")) & (_ASCII_LETTER | (np.arange(256) == ord("#")))[data[at + 1] | 32]
+    command = after == _as_number(b"textback")
+    for name in (b"log_", b"frac", b"dfrac", b"tfrac", b"cfrac"):
+        size = np.uint64(8 * len(name))
+        digit = (after >> size).astype(np.uint8)
+        command |= (after & _FIRST_BYTES[len(name)] == _as_number(name)) & _is_digit(digit)
+    return np.concatenate([np.flatnonzero(data >= 128), at[entity | command], last])
+
+
+def _as_number(name: bytes) -> np.uint64:
+    return np.uint64(int.from_bytes(name, "little"))
 
 
 def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, Words]]:

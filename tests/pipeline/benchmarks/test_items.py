@@ -92,13 +92,13 @@ def test_lm_eval_builds_every_leaf_from_the_real_mirror(tmp_path, name):
 
 
 def test_items_of_further_splits_are_kept_out_of_training_where_they_are_there(tmp_path):
-    row = {"Problem": "p", "options": "a ) 1 , b ) 2", "correct": "b"}
+    row = {"Problem": "p", "options": "a ) 1 , b ) 2", "correct": "b", "Rationale": "1 + 1 = 2"}
     lines(tmp_path / "default" / "test.jsonl", [row])
     assert [item["id"] for item in items("mathqa", tmp_path)] == ["mathqa/0"]
     lines(tmp_path / "default" / "validation.jsonl", [row, row])
     found = items("mathqa", tmp_path)
     assert [item["id"] for item in found] == ["mathqa/0", "mathqa/validation/0", "mathqa/validation/1"]
-    assert {item["answer"] for item in found} == {"2"}
+    assert {(item["answer"], item["options"], item["solution"]) for item in found} == {("2", "1\n2", "1 + 1 = 2")}
 
 
 def test_a_mirror_without_a_card_is_given_to_lm_eval_file_by_file(tmp_path):
@@ -131,7 +131,8 @@ def test_a_users_task_by_name_and_by_file(tmp_path):
         "chance": 0,
         "answer": "target",
     }
-    assert items(entry, folder)[1] == {"id": "mine/1", "benchmark": "mine", "question": "1+1?", "answer": "2"}
+    expected = {"id": "mine/1", "benchmark": "mine", "question": "1+1?", "answer": "2", "options": "", "solution": ""}
+    assert items(entry, folder)[1] == expected
     (specification,) = task_specifications(resolve_benchmark(entry), folder, tmp_path / "out", beside=tmp_path)
     assert specification["yaml"] == str(tmp_path / "tasks" / "mine.yaml")
     assert len(build_task(specification, tmp_path / "cache").eval_docs) == 2

@@ -20,8 +20,7 @@ def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: li
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pipeline.decontaminate.scan.BLOCK_BYTES", block)
         items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
-        columns = (items[side].combine_chunks() for side in ("question", "answer"))
-        index = ItemIndex(*columns, DecontaminationSettings())
+        index = ItemIndex(items, DecontaminationSettings())
         index.settle(np.zeros(index.masked.size, np.int64), 20)
         found = list(search(index, pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
         alone = [

@@ -9,9 +9,9 @@ from pipeline.errors import InputError
 
 
 def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(InputError, match="exact, overlap, template"):
+    with pytest.raises(InputError, match="exact, overlap, solution, template"):
         DecontaminationSettings(remove=("some",))
-    with pytest.raises(InputError, match="short_coverage"):
-        DecontaminationSettings(short_coverage=0.0)
+    with pytest.raises(InputError, match="template_coverage"):
+        DecontaminationSettings(template_coverage=0.0)
     with pytest.raises(InputError, match="shortest"):
         replace(DecontaminationSettings(), shortest=3)

@@ -27,6 +27,14 @@ from tests.pipeline.text.texts import word_ids
         ),
         ("**bold** 2*3 -- ==", ["bold", "2", "*", "3"]),
         ("“Naïve” CAFE\u0301 x² ½ 漢字", ["naïve", "café", "x", "^", "2", "1", "/", "2", "漢", "字"]),
+        (r"\log_82+\log_{82} 5, \log_10 2", ["log", "8", "2", "+", "log", "82", "5", "log", "10", "2"]),
+        (r"\frac12, \tfrac 1{34}, \dfrac5{12}", ["1", "/", "2", "1", "34", "5", "/", "12"]),
+        (r"\textbackslash frac{1}{2} Ben\textquotesingle s", ["1", "/", "2", "ben", "s"]),
+        ("a&nbsp;b &lt; 5 &#39;x&#x27; R&D; AT&T", ["a", "b", "<", "5", "x", "r", "d", "at", "t"]),
+        ("∠A, △ABC, 2θ, 𝜃 ⊥ ϕ", ["angle", "a", "triangle", "abc", "2", "theta", "theta", "perp", "phi"]),
+        ("J\u0430net's \u0430pple \u0430nd \u0441\u0435\u0430", ["janet", "s", "apple", "and", "cea"]),
+        ("λόγος, \u0440\u044b\u0431\u0430", ["λόγος", "\u0440\u044b\u0431\u0430"]),
+        ("so\u00adft\u200bly", ["softly"]),
         ("", []),
     ],
 )
@@ -37,7 +45,7 @@ def test_words_of_a_text(text: str, words: list[str]) -> None:
 
 def test_the_example_of_the_module() -> None:
     examples = [re.split(" {3,}", line.strip()) for line in normal_form.__doc__.splitlines() if line.startswith("    ")]
-    assert len(examples) == 2
+    assert len(examples) == 4
     for text, plain in examples:
         assert words_of(text) == words_of(plain)
         assert word_ids([text]) == word_ids([plain])

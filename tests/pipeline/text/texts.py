@@ -26,7 +26,13 @@ PIECES += [
     "\U0001f600",
     "٣",
     "\x00",
+    "θ",
+    "∠",
+    "\u0430",
+    "\u044b",
+    "\u200b",
 ]
+PIECES += ["&nbsp;", "&#39;", "&", "\\textbackslash ", "\\log_8", "\\frac1", "\\dfrac3", "2"]
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=30).map("".join) | st.text(max_size=40)
 
 

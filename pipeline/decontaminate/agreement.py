@@ -1,0 +1,164 @@
+"""Decide whether a stretch of a document is a copy of a passage: aligned word by word, with no number exchanged.
+
+An edited copy differs from the passage in a few places. Another problem of like wording has other numbers, asks
+something else, or goes on in another way:
+
+>>> import pyarrow as pa
+>>> from pipeline.text.words import text_column, word_blocks
+>>> def parts(text):
+...     return next(word_blocks(text_column(pa.array([text]))))[1]
+>>> item = parts("Ann has 3 red pens and 4 blue cups in her bag, and Ben has none. How many has Ann?")
+>>> target = Target(item.ids, item.kinds, last=4)
+>>> def agrees(text):
+...     words = parts(text)
+...     return target.agrees(words, slice(0, len(words.ids)))
+>>> agrees("Ann has 3 red pens and four blue caps in her bag, and Ben has none. How many has Ann?")
+True
+>>> agrees("Ann has 3 red pens and 5 blue cups in her bag, and Ben has none. How many has Ann?")
+False
+>>> agrees("Ann has 3 red pens and 4 blue cups in her bag, and Ben has none. What fills one bag?")
+False
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import SequenceMatcher
+from itertools import pairwise
+
+import numpy as np
+
+from pipeline.text.ngrams import word_id
+from pipeline.text.number_words import CARDINALS, NUMBER_WORDS
+from pipeline.text.words import LETTERS, NUMBER, SIGN, Words
+
+_DIGITS = {word_id(word): word_id(str(value)) for word, value in CARDINALS.items()}
+_NUMBER_WORDS = frozenset(map(word_id, NUMBER_WORDS)) | frozenset(_DIGITS.values())
+_VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqrtuvwxyz"))  # "a", "i" and the "s" of "it's" are words
+_MINUS = word_id("-")
+_SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
+_LEAST_KEPT = 0.7  # of the passage's words
+_MOST_EXCHANGED = 1 / 6  # of the passage's words
+_FREE = 2  # words that may be exchanged in any passage
+_MOST_LOST = 0.25  # of the passage's numbers, where other words stand in their place
+_SENTENCE_KEPT = 0.75  # of the words of the last sentence, which asks
+Gap = tuple[int, int, int, int]  # starts and stops in the passage and in the stretch
+
+
+class Target:
+    """Compare one passage with stretches of documents."""
+
+    def __init__(self, ids: np.ndarray, kinds: np.ndarray, last: int) -> None:
+        """Take ids and kinds of the words, and the number of words of the last sentence, which asks."""
+        self.ids, self.kinds, self.length = _plain(ids), kinds.tolist(), len(ids)
+        self.last = min(last, self.length)
+        self.needed = Counter(self.ids[at] for at in np.flatnonzero(kinds == NUMBER).tolist())
+        numbers = self.needed.total()
+        self.may_lack = max(int(_MOST_LOST * numbers), 1) if numbers > 1 else 0
+
+    def agrees(self, words: Words, stretch: slice) -> bool:
+        """Test whether the stretch of a document's words holds a copy, perhaps with some words exchanged."""
+        theirs = _plain(words.ids[stretch])
+        blocks = self._blocks(theirs)
+        if not blocks:
+            return False
+        gaps = _gaps(blocks, self.length, len(theirs))
+        kept = sum(size for _, _, size in blocks)
+        asked = self.length - self.last
+        lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
+        return (
+            kept >= _LEAST_KEPT * self.length
+            and self._exchanged(gaps, theirs) <= max(_MOST_EXCHANGED * self.length, _FREE)
+            and lost <= max((1 - _SENTENCE_KEPT) * self.last, 1)
+            and not self._contradicts(gaps, blocks, theirs, words.kinds[stretch].tolist(), asked)
+        )
+
+    def agrees_but_for_a_word(self, words: Words, stretch: slice, inside: slice) -> bool:
+        """Test whether a stretch holds the whole passage as sentences of its own, but for one word of letters.
+
+        The word may stand in several places.
+
+        `inside` are the words of the document.
+        """
+        theirs = _plain(words.ids[stretch])
+        blocks = self._blocks(theirs)
+        if not blocks:
+            return False
+        gaps, kinds = _gaps(blocks, self.length, len(theirs)), words.kinds[stretch].tolist()
+        (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
+        before, after = first, self.length - last - size
+        if self._exchanged(gaps, theirs) > 1 or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
+            return False
+        if any({*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps):
+            return False
+        return any(
+            stands_alone(words, start, stop, inside)
+            for start in {stretch.start + begin, stretch.start + begin - before}
+            for stop in {stretch.start + end + size, stretch.start + end + size + after}
+            if inside.start <= start and stop <= inside.stop
+        )
+
+    def _exchanged(self, gaps: list[Gap], theirs: list[int]) -> int:
+        """Count the words exchanged, left out or added; an exchange made throughout, as of a name, counts once."""
+        pairs = {(tuple(self.ids[at:stop]), tuple(theirs[there:end])) for at, stop, there, end in gaps}
+        return sum(max(map(len, pair)) for pair in pairs)
+
+    def _blocks(self, theirs: list[int]) -> list[tuple[int, int, int]]:
+        """Align with a stretch: equal blocks (place here, place there, words); none where numbers are missing."""
+        if (self.needed - Counter(theirs)).total() > self.may_lack:
+            return []
+        matcher = SequenceMatcher(None, self.ids, theirs, autojunk=False)
+        blocks = [(block.a, block.b, block.size) for block in matcher.get_matching_blocks() if block.size]
+        while len(blocks) > 1 and blocks[1][1] - blocks[0][1] - blocks[0][2] > blocks[0][2]:
+            del blocks[0]  # a word that stands far before the copy by chance
+        while len(blocks) > 1 and blocks[-1][1] - blocks[-2][1] - blocks[-2][2] > blocks[-1][2]:
+            del blocks[-1]
+        return blocks
+
+    def _contradicts(
+        self, gaps: list[Gap], blocks: list[tuple[int, int, int]], ids: list[int], kinds: list[int], asked: int
+    ) -> bool:
+        """Test whether a number or sign is another one or added, or a variable in the words from `asked` on lacks."""
+        for start, stop, their, their_stop in gaps:
+            ours, other = self.kinds[start:stop], kinds[their:their_stop]
+            if NUMBER in other or (SIGN in ours and SIGN in other):
+                return True
+            numbered = NUMBER in ours or not _NUMBER_WORDS.isdisjoint(self.ids[start:stop])
+            if numbered and not _NUMBER_WORDS.isdisjoint(ids[their:their_stop]):
+                return True
+            if not _VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]):
+                return True
+        return any(
+            _is_negative(self.ids, at + k) != _is_negative(ids, there + k)
+            for at, there, size in blocks
+            for k in range(size)
+            if self.kinds[at + k] == NUMBER
+        )
+
+
+def stands_alone(words: Words, start: int, stop: int, inside: slice) -> bool:
+    """Test whether the words `start:stop` of a document begin and end where a sentence does."""
+    text = words.text
+    before = start == inside.start or _SENTENCE_ENDS[text[words.ends[start - 1] : words.starts[start]]].any()
+    return before and (stop == inside.stop or _SENTENCE_ENDS[text[words.ends[stop - 1] : words.starts[stop]]].any())
+
+
+def _is_negative(ids: list[int], at: int) -> bool:
+    return at > 0 and ids[at - 1] == _MINUS
+
+
+def _plain(ids: np.ndarray) -> list[int]:
+    """Return word ids with number words as digits."""
+    return [_DIGITS.get(word, word) for word in ids.tolist()]
+
+
+def _gaps(blocks: list[tuple[int, int, int]], length: int, stop: int) -> list[Gap]:
+    """List what lies between the blocks, first and last what stands for the passage's words before and after them."""
+    (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
+    inner = [(at + n, after, there + n, beyond) for (at, there, n), (after, beyond, _) in pairwise(blocks)]
+    missing = length - last - size
+    return [
+        (0, first, max(begin - first, 0), begin),
+        *inner,
+        (last + size, length, end + size, min(end + size + missing, stop)),
+    ]

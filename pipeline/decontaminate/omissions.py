@@ -1,0 +1,79 @@
+r"""Leave out of a text what a copy often lacks: figures, calculator annotations, and closing sentences on the format.
+
+>>> without_figures("Find AB. [asy] draw((0,0)--(4,3)); [/asy] It is 3+4=<<3+4=7>>7.\n#### 7")
+'Find AB.   It is 3+4= 7.\n '
+>>> without_closing(["What is 2/7 in decimals? Round your answer to the nearest tenth."])
+['What is 2/7 in decimals? ']
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+FIGURE = (
+    r"(?s)\[asy\].*?\[/asy\]|<(asy|svg)\b[^>]*>.*?</(asy|svg)>|<img\b[^>]*>|!\[[^\]]*\]\([^)\s]*\)"
+    r"|\\begin\{(asy|tikzpicture|picture)\}.*?\\end\{(asy|tikzpicture|picture)\}"
+    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>|####[^\n]*"
+)
+_MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
+_FIGURE = re.compile(FIGURE)
+_SENTENCE_END = re.compile(r"(?<=[.?!])[\"'$)\]]*\s+")
+_DIGITS = re.compile(r"\d+")
+_ASKS_FOR_FORM = re.compile(
+    r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type|use|submit|list"
+    r"|specify|separate|your|the)\b.*\banswers?\b|round (it |off )?to\b|answers? (as|in|to|with|should|must)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FREQUENT = 5  # different texts with one closing sentence: a phrase of the set
+
+
+def without_figures(text: str) -> str:
+    """Replace figures in Asymptote, TikZ, SVG or as a link, annotations `<<3+4=7>>` and the line `#### 7` by blanks."""
+    return _FIGURE.sub(" ", text)
+
+
+def column_without_figures(texts: pa.Array) -> pa.Array:
+    """Apply `without_figures` to a column, in which few texts have any."""
+    marked = pc.fill_null(pc.match_substring_regex(texts, _MARKS), False)
+    if not pc.any(marked).as_py():
+        return texts
+    plain = [without_figures(text) for text in pc.filter(texts, marked).to_pylist()]
+    return pc.replace_with_mask(texts, marked, pa.array(plain, texts.type))
+
+
+def sentences(text: str) -> list[str]:
+    """Split a text behind full stops, question and exclamation marks."""
+    ends = [end.end() for end in _SENTENCE_END.finditer(text)]
+    return [
+        text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end].strip()
+    ]
+
+
+def without_closing(texts: Sequence[str]) -> list[str]:
+    """Remove closing sentences that ask for a form of the answer, or that close several of these texts and ask nothing.
+
+    The first sentence always stays.
+    """
+    split = {text: sentences(text) for text in texts}
+    closing = Counter(_pattern(part[-1]) for part in split.values() if len(part) > 1)
+    kept = {}
+    for text, part in split.items():
+        stays = len(part)
+        while stays > 1 and _is_format(part[stays - 1], closing):
+            stays -= 1
+        kept[text] = "".join(part[:stays])
+    return [kept[text] for text in texts]
+
+
+def _is_format(sentence: str, closing: Counter[str]) -> bool:
+    asks = sentence.rstrip().endswith("?")
+    return bool(_ASKS_FOR_FORM.match(sentence)) or (not asks and closing[_pattern(sentence)] >= _FREQUENT)
+
+
+def _pattern(sentence: str) -> str:
+    return _DIGITS.sub("0", sentence.strip())
