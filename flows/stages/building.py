@@ -17,7 +17,7 @@ from pipeline.storage.store import Output, Store
 VERSIONS = {
     "world": 1,
     "documents": 2,
-    "traces": 3,
+    "traces": 4,
     "clean": 1,
     "deduplicate": 3,
     "decontaminate": 4,

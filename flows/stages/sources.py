@@ -19,7 +19,7 @@ from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.parallel import workers
 from pipeline.storage.store import Missing, Output, Store
-from pipeline.traces import strip_traces
+from pipeline.traces.stage import strip_traces
 from pipeline.worlds.world import WORLD_SOURCE
 
 WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than the work

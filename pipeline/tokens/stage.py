@@ -206,13 +206,12 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     done = job.scratch / f"shard-{number:05d}.json"
     if done.exists():
         return json.loads(done.read_text())
-    tokens, records = [], []
-    for chunk in range(job.chunks):
-        stem = job.scratch / f"chunk-{chunk:05d}"
-        (first, first_token), (last, last_token) = np.load(f"{stem}.bounds.npy")[number : number + 2]
-        tokens.append(np.load(f"{stem}.tokens.npy", mmap_mode="r")[first_token:last_token])
-        records.append(np.load(f"{stem}.records.npy", mmap_mode="r")[first:last])
-    gathered, found = np.concatenate(tokens), np.concatenate(records)
+    stems = [job.scratch / f"chunk-{chunk:05d}" for chunk in range(job.chunks)]
+    bounds = [np.load(f"{stem}.bounds.npy")[number : number + 2] for stem in stems]
+    found, gathered = (
+        _gather([f"{stem}.{part}.npy" for stem in stems], [bound[:, column] for bound in bounds], kind)
+        for column, part, kind in ((0, "records", RECORD), (1, "tokens", np.dtype(job.dtype)))
+    )
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
     documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
@@ -221,6 +220,16 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     )
     write_text_atomically(done, json.dumps(shard))
     return shard
+
+
+def _gather(files: list[str], spans: list[np.ndarray], kind: np.dtype) -> np.ndarray:
+    """Join a span of each file's array: one file is open at a time, as a corpus has thousands of chunks."""
+    gathered = np.empty(sum(int(stop - start) for start, stop in spans), kind)
+    filled = 0
+    for file, (start, stop) in zip(files, spans, strict=True):
+        gathered[filled : filled + stop - start] = np.load(file, mmap_mode="r")[start:stop]
+        filled += stop - start
+    return gathered
 
 
 def _encode(codec: Tokenizer, batch: pa.RecordBatch, job: _Job) -> Documents:

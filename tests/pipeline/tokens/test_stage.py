@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections import Counter
 from pathlib import Path
 
@@ -147,6 +148,20 @@ def test_what_cannot_be_packed_is_refused(documents: Path, tokenizer: Path, tmp_
         pack(write(tmp_path / "empty", []), tokenizer, tmp_path, sequence_length=64, seed=0)
     with pytest.raises(InputError, match=r"tokenizer_meta\.json cannot be read"):
         pack(documents, tmp_path, tmp_path, sequence_length=64, seed=0)
+
+
+@pytest.mark.slow
+def test_thousands_of_shards_need_few_open_files(tokenizer: Path, tmp_path: Path) -> None:
+    documents = [(f"What is {number} + 1?", str(number + 1)) for number in range(3000)]
+    source = write(tmp_path / "in", documents, rows=1, shard_bytes=1)
+    assert len(list((source / "documents").iterdir())) == len(documents)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        pack(source, tokenizer, tmp_path / "packed", sequence_length=64, seed=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(unpacked(tmp_path / "packed")) == len(documents)
 
 
 def test_progress_ends_at_one(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
