@@ -60,7 +60,7 @@ _MARK = {
 _FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
 _TICKS = re.compile(r"(`+)[^`]+\1")
 _QUOTES = "\"'“”‘’"
-_MENTIONED_AFTER = re.compile(r"[ \t]+\S|[.,;:?!)]+(\s|$)")
+_MENTIONED_AFTER = re.compile(r"[ \t]+\w|[.,;:?!)]+(\s|$)")
 
 
 class Mark(NamedTuple):

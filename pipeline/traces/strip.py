@@ -20,7 +20,7 @@ Which marks are real, and which are mentions:
 * After a real trace, solution marks are real.
 * Of a kind that the question mentions: real where a pair begins a line, else a mention. A question that ends with an
   opening mark means that the response begins inside the trace.
-* Within a sentence ("the tag <think> is used"), or without its partner inside a line: a mention.
+* Within a sentence ("the tag <think> is used") before any real mark, or without its partner inside a line: a mention.
 * Words such as <reasoning>, which prose and code use too: real only after a trace at the response's start.
 
 The rest stays byte for byte, except white space: none at the ends, and a blank line in place of a trace (a space within
@@ -90,8 +90,9 @@ class _Reading:
             return closed or not is_spoken_of(self.response, mark)
         if kind_of(mark.name) in self.mentioned:
             return closed and line
-        expected = end > 0 or not is_word(mark)
-        return expected and (not is_spoken_of(self.response, mark) if closed else line)
+        if end > 0 or is_word(mark):
+            return end > 0 and (closed or line)
+        return not is_spoken_of(self.response, mark) if closed else line
 
     def closes(self, mark: Mark, end: int) -> bool:
         """Tell whether a closing mark without an opening mark is real."""
