@@ -31,6 +31,7 @@ _TABLE = (
         name="math",
         repository="EleutherAI/hendrycks_math",
         configurations=_MATH_SUBJECTS,
+        revision="0bd4da3",
         question="problem",
         response="solution",
         answer="boxed(solution)",
@@ -68,6 +69,7 @@ _TABLE = (
     Source(
         name="mathinstruct",
         repository="TIGER-Lab/MathInstruct",
+        revision="b4fdc32",  # the first without a subset that held test prompts
         question="instruction",
         response="output",
         answer='after(output, "The answer is")',
@@ -170,6 +172,7 @@ _TABLE = (
     Source(
         name="maths-college",
         repository="ajibawa-2023/Maths-College",
+        revision="9eaa32a",
         question="instruction",
         response="output",
         use="validation",

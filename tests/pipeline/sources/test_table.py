@@ -58,7 +58,7 @@ def test_math_reads_all_seven_subjects_and_takes_the_last_box(tmp_path):
     kept, dropped = read("math", tmp_path, tmp_path)
     assert [question for _, question, _, _ in kept] == [f"Find {n}." for n in SOURCES["math"].configurations]
     assert {answer for *_, answer in kept} == {"\\frac{1}{2}"}
-    assert [identity for identity, *_ in kept] == [f"math/{i}" for i in range(7)]
+    assert [identity for identity, *_ in kept] == [f"math@0bd4da3/{i}" for i in range(7)]
     assert not dropped
 
 
