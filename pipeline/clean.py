@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
+from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
@@ -89,6 +90,7 @@ def clean(
     output: Path | str,
     settings: CleanSettings | None = None,
     *,
+    run: Run = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: mend the documents of `source` and drop those that break a rule.
@@ -98,7 +100,7 @@ def clean(
     """
     settings = settings or CleanSettings()
     work = partial(_clean_shard, settings)
-    counts, mended = shard_by_shard(source, output, asdict(settings), work, kind="rule", progress=progress)
+    counts, mended = shard_by_shard(source, output, asdict(settings), work, kind="rule", run=run, progress=progress)
     return {"counts": counts, "mended": mended}
 
 

@@ -30,8 +30,8 @@ def run(options: argparse.Namespace) -> None:
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
-        preflight(study)
-        with progress.on_terminal():
+        with progress.on_terminal():  # of downloads too
+            preflight(study)
             run_in_process(study, options)
     print_outcome(study)
 

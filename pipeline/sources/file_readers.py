@@ -27,3 +27,9 @@ def open_rows(path: Path) -> ParquetRows | RecordRows:
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     return ParquetRows(path) if path.suffix == ".parquet" else RecordRows(path)
+
+
+def count_rows(path: Path) -> int | None:
+    """Count the rows of a file of Parquet or JSON lines; None for other kinds, which have to be parsed for that."""
+    reader = open_rows(path)
+    return reader.rows if isinstance(reader, ParquetRows) else reader.count_lines()

@@ -77,6 +77,16 @@ class RecordRows:
             row += len(batch)
         self.raw.close()
 
+    def count_lines(self) -> int | None:
+        """Count the rows of JSON lines without parsing them; None for another kind of file."""
+        if self.kind != "lines":
+            return None
+        try:
+            with self._open() as stream:
+                return sum(1 for line in stream if line.strip())
+        except self.damaged as error:
+            raise self._cut_off() from error
+
     def _records(self) -> Iterator[Sized]:
         """Yield records as dictionaries, or a malformed record's text, each with its size."""
         try:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
+from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import shard_by_shard
 from pipeline.traces.marks import ANY_MARK
 from pipeline.traces.strip import CLOSING, NONE, UNCLOSED, strip_trace
@@ -27,6 +28,7 @@ def strip_traces(
     output: Path | str,
     *,
     marking: str = "none",
+    run: Run = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: strip the reasoning traces from the documents of `source`.
@@ -37,7 +39,7 @@ def strip_traces(
     and kind. Finished shards survive an interruption.
     """
     work = partial(_strip_shard, marking)
-    counts, traces = shard_by_shard(source, output, {"marking": marking}, work, kind="kind", progress=progress)
+    counts, traces = shard_by_shard(source, output, {"marking": marking}, work, kind="kind", run=run, progress=progress)
     return {"counts": counts, "traces": traces}
 
 
