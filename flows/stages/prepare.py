@@ -96,6 +96,8 @@ def prepare_data(study: Study, store: Store) -> Prepared:
         "seed": min(study.training.seeds),
         "validation": data.validation,
     }
+    if weights := {each.source.name: each.source.weight for each in sources if each.source.weight != 1}:
+        shape["weights"] = weights
     packed = build(
         "tokens",
         shape,

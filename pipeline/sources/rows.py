@@ -159,10 +159,11 @@ def _empty(like: pa.Array | pa.Table) -> pa.Array:
 
 
 def _cut(column: pa.Array | pa.ChunkedArray, patterns: Sequence[str]) -> pa.Array:
-    """Remove the matches of the patterns, and white space around the texts."""
+    """Remove the matches of the patterns, but for a first group `kept`, and white space around the texts."""
     column = _whole(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
     for pattern in patterns:
-        column = pc.utf8_trim_whitespace(pc.replace_substring_regex(column, pattern=pattern, replacement=""))
+        kept = "\\1" if "(?P<kept>" in pattern else ""
+        column = pc.utf8_trim_whitespace(pc.replace_substring_regex(column, pattern=pattern, replacement=kept))
     return column
 
 

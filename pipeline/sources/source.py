@@ -42,10 +42,10 @@ class Source:
     be true for an element to be kept ("a | b": either).
 
     `where` keeps the rows whose column has one of the values, as text; `*` matches anything. `remove_question` and
-    `remove_response` are regular expressions of what is cut out. `revision` pins a commit and becomes part of every
-    document's id. `trace` says how reasoning is marked: marks are found whatever it says, but with "closing" a response
-    without a mark is dropped as cut off. `limit` reads that many rows. `weight` mixes sources: 2 packs every curated
-    document twice, 0.5 half of the documents, chosen at random.
+    `remove_response` are regular expressions of what is cut out; a first group `(?P<kept>...)` stays. `revision` pins a
+    commit and becomes part of every document's id. `trace` says how reasoning is marked: marks are found whatever it
+    says, but with "closing" a response without a mark is dropped as cut off. `limit` reads that many rows. `weight`
+    mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen at random.
     """
 
     name: Name

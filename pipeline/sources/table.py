@@ -16,6 +16,8 @@ from pipeline.sources.source import Source
 
 _OPENTHOUGHTS_PREFIX = r"^Return your final response within \\boxed\{\}\.\s*"
 
+_BYTE_STRING = r"""(?s)^b['"](?P<kept>.*?)(?:\\n)*['"]$"""  # Python's b'...\n', should there be any
+
 _MATH_SUBJECTS = (
     "algebra",
     "counting_and_probability",
@@ -73,6 +75,7 @@ _TABLE = (
         question="instruction",
         response="output",
         answer='after(output, "The answer is")',
+        where={"source": "data/CoT/*"},  # data/PoT holds programs, which are no worked solutions
         licence="mit",
     ),
     Source(
@@ -156,8 +159,8 @@ _TABLE = (
         question="{instruction}\n{input}",
         response="output",
         answer="output",
-        remove_question=("^b['\"]", r"(\\n)+['\"]$"),  # traces of Python byte strings, should there be any
-        remove_response=("^b['\"]", r"(\\n)+['\"]$"),
+        remove_question=(_BYTE_STRING,),
+        remove_response=(_BYTE_STRING,),
     ),
     Source(
         name="nemotron-sft-math",

@@ -16,6 +16,7 @@ import pipeline.tokens.stage
 from pipeline.errors import InputError
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
+from pipeline.tokens.weights import LEFT_OUT
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
 # --- tokenizers ---
@@ -148,6 +149,27 @@ def test_what_cannot_be_packed_is_refused(documents: Path, tokenizer: Path, tmp_
         pack(write(tmp_path / "empty", []), tokenizer, tmp_path, sequence_length=64, seed=0)
     with pytest.raises(InputError, match=r"tokenizer_meta\.json cannot be read"):
         pack(documents, tmp_path, tmp_path, sequence_length=64, seed=0)
+
+
+def test_weights_repeat_documents_and_leave_some_out(tokenizer: Path, codec, tmp_path: Path) -> None:
+    documents = [(f"What is {i}?", f"half {i}") for i in range(400)]
+    source = write(tmp_path / "in", [*documents, *(("", f"twice {i}") for i in range(400))], rows=90)
+    options = {"sequence_length": 64, "seed": 3}
+    result = pack(source, tokenizer, tmp_path / "out", weights={"world": 0.5, "text": 2.25}, **options)
+    found = Counter(codec.decode(list(response)) for _, response in unpacked(tmp_path / "out"))
+    times = Counter((text.split()[0], number) for text, number in found.items())
+    assert set(times) == {("half", 1), ("twice", 2), ("twice", 3)}
+    assert times["half", 1] == pytest.approx(200, abs=30)
+    assert times["twice", 3] == pytest.approx(100, abs=26)
+    assert result["documents"] == found.total()
+    assert {(row["source"], row["reason"]): row["documents"] for row in result["counts"]} == {
+        ("text", "kept"): 400,
+        ("world", "kept"): times["half", 1],
+        ("world", LEFT_OUT): 400 - times["half", 1],
+    }
+    pack(source, tokenizer, tmp_path / "plain", **options)
+    pack(source, tokenizer, tmp_path / "one", weights={"world": 1.0}, **options)
+    assert files(tmp_path / "plain") == files(tmp_path / "one")
 
 
 @pytest.mark.slow
