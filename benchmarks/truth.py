@@ -29,7 +29,7 @@ from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.text.number_words import NUMBER_WORDS
 from pipeline.text.words import text_column, word_blocks
-from pipeline.traces import strip_traces
+from pipeline.traces.stage import strip_traces
 from pipeline.worlds.planting import EDITS
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_items

@@ -8,6 +8,7 @@ document's reason is the first rule that drops it.
 from __future__ import annotations
 
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
+from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import shard_by_shard
 
 TEXTS = ("question", "response", "answer")
@@ -41,6 +43,7 @@ MOJIBAKE = (
     r"\x{2018}-\x{201e}\x{2020}-\x{2022}\x{2026}\x{2030}\x{2039}\x{203a}\x{20ac}\x{2122}]"
 )
 SHORT = 40  # characters; a shorter text may be all symbols
+LEAST_LOOP, LOOP_END = 1_000, 2_000  # bytes: of the shortest response that may loop, and of the end that is looked at
 BATCH_ROWS = 2048
 
 # Classes of UTF-8 bytes. Counting bytes first is fast: regular expressions see only the few texts with suspect bytes.
@@ -72,9 +75,11 @@ class CleanSettings:
     mojibake: float | None = 0.01  # largest fraction of characters that begin a wrongly decoded sequence
     longest_run: int | None = 1_000  # longer runs of ASCII without a space are data (base64, a dump), not text
     letters: float | None = 0.25  # smallest fraction of letters and digits, of any script
+    looping: float | None = 0.12  # smallest compressed size of a response's end, as a fraction: a loop is far below
+    latin: float | None = None  # smallest fraction of Latin and Greek letters among the letters, for other languages
 
     def __post_init__(self) -> None:
-        for name in ("broken_characters", "mojibake", "letters"):
+        for name in ("broken_characters", "mojibake", "letters", "looping", "latin"):
             fraction = getattr(self, name)
             if fraction is not None and not 0 <= fraction <= 1:
                 raise InputError(f"clean: {name} is {fraction}; it is a share, from 0 to 1, or null for no such rule")
@@ -89,6 +94,7 @@ def clean(
     output: Path | str,
     settings: CleanSettings | None = None,
     *,
+    run: Run = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: mend the documents of `source` and drop those that break a rule.
@@ -98,7 +104,7 @@ def clean(
     """
     settings = settings or CleanSettings()
     work = partial(_clean_shard, settings)
-    counts, mended = shard_by_shard(source, output, asdict(settings), work, kind="rule", progress=progress)
+    counts, mended = shard_by_shard(source, output, asdict(settings), work, kind="rule", run=run, progress=progress)
     return {"counts": counts, "mended": mended}
 
 
@@ -219,6 +225,29 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
         letters = pa.array(sum(texts.count(_LETTER) for texts in bytes_), pa.int64())
         few = pc.less(fraction(letters), settings.letters)
         yield "not text: symbols", pc.and_(few, pc.greater(characters, float(SHORT)))
+    if settings.looping is not None:
+        yield "looping text", _looping(response, settings.looping)
+    if settings.latin is not None:
+        known, letters = (
+            pc.cast(_count(batch, pattern), pa.float64()) for pattern in (r"[\p{Latin}\p{Greek}]", r"\pL")
+        )
+        yield "other script", pc.less(known, pc.multiply(letters, settings.latin))
+
+
+def _looping(responses: pa.Array, least: float) -> pa.Array:
+    """Find the responses that repeat themselves at their end, as models do until they are cut off.
+
+    Example: of "We add 3 and 4 to get 7." a thousand times, the last 2,000 bytes compress to 0.02 of their size; of
+    solutions and textbooks that do not loop, to 0.14 or more.
+    """
+    long = pc.greater_equal(pc.binary_length(responses), LEAST_LOOP)
+    ends = [text.encode()[-LOOP_END:] for text in responses.filter(long).to_pylist()]
+    loops = pa.array([len(zlib.compress(end)) < least * len(end) for end in ends], pa.bool_())
+    return pc.replace_with_mask(pa.array(np.zeros(len(responses), bool)), long, loops)
+
+
+def _count(batch: pa.RecordBatch, pattern: str) -> pa.Array:
+    return pc.add(*(pc.count_substring_regex(batch[name], pattern) for name in TEXTS[:2]))
 
 
 def _mojibake(texts: pa.Array) -> pa.Array:

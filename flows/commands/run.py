@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
     else:
-        with progress.on_terminal(), only_run(study, follow=options.follow):
+        with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
             if not (options.follow and is_complete(study)):
                 preflight(study, trust_code=options.trust_code)
                 run_in_process(study, options)

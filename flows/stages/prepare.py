@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.stages.building import build_stage
+from flows.stages.losses import say, warnings
 from flows.stages.outputs import Prepared, write_returned
 from flows.stages.sources import curate_sources, locate_benchmarks, locate_sources, processes_for
 from flows.study.configuration import BUILTIN, Study
@@ -67,6 +68,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             data.deduplicate,
             memory=data.memory,
             processes=processes_for(study, _characters(cleaned)),
+            cluster=data.cluster,
             progress=report,
         ),
         resumes=True,
@@ -86,12 +88,16 @@ def prepare_data(study: Study, store: Store) -> Prepared:
         resumes=True,
     )
     finish(unique, curated)
+    if store.builds:
+        say(warnings([unique, curated]))
     tokenizer = _tokenizer(study, store, curated)
     shape = {
         "sequence_length": study.training.sequence_length,
         "seed": min(study.training.seeds),
         "validation": data.validation,
     }
+    if weights := {each.source.name: each.source.weight for each in sources if each.source.weight != 1}:
+        shape["weights"] = weights
     packed = build(
         "tokens",
         shape,

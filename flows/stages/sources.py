@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from flows.running import progress
 from flows.running.devices import cores
-from flows.stages.building import build_stage
+from flows.stages.building import build_stage, plain
+from flows.stages.losses import check_kept, say, unmarked_warnings, warnings
 from flows.study.configuration import BUILTIN, Study
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
-from pipeline.sources.repositories import repository_folder, source_files
+from pipeline.sources.repositories import repository_folder, resolved_revision, source_files
 from pipeline.sources.source import Source
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
-from pipeline.storage.parallel import workers
+from pipeline.storage.parallel import Run, at_once, serial, workers
 from pipeline.storage.store import Missing, Output, Store
-from pipeline.traces import strip_traces
+from pipeline.traces.stage import strip_traces
 from pipeline.worlds.world import WORLD_SOURCE
 
 WORTH_PROCESSES = 100_000_000  # characters: below, starting processes takes longer than the work
+LIMITED_ROW = 8_000  # characters that a row is taken to have where only some rows are read
 PROCESS_MEMORY = 512 * 2**20  # bytes that one process of a data stage needs, whatever the size of the data
 
 
@@ -32,7 +37,16 @@ def processes_for(study: Study, size: int) -> int:
     return max(1, min(cores(), room)) if size > WORTH_PROCESSES else 1
 
 
-def locate_sources(study: Study, world: Output | None) -> list[tuple[Source, list[Path]]]:
+@dataclass(frozen=True)
+class Located:
+    """A source with its files, and the commit of its repository that they are of; None where nobody recorded one."""
+
+    source: Source
+    files: tuple[Path, ...]
+    commit: str | None = None
+
+
+def locate_sources(study: Study, world: Output | None) -> list[Located]:
     """Find the files of every source; of the built-in world only when it has been written.
 
     Raises InputError, within seconds, for a source that is neither in the mirror nor on the hub.
@@ -43,7 +57,8 @@ def locate_sources(study: Study, world: Output | None) -> list[tuple[Source, lis
             continue
         source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
         mirror = world.path if entry == BUILTIN and world else study.data.mirror
-        found.append((source, source_files(source, _locate(study, source, mirror, source.splits))))
+        folder = _locate(study, source, mirror, source.splits)
+        found.append(Located(source, tuple(source_files(source, folder)), resolved_revision(folder)))
     return found
 
 
@@ -64,49 +79,74 @@ def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits
         revision=entry.revision,
         configurations=entry.configurations,
         splits=splits,
+        progress=partial(progress.report, f"download {entry.name}"),
     )
 
 
-def curate_sources(study: Study, store: Store, sources: list[tuple[Source, list[Path]]]) -> list[list[Output]]:
-    """Curate every source, several at a time where that pays. Returns the three outputs of each source."""
-    arguments = [
-        (source, files, [store.file_digest(path) for path in files], study.data.limit, study.data.clean)
-        for source, files in sources
-    ]
+def curate_sources(study: Study, store: Store, sources: Sequence[Located]) -> list[list[Output]]:
+    """Curate every source. Returns the three outputs of each, and says loudly what most of a source was dropped for.
+
+    Processes share the files and shards of all sources, so that a large source leaves none idle. Raises InputError for
+    a source of which no document is kept.
+    """
+    with ThreadPoolExecutor(cores()) as threads:
+        files = [path for located in sources for path in located.files]
+        digests = dict(zip(files, threads.map(store.file_digest, files), strict=True))
+    curate = partial(curate_source, digests=digests, limit=study.data.limit, rules=study.data.clean)
     try:
-        return [curate_source(Store(store.root, builds=False), *each) for each in arguments]
+        chains = [curate(Store(store.root, builds=False), located) for located in sources]
     except Missing:
         if not store.builds:
             raise
-    size = sum(path.stat().st_size for _, files in sources for path in files) if study.data.limit is None else 0
-    processes, done = min(processes_for(study, size), len(arguments)), []
-    with workers(processes, study.data.cluster) as run:
-        built = run(curate_source, [(store, *each) for each in arguments])
-        for (source, _), outputs in zip(sources, built, strict=True):
-            done.append(outputs)
-            if processes > 1 or study.data.cluster:  # other processes cannot report here
-                progress.report(f"clean {source.name}", 1.0, "done")
-    return done
+        processes = processes_for(study, sum(_characters_read(each, study.data.limit) for each in sources))
+        with workers(processes, study.data.cluster) as run:
+            chains = at_once(lambda each: curate(store, each, run=run), sources, 1 if run is serial else len(sources))
+    for located, outputs in zip(sources, chains, strict=True):
+        check_kept(located.source, outputs)
+        if store.builds:
+            say([*warnings(outputs), *unmarked_warnings(located.source, outputs[1])])
+    return chains
+
+
+def _characters_read(located: Located, limit: int | None) -> int:
+    """Estimate the characters of the rows that are read of a source, by the sizes of its files."""
+    size = sum(path.stat().st_size for path in located.files)
+    limit = limit if limit is not None else located.source.limit
+    return size if limit is None else min(size, limit * LIMITED_ROW)
 
 
 def curate_source(
-    store: Store, source: Source, files: list[Path], digests: list[str], limit: int | None, rules: CleanSettings
+    store: Store,
+    located: Located,
+    *,
+    digests: Mapping[Path, str],
+    limit: int | None,
+    rules: CleanSettings,
+    run: Run = serial,
 ) -> list[Output]:
     """Run the three stages that look at one document at a time. Returns the outputs `documents`, `traces`, `clean`."""
+    source, files = located.source, located.files
     build = partial(build_stage, store, label=source.name, resumes=True)
     read = build(
         "documents",
-        {"source": source, "files": digests, "limit": limit},
+        # The weight of a source decides how it is packed, not what is read.
+        {
+            "source": {key: value for key, value in plain(source).items() if key != "weight"},
+            "files": [digests[path] for path in files],
+            "limit": limit,
+        },
         [],
-        lambda folder, report: read_source(source, files, folder, limit=limit, progress=report),
+        lambda folder, report: read_source(
+            source, files, folder, limit=limit, commit=located.commit, run=run, progress=report
+        ),
     )
     stripped = build(
         "traces",
         {"marking": source.trace},
         [read],
-        lambda folder, report: strip_traces(read.path, folder, marking=source.trace, progress=report),
+        lambda folder, report: strip_traces(read.path, folder, marking=source.trace, run=run, progress=report),
     )
     cleaned = build(
-        "clean", rules, [stripped], lambda folder, report: clean(stripped.path, folder, rules, progress=report)
+        "clean", rules, [stripped], lambda folder, report: clean(stripped.path, folder, rules, run=run, progress=report)
     )
     return [read, stripped, cleaned]

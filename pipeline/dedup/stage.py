@@ -55,6 +55,7 @@ def deduplicate(
     *,
     memory: str = "4GB",
     processes: int = 1,
+    cluster: str | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Remove duplicates among the documents of all `sources`, whose order is their priority.
@@ -62,6 +63,7 @@ def deduplicate(
     Writes `documents/`, `dropped/` (because: the id of the document kept instead) and, for audit,
     `near_duplicates.parquet` (id, because, similarity) under `output`. Finished parts lie in `unfinished/` of `output`
     until the end, about 200 bytes per document and 16 per word of a candidate; a killed stage goes on from them.
+    `cluster` as in `pipeline.storage.parallel.workers`.
 
     Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused" (pairs alike but for
     a guard, by guard), "drifted" (near duplicates below the threshold to the document kept, joined through others),
@@ -73,7 +75,7 @@ def deduplicate(
     limit = memory_bytes(memory)
     with (
         resumable_parts(output, asdict(settings), files) as folder,
-        workers(processes) as run,
+        workers(processes, cluster) as run,
         closing(DocumentTable(files, folder, limit)) as table,
     ):
         found: dict[str, Any] = {}

@@ -86,6 +86,11 @@ def extract(batch: pa.RecordBatch, path: str, file: Path) -> pa.Array:
     return _as_text_array(found, path, file)
 
 
+def not_text(file: Path, path: str, fields: Sequence[str]) -> InputError:
+    """Return the error for a path that ends at an object with these fields, where text is wanted."""
+    return InputError(f"{file}: column {path} is not text but has the fields {', '.join(fields)}; name one of them")
+
+
 def _valid(array: pa.Array) -> pa.Array:
     """Convert an array to strings of valid UTF-8, which Parquet does not guarantee."""
     if pa.types.is_binary(array.type) or pa.types.is_large_binary(array.type):
@@ -137,8 +142,7 @@ def _as_text_array(array: pa.Array, path: str, file: Path) -> pa.Array:
         offsets, values = _list_parts(array)
         return pa.ListArray.from_arrays(offsets, _as_text_array(values, path, file))
     if pa.types.is_struct(kind) or pa.types.is_map(kind):
-        names = [kind.field(i).name for i in range(kind.num_fields)]
-        raise InputError(f"{file}: column {path} is not text but has the fields {', '.join(names)}; name one of them")
+        raise not_text(file, path, [kind.field(i).name for i in range(kind.num_fields)])
     return _valid(array)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
@@ -24,7 +25,9 @@ from pipeline.storage.files import write_text_atomically
 RECORD = ".download.json"
 TIMEOUT_SECONDS = 5
 PARALLEL_FILES = 4
+ATTEMPTS = 5  # at each file, waiting about 1, 2, 4 and 8 seconds
 
+_BEGINNING = re.compile(r"[0-9a-f]{7,39}")
 _TOKEN = re.compile(r"hf_\w+")
 
 
@@ -38,13 +41,16 @@ def fetch(
 ) -> dict[str, Any]:
     """Fetch the splits `parts` of a repository into `folder` and return the folder's record.
 
-    Files that are there already are not fetched again. The record (`.download.json`) holds the commit, the files with
-    their sizes and the completed parts. Raises InputError within seconds when the hub cannot be reached, the repository
-    or revision does not exist, its terms have not been accepted, or it lacks a part.
+    Files that are there already are not fetched again; several are fetched at once, and a file is asked for again where
+    the hub fails for a moment. `revision` may be the beginning of a commit's hash. The record
+    (`.download.json`) holds the commit, the files with their sizes and the completed parts. Raises InputError within
+    seconds when the hub cannot be reached, the repository or revision does not exist, its terms have not been accepted,
+    or it lacks a part.
     """
     from huggingface_hub import HfApi
 
     try:
+        revision = _whole_commit(repository, revision)
         info = HfApi().dataset_info(repository, revision=revision, timeout=TIMEOUT_SECONDS, files_metadata=True)
     except Exception as error:  # the hub client raises errors of several libraries
         raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
@@ -73,9 +79,18 @@ def _fetch(
         )
     disable_progress_bars()
 
+    attempts = Retrying(
+        retry=retry_if_exception(_may_pass),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential_jitter(),
+        reraise=True,
+    )
+
     def get(name: str, into: Path = folder) -> Path:
         try:
-            path = hf_hub_download(repository, name, repo_type="dataset", revision=revision, local_dir=into)
+            path = attempts.copy()(
+                hf_hub_download, repository, name, repo_type="dataset", revision=revision, local_dir=into
+            )
         except Exception as error:
             raise InputError(f"{repository}: {name}: {_reason(error, repository, revision)}") from error
         return Path(path)
@@ -117,6 +132,16 @@ def _fetch(
     return record
 
 
+def _whole_commit(repository: str, revision: str | None) -> str | None:
+    """Complete the beginning of a commit's hash, which the hub does not take as a revision."""
+    from huggingface_hub import HfApi
+
+    if not revision or not _BEGINNING.fullmatch(revision):
+        return revision
+    commits = HfApi().list_repo_commits(repository, repo_type="dataset")
+    return next((commit.commit_id for commit in commits if commit.commit_id.startswith(revision)), revision)
+
+
 def read_record(folder: Path) -> dict[str, Any]:
     """Read what `fetch` has completed in the folder; empty if it never began there."""
     path = folder / RECORD
@@ -140,6 +165,15 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
     header["configs"] = [{"config_name": name, "data_files": files} for name, files in configurations.items()]
     body = body or f"Fetched from https://huggingface.co/datasets/{repository}.\n"
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Tell whether a failed request may succeed later: the hub failed, limits the rate, or the connection broke."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return response.status_code in (408, 429) or response.status_code >= 500
+    # By name: the client's transport, and so its errors, differ from version to version.
+    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(error).__mro__)
 
 
 def _reason(error: Exception, repository: str, revision: str | None) -> str:

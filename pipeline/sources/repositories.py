@@ -40,11 +40,13 @@ def repository_folder(
     revision: str | None = None,
     configurations: Sequence[str],
     splits: Sequence[str],
+    progress: Progress = quiet,
 ) -> Path:
     """Find or fetch the folder of a data set that has all these splits of these configurations.
 
     Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror (`datasets--owner--name/snapshots/...`) and in
-    `cache`; else fetches into `cache` at `revision`. Raises InputError within seconds when none of these has them.
+    `cache`; else fetches into `cache` at `revision`. Raises InputError within seconds when none of these has them, and
+    when the mirror was fetched at another commit than `revision`.
     """
     parts = [(configuration, split) for configuration in configurations for split in splits]
     cached = Path(cache) / (f"{repository}@{revision[:12]}" if revision else repository)
@@ -52,13 +54,18 @@ def repository_folder(
     for folder in looked:
         # The record of a fetched folder tells what is complete; of a folder that a user filled, its files tell.
         if record := hub.read_record(folder):
+            if revision and not record["revision"].startswith(revision):
+                raise InputError(
+                    f"{folder} holds {repository} at {record['revision'][:12]}, and {revision[:12]} is pinned: fetch "
+                    "that commit into another mirror, or give the source of the study the `revision` of the mirror"
+                )
             found = hub.is_fetched(record, parts)
         else:
             found = folder != cached and folder.is_dir() and has_splits(folder, parts)
         if found:
             return folder
     try:
-        hub.fetch(repository, cached, revision=revision, parts=parts)
+        hub.fetch(repository, cached, revision=revision, parts=parts, progress=progress)
     except InputError as error:
         name = next((source.name for source in SOURCES.values() if source.repository == repository), "<study>")
         raise InputError(
@@ -66,6 +73,14 @@ def repository_folder(
             f"network run `dreamer download {name} --mirror <folder>`, and give that folder as the mirror here"
         ) from error
     return cached
+
+
+def resolved_revision(folder: Path | str) -> str | None:
+    """Return the commit of a repository's folder, from its record or the hub's cache; None for a user's own folder."""
+    folder = Path(folder)
+    if record := hub.read_record(folder):
+        return record["revision"]
+    return folder.name if folder.parent.name == "snapshots" else None
 
 
 def source_files(source: Source, folder: Path | str) -> list[Path]:

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
+from pipeline.sources.blocks import Block
 from pipeline.sources.column_expressions import Expression, MissingColumn, parse
-from pipeline.sources.file_readers import Block, ParquetRows, RecordRows
+from pipeline.sources.parquet_rows import ParquetRows
+from pipeline.sources.record_rows import RecordRows
 from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter
 
@@ -135,9 +137,11 @@ class RowConverter:
 
 
 def _matches(column: pa.Array, wanted: str | Sequence[str]) -> pa.Array:
-    """Tell which rows have one of the wanted texts; `*` matches anything."""
+    """Tell which rows have one of the wanted texts; `*` matches anything, and `true` also Python's `True`."""
     wanted = [wanted] if isinstance(wanted, str) else wanted
     keep = pc.is_in(column, pa.array(wanted, pa.string()))
+    if flags := {value.lower() for value in wanted} & {"true", "false"}:
+        keep = pc.or_(keep, pc.is_in(pc.utf8_lower(column), pa.array(sorted(flags), pa.string())))
     for value in wanted:
         if "*" in value:
             escaped = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
@@ -147,7 +151,7 @@ def _matches(column: pa.Array, wanted: str | Sequence[str]) -> pa.Array:
 
 def _true(flags: Sequence[str | None] | None, number: int) -> bool:
     """Tell whether the flag of one list element is true; the list of flags may be null or too short."""
-    return flags is not None and number < len(flags) and flags[number] in ("true", "1")
+    return flags is not None and number < len(flags) and (flags[number] or "").lower() in ("true", "1")
 
 
 def _empty(like: pa.Array | pa.Table) -> pa.Array:
@@ -155,10 +159,11 @@ def _empty(like: pa.Array | pa.Table) -> pa.Array:
 
 
 def _cut(column: pa.Array | pa.ChunkedArray, patterns: Sequence[str]) -> pa.Array:
-    """Remove the matches of the patterns, and white space around the texts."""
+    """Remove the matches of the patterns, but for a first group `kept`, and white space around the texts."""
     column = _whole(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
     for pattern in patterns:
-        column = pc.utf8_trim_whitespace(pc.replace_substring_regex(column, pattern=pattern, replacement=""))
+        kept = "\\1" if "(?P<kept>" in pattern else ""
+        column = pc.utf8_trim_whitespace(pc.replace_substring_regex(column, pattern=pattern, replacement=kept))
     return column
 
 

@@ -42,9 +42,10 @@ class Source:
     be true for an element to be kept ("a | b": either).
 
     `where` keeps the rows whose column has one of the values, as text; `*` matches anything. `remove_question` and
-    `remove_response` are regular expressions of what is cut out. `revision` pins a commit and becomes part of every
-    document's id. `trace` says how reasoning is marked: marks are found whatever it says, but with "closing" a response
-    without a mark is dropped as cut off. `limit` reads that many rows.
+    `remove_response` are regular expressions of what is cut out; a first group `(?P<kept>...)` stays. `revision` pins a
+    commit and becomes part of every document's id. `trace` says how reasoning is marked: marks are found whatever it
+    says, but with "closing" a response without a mark is dropped as cut off. `limit` reads that many rows. `weight`
+    mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen at random.
     """
 
     name: Name
@@ -72,6 +73,8 @@ class Source:
     gated: Flag = False
     limit: Annotated[int | None, Field(strict=True, ge=1, description="a whole number of rows above 0")] = None
 
+    weight: Annotated[float, Field(strict=True, gt=0, le=100, description="a number above 0, at most 100")] = 1.0
+
     @model_validator(mode="after")
     def _fields_agree(self) -> Source:
         given = [key for key in ("text", "response", "responses") if getattr(self, key)]
@@ -95,12 +98,16 @@ class Source:
 
 
 def notices(source: Source) -> list[str]:
-    """Return what a person should know about the licence before the source is fetched; mostly nothing."""
+    """Return what a person should know before the source is used: licence, reasoning that stays; mostly nothing."""
     found = []
     if source.non_commercial:
         found.append(f"{source.name}: {source.licence}, for non-commercial use only")
     if source.gated:
         found.append(f"{source.name}: gated; accept {source.licence} on the hub and set HF_TOKEN")
+    if source.trace == "unmarked":
+        found.append(
+            f"{source.name}: its responses are reasoning that no mark tells apart, so the reasoning trains too"
+        )
     if source.licence == "not stated":
         found.append(f"{source.name}: states no licence")
     return found

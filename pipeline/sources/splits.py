@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -47,18 +48,26 @@ def select_files(names: Iterable[str], configuration: str, split: str, card: Car
     name. Of several formats only the first in `SUFFIXES` is taken, so that no row is read twice.
     """
     data = data_files(names)
+    return _in_card(data, configuration, split, card) or _one_format(_by_name(data, configuration, split))
+
+
+def _in_card(data: Sequence[str], configuration: str, split: str, card: Card) -> list[str]:
+    """Select the files that the card makes a split."""
     patterns = [_glob(pattern) for pattern in card.get(configuration, {}).get(split, [])]
-    if named := [name for name in data if any(pattern.fullmatch(name) for pattern in patterns)]:
-        return named
+    return [name for name in data if any(pattern.fullmatch(name) for pattern in patterns)]
+
+
+def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
+    """Select the files, of all formats, that their own names make a split."""
     folders = [f"{configuration}/", *(("data/", "") if configuration == "default" else ())]
     for folder in folders:
         for pattern in (f"{folder}{split}.*", f"{folder}{split}/**", f"{folder}{split}-*"):
-            if found := _one_format([name for name in data if _glob(pattern).fullmatch(name)]):
+            if found := [name for name in data if _glob(pattern).fullmatch(name)]:
                 return found
     for folder in folders if split == "train" else ():
         found = [name for name in data if _glob(f"{folder}*").fullmatch(name)]
         if found and not any(_SPLIT_WORD.search(name.rpartition("/")[2].lower()) for name in found):
-            return _one_format(found)
+            return found
     return []
 
 
@@ -71,13 +80,23 @@ def data_files(names: Iterable[str]) -> list[str]:
 def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]:
     """Return the files of a split of the data set in `folder`, as `select_files` orders them.
 
-    Raises InputError, naming the splits there are, when the folder has no such split.
+    Raises InputError, naming the splits there are, when the folder has no such split, and when the split has files of
+    several formats: perhaps the rows of one are those of another.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder}: there is no such folder")
     names, card = _listing(folder)
-    found = select_files(names, configuration, split, card)
+    data = data_files(names)
+    if found := _in_card(data, configuration, split, card):
+        return [folder / name for name in found]
+    named = _by_name(data, configuration, split)
+    found = _one_format(named)
+    if other := [name for name in named if name not in found]:
+        raise InputError(
+            f"{folder}: split {split!r} of configuration {configuration!r} has files of several formats, such as "
+            f"{found[0]} and {other[0]}; remove one format, or name the files of the split in the card's `configs:`"
+        )
     if not found:
         raise InputError(
             f"{folder} has no split {split!r} of configuration {configuration!r}; it has {summary(names, card)}"
@@ -101,7 +120,18 @@ def summary(names: Iterable[str], card: Card) -> str:
 
 
 def _listing(folder: Path) -> tuple[list[str], Card]:
-    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    names, seen = [], set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
+        for name in files:
+            path = Path(place, name)
+            if not path.exists() and name.endswith(SUFFIXES):
+                raise InputError(f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file again")
+            names.append(path.relative_to(folder).as_posix())
     card = folder / CARD
     return names, card_configurations(card.read_text(errors="replace")) if card.is_file() else {}
 

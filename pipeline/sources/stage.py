@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.sources.file_readers import open_rows
+from pipeline.sources.file_readers import count_rows, open_rows
 from pipeline.sources.rows import RowConverter
 from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.files import sync, write_text_atomically
+from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import resumable_parts
 
 
@@ -27,6 +30,8 @@ def read_source(
     output: Path,
     *,
     limit: int | None = None,
+    commit: str | None = None,
+    run: Run = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Run the stage: rows of a source's files become `documents/` and `dropped/` under `output`.
@@ -36,40 +41,79 @@ def read_source(
     around the three texts is removed. A malformed row is dropped with its text as the response.
 
     Files that have been read survive an interruption. `limit` (or the source's) reads that many rows: of Parquet files
-    evenly from all row groups, because some sets are sorted by topic; of other files the first. Raises InputError for a
-    file that is cut off, missing columns, and a source without a row.
+    evenly from all row groups, because some sets are sorted by topic; of other files the first. `run` may read several
+    files at once, where the numbers of their first rows can be known beforehand. `commit` is what the files are known
+    to be of their repository. Raises InputError for a file that is cut off, missing columns, and a source without rows.
     """
     limit = limit if limit is not None else source.limit
     sizes = [max(path.stat().st_size, 1) for path in files]
-    quotas = _quotas(files, limit)
-    counts = []
-    first_row = seen = 0
-    with resumable_parts(output, {"source": repr(source), "limit": limit}, files) as folder:
-        for number, path in enumerate(files):
-            done, part = sum(sizes[:number]) / sum(sizes), sizes[number] / sum(sizes)
+    done = [sum(sizes[:number]) / sum(sizes) for number in range(len(files) + 1)]
+    found: list[dict[str, Any]] = []
+    with resumable_parts(output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files) as folder:
+        planned = _planned(files, limit, run) if run is not serial else []
+        tasks = [
+            (source, path, output, folder, number, *planned[number]) for number, path in enumerate(files) if planned
+        ]
+        for read in run(_read_once, tasks):
+            found.append(read)
+            progress(done[len(found)], f"{source.name}: {sum(one['seen'] for one in found):,} rows")
+        for number in range(len(found), len(files)):
+            first_row, seen = (sum(one[key] for one in found) for key in ("rows", "seen"))
 
-            def report(of_file: float, rows: int, done: float = done, part: float = part, before: int = seen) -> None:
-                progress(done + of_file * part, f"{source.name}: {before + rows:,} rows")
+            def report(of_file: float, rows: int, number: int = number, before: int = seen) -> None:
+                part = of_file * (done[number + 1] - done[number])
+                progress(done[number] + part, f"{source.name}: {before + rows:,} rows")
 
             report(0.0, 0)
-            note = folder / f"read-{number}.json"
-            if not note.exists():
-                quota = quotas[number] if quotas else None if limit is None else limit - seen
-                found = _read_file(source, path, output, number, first_row, quota, report)
-                write_text_atomically(note, json.dumps(found))
-            read = json.loads(note.read_text())
-            counts.append(read["counts"])
-            first_row, seen = first_row + read["rows"], seen + read["seen"]
+            quotas = _quotas(files, limit)
+            quota = quotas[number] if quotas else None if limit is None else limit - seen
+            found.append(_read_once(source, files[number], output, folder, number, first_row, quota, report))
+    seen = sum(one["seen"] for one in found)
     if not seen:
         raise InputError(f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}")
     progress(1.0, f"{source.name}: {seen:,} rows")
     return {
-        "counts": sum_counts(counts),
+        "counts": sum_counts(one["counts"] for one in found),
         "rows": seen,
         "files": len(files),
+        "repository": source.repository,
         "revision": source.revision,
+        "commit": commit,
         "licence": source.licence,
     }
+
+
+def _planned(files: Sequence[Path], limit: int | None, run: Run) -> list[tuple[int, int | None]]:
+    """Find the number of each file's first row, and its quota of the limit; empty where that takes reading the files.
+
+    Rows of Parquet are known and those of JSON lines are counted, which is fast; others are read one after the other.
+    """
+    quotas = _quotas(files, limit)
+    if (limit is not None and not quotas) or len(files) < 2:
+        return []
+    rows = list(run(count_rows, [(path,) for path in files]))
+    if None in rows[:-1]:
+        return []
+    first_rows = [0, *accumulate(rows[:-1])]
+    return list(zip(first_rows, quotas or [None] * len(files), strict=True))
+
+
+def _read_once(
+    source: Source,
+    path: Path,
+    output: Path,
+    folder: Path,
+    number: int,
+    first_row: int,
+    quota: int | None,
+    report: Callable[[float, int], None] = lambda done, rows: None,
+) -> dict[str, Any]:
+    """Read a file unless a killed attempt has; return what `_read_file` returned, after a round trip through JSON."""
+    note = folder / f"read-{number}.json"
+    if not note.exists():
+        found = _read_file(source, path, output, number, first_row, quota, report)
+        write_text_atomically(note, json.dumps(found))
+    return json.loads(note.read_text())
 
 
 def _read_file(

@@ -16,6 +16,8 @@ from pipeline.sources.source import Source
 
 _OPENTHOUGHTS_PREFIX = r"^Return your final response within \\boxed\{\}\.\s*"
 
+_BYTE_STRING = r"""(?s)^b['"](?P<kept>.*?)(?:\\n)*['"]$"""  # Python's b'...\n', should there be any
+
 _MATH_SUBJECTS = (
     "algebra",
     "counting_and_probability",
@@ -31,6 +33,7 @@ _TABLE = (
         name="math",
         repository="EleutherAI/hendrycks_math",
         configurations=_MATH_SUBJECTS,
+        revision="0bd4da3",
         question="problem",
         response="solution",
         answer="boxed(solution)",
@@ -68,9 +71,11 @@ _TABLE = (
     Source(
         name="mathinstruct",
         repository="TIGER-Lab/MathInstruct",
+        revision="b4fdc32",  # the first without a subset that held test prompts
         question="instruction",
         response="output",
         answer='after(output, "The answer is")',
+        where={"source": "data/CoT/*"},  # data/PoT holds programs, which are no worked solutions
         licence="mit",
     ),
     Source(
@@ -154,8 +159,8 @@ _TABLE = (
         question="{instruction}\n{input}",
         response="output",
         answer="output",
-        remove_question=("^b['\"]", r"(\\n)+['\"]$"),  # traces of Python byte strings, should there be any
-        remove_response=("^b['\"]", r"(\\n)+['\"]$"),
+        remove_question=(_BYTE_STRING,),
+        remove_response=(_BYTE_STRING,),
     ),
     Source(
         name="nemotron-sft-math",
@@ -170,6 +175,7 @@ _TABLE = (
     Source(
         name="maths-college",
         repository="ajibawa-2023/Maths-College",
+        revision="9eaa32a",
         question="instruction",
         response="output",
         use="validation",

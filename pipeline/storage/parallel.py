@@ -7,8 +7,8 @@ folders under equal names. Workers end when their parent is gone.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
@@ -21,6 +21,11 @@ Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
 LOCAL = "local"
 CONNECT_SECONDS = 10
+
+
+def serial(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
+    """Do the work here, one after the other."""
+    return (work(*each) for each in arguments)
 
 
 @contextmanager
@@ -37,7 +42,7 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
             yield run
         return
     if processes <= 1:
-        yield lambda work, arguments: (work(*each) for each in arguments)
+        yield serial
         return
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:
@@ -50,6 +55,20 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> list[Any]:
+    """Do `work` for each thing in so many threads, for work that waits for the workers of one `Run`.
+
+    After an error in one thread no other work starts; those that run end when the workers do.
+    """
+    if threads <= 1:
+        return [work(thing) for thing in things]
+    pool = ThreadPoolExecutor(threads)
+    try:
+        return list(pool.map(work, things))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from pipeline.errors import InputError
 from pipeline.progress import Progress
 from pipeline.storage.documents import DocumentWriter, shards, sum_counts
 from pipeline.storage.files import atomic_file, sync, write_text_atomically
-from pipeline.storage.numbered_shards import Shard, find_shards
+from pipeline.storage.numbered_shards import find_shards
+from pipeline.storage.parallel import Run, serial
 from pipeline.storage.store import FULL, digest
 
 _KINDS = ("documents", "dropped")
@@ -103,25 +103,38 @@ def shard_by_shard(
     work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
     *,
     kind: str,
+    run: Run = serial,
     progress: Progress,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Run a stage that sees one document at a time: `work` keeps and drops the documents of one shard of `source`.
 
-    Returns the counts of documents, and the numbers that `work` counted by (source, `kind`), as rows with the columns
-    source, `kind` and documents.
+    `work` has to be picklable where `run` uses other processes. Returns the counts of documents, and the numbers that
+    `work` counted by (source, `kind`), as rows with the columns source, `kind` and documents.
     """
     output, files = Path(output), find_shards([Path(source)])
     written = []
-
-    def write(shard: Shard, writer: DocumentWriter) -> list[tuple[str, str, int]]:
-        return [(*key, count) for key, count in sorted(work(shard.path, writer).items())]
-
     with resumable_parts(output, settings, files) as folder:
-        for number, shard in enumerate(files):
-            written.append(write_document_shard(output, folder, number, partial(write, shard)))
-            progress((number + 1) / len(files), f"{shard.stop:,} documents")
+        finished = run(
+            _work_on_shard, [(output, folder, number, shard.path, work) for number, shard in enumerate(files)]
+        )
+        for shard, done in zip(files, finished, strict=True):
+            written.append(done)
+            progress(len(written) / len(files), f"{shard.stop:,} documents")
     found: Counter[tuple[str, str]] = Counter()
     for shard in written:
         found.update({(name, what): count for name, what, count in shard["results"]})
     rows = [{"source": name, kind: what, "documents": count} for (name, what), count in sorted(found.items())]
     return sum_counts(shard["counts"] for shard in written), rows
+
+
+def _work_on_shard(
+    output: Path,
+    folder: Path,
+    number: int,
+    path: Path,
+    work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
+) -> dict[str, Any]:
+    def write(writer: DocumentWriter) -> list[tuple[str, str, int]]:
+        return [(*key, count) for key, count in sorted(work(path, writer).items())]
+
+    return write_document_shard(output, folder, number, write)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import chain
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
@@ -29,10 +29,12 @@ from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, SCHEMA, count_documents, shards, sum_counts
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.parallel import workers
+from pipeline.tokens.chunks import Chunk, bytes_of_text, divide
 from pipeline.tokens.packing import Documents, copy_spans, write_token_shard
 from pipeline.tokens.random_numbers import random_numbers
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
 from pipeline.tokens.validation import VALIDATION, hash_bound, hold_out, write_validation
+from pipeline.tokens.weights import LEFT_OUT, copies_of, repeat
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -56,12 +58,13 @@ class _Job:
     hash_bound: int  # below which documents are held out
     dtype: str
     end_token: int
+    weights: tuple[tuple[str, float], ...]  # of the sources that have another weight than 1
 
     @property
     def scratch(self) -> Path:
         return Path(self.output) / "scratch"
 
-    def held_out(self, chunk: _Chunk) -> Path:
+    def held_out(self, chunk: Chunk) -> Path:
         """Return the path of the documents of a chunk that are held out."""
         return self.scratch / f"chunk-{chunk.number:05d}.{VALIDATION}.parquet"
 
@@ -69,16 +72,6 @@ class _Job:
     def bounds(self) -> list[int]:
         """The random numbers at which the shards begin, then 2**64."""
         return [(number << 64) // self.shards for number in range(self.shards + 1)]
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """Neighbouring row groups of one Parquet file; `first` is the number of its first document in the corpus."""
-
-    number: int
-    path: str
-    row_groups: tuple[int, ...]
-    first: int
 
 
 def pack(
@@ -89,6 +82,7 @@ def pack(
     sequence_length: int,
     seed: int,
     validation: int = 0,
+    weights: Mapping[str, float] | None = None,
     processes: int = 1,
     cluster: str | None = None,
     shard_bytes: int = SHARD_BYTES,
@@ -101,6 +95,10 @@ def pack(
     include end marks, not padding; "padding" is its fraction of all positions. About `shard_bytes` of text make a
     shard; a process needs about four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`.
 
+    A document of a source with one of the `weights` is packed that often on average: as often as the whole part of the
+    weight says, and once more with the probability of the rest. "counts" count each packed document once, and as
+    `LEFT_OUT` those that a weight below 1 leaves out; "tokens" and "documents" count all that is packed.
+
     Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens, and when all documents
     share one question that is held out.
     """
@@ -110,8 +108,8 @@ def pack(
     meta = read_meta(tokenizer)
     read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
     files = shards(source)
-    text_bytes = sum(_bytes_of_text(path) for path in files)
-    chunks = _chunks(source, max(2**22, min(CHUNK_BYTES, text_bytes // 64)))
+    text_bytes = sum(bytes_of_text(path) for path in files)
+    chunks = divide(source, max(2**22, min(CHUNK_BYTES, text_bytes // 64)))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
     job = _Job(
@@ -124,21 +122,26 @@ def pack(
         hash_bound=hash_bound(sum(pq.read_metadata(path).num_rows for path in files), validation),
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],
+        weights=tuple(sorted((weights or {}).items())),
     )
     _clear_unless_same(job, chunks)
     counted, packed = [], []
+    tokens = documents = 0
     with workers(processes, cluster) as run:
-        for done, counts in enumerate(run(_encode_chunk, [(job, chunk) for chunk in chunks]), 1):
-            counted.append(counts)
+        for done, encoded in enumerate(run(_encode_chunk, [(job, chunk) for chunk in chunks]), 1):
+            counted.append(encoded["counts"])
+            tokens, documents = tokens + encoded["tokens"], documents + encoded["documents"]
             progress(0.9 * done / len(chunks), "tokenising")
         counts = sum_counts(counted)
-        kept = [row for row in counts if row["reason"] == KEPT]
-        if not kept:
-            raise InputError(f"{source}: all documents share a question that is held out; set data.validation to 0")
+        if not any(row["reason"] == KEPT for row in counts):
+            raise InputError(
+                f"{source}: nothing is left to pack, as all documents share a question that is held out or have a low "
+                "weight; set data.validation to 0, or raise the weights of the sources"
+            )
         for shard in run(_pack_shard, [(job, number) for number in range(job.shards)]):
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
-    tokens, rows = sum(row["tokens"] for row in kept), sum(shard["rows"] for shard in packed)
+    rows = sum(shard["rows"] for shard in packed)
     held_out = [job.held_out(chunk) for chunk in chunks]
     items = write_validation(held_out, output, validation) if job.hash_bound else 0
     described = {
@@ -154,7 +157,7 @@ def pack(
     shutil.rmtree(job.scratch)
     return {
         "tokens": tokens,
-        "documents": sum(row["documents"] for row in kept),
+        "documents": documents,
         "rows": rows,
         "padding": 1 - tokens / (rows * sequence_length),
         "validation": items,
@@ -165,13 +168,17 @@ def pack(
 # --- the parts of the work, each a function of files ---
 
 
-def _encode_chunk(job: _Job, chunk: _Chunk) -> list[dict[str, Any]]:
-    """Encode a chunk and write it sorted by random number, and apart what is held out; return rows of counts."""
+def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
+    """Encode a chunk and write it sorted by random number, and apart what is held out.
+
+    Returns "counts", rows as of `count_documents`, and the "tokens" and "documents" to pack.
+    """
     done = job.scratch / f"chunk-{chunk.number:05d}.json"
     if done.exists():
         return json.loads(done.read_text())
     codec = _tokenizer(job.tokenizer)
-    tokens, prompts, lengths, chosen, held_out, counts = [], [], [], [], [], []
+    tokens, prompts, lengths, copies, held_out, counts = [], [], [], [], [], []
+    first = chunk.first
     with pq.ParquetFile(chunk.path) as file:
         for batch in file.iter_batches(BATCH, row_groups=chunk.row_groups, columns=SCHEMA.names):
             found = _encode(codec, batch, job)
@@ -179,26 +186,31 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> list[dict[str, Any]]:
             prompts.append(found.prompt_lengths)
             lengths.append(found.lengths)
             here, documents = hold_out(batch, job.hash_bound)
-            chosen.append(here)
+            times = np.where(here, 0, copies_of(batch["source"], job.weights, job.seed, first))
+            first += len(batch)
+            copies.append(times)
             held_out.append(documents)
-            reasons = pa.array(np.where(here, VALIDATION, KEPT))
+            reasons = pa.array(np.where(here, VALIDATION, np.where(times > 0, KEPT, LEFT_OUT)))
             counts.append(count_documents(batch, reasons, found.lengths))
     pq.write_table(pa.concat_tables(held_out), job.held_out(chunk))
     records = np.empty(sum(map(len, lengths)), RECORD)
     records["prompt"], records["length"] = np.concatenate(prompts), np.concatenate(lengths)
     records["key"] = random_numbers(job.seed, chunk.first, len(records))
     starts = np.cumsum(records["length"], dtype=np.int64) - records["length"]
-    kept = ~np.concatenate(chosen)
-    records, starts = records[kept], starts[kept]
+    records, starts = repeat(records, starts, np.concatenate(copies))
     order = np.argsort(records["key"], kind="stable")
     tokens, records, starts = np.concatenate(tokens), records[order], starts[order]
     stem = job.scratch / f"chunk-{chunk.number:05d}"
     np.save(f"{stem}.tokens.npy", _in_order(tokens, starts, records["length"]))
     np.save(f"{stem}.records.npy", records)
     np.save(f"{stem}.bounds.npy", _places(records, job.bounds))
-    totals = sum_counts(counts)
-    write_text_atomically(done, json.dumps(totals))
-    return totals
+    made = {
+        "counts": sum_counts(counts),
+        "tokens": int(records["length"].sum(dtype=np.int64)),
+        "documents": len(records),
+    }
+    write_text_atomically(done, json.dumps(made))
+    return made
 
 
 def _pack_shard(job: _Job, number: int) -> dict[str, int]:
@@ -206,13 +218,12 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     done = job.scratch / f"shard-{number:05d}.json"
     if done.exists():
         return json.loads(done.read_text())
-    tokens, records = [], []
-    for chunk in range(job.chunks):
-        stem = job.scratch / f"chunk-{chunk:05d}"
-        (first, first_token), (last, last_token) = np.load(f"{stem}.bounds.npy")[number : number + 2]
-        tokens.append(np.load(f"{stem}.tokens.npy", mmap_mode="r")[first_token:last_token])
-        records.append(np.load(f"{stem}.records.npy", mmap_mode="r")[first:last])
-    gathered, found = np.concatenate(tokens), np.concatenate(records)
+    stems = [job.scratch / f"chunk-{chunk:05d}" for chunk in range(job.chunks)]
+    bounds = [np.load(f"{stem}.bounds.npy")[number : number + 2] for stem in stems]
+    found, gathered = (
+        _gather([f"{stem}.{part}.npy" for stem in stems], [bound[:, column] for bound in bounds], kind)
+        for column, part, kind in ((0, "records", RECORD), (1, "tokens", np.dtype(job.dtype)))
+    )
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
     documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
@@ -221,6 +232,16 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     )
     write_text_atomically(done, json.dumps(shard))
     return shard
+
+
+def _gather(files: list[str], spans: list[np.ndarray], kind: np.dtype) -> np.ndarray:
+    """Join a span of each file's array: one file is open at a time, as a corpus has thousands of chunks."""
+    gathered = np.empty(sum(int(stop - start) for start, stop in spans), kind)
+    filled = 0
+    for file, (start, stop) in zip(files, spans, strict=True):
+        gathered[filled : filled + stop - start] = np.load(file, mmap_mode="r")[start:stop]
+        filled += stop - start
+    return gathered
 
 
 def _encode(codec: Tokenizer, batch: pa.RecordBatch, job: _Job) -> Documents:
@@ -253,31 +274,7 @@ def _tokenizer(folder: str) -> Tokenizer:
     return read_tokenizer(folder)
 
 
-def _bytes_of_text(path: Path) -> int:
-    with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(columns=["question", "response"])
-        return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for batch in batches for column in batch.columns)
-
-
-def _chunks(source: Path, chunk_bytes: int) -> list[_Chunk]:
-    """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before compression."""
-    chunks: list[_Chunk] = []
-    first = 0
-    for path in shards(source):
-        metadata = pq.read_metadata(path)
-        groups, rows, size = [], 0, 0
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            groups.append(number)
-            rows, size = rows + group.num_rows, size + group.total_byte_size
-            if size >= chunk_bytes or number == metadata.num_row_groups - 1:
-                if rows:
-                    chunks.append(_Chunk(len(chunks), str(path), tuple(groups), first))
-                first, groups, rows, size = first + rows, [], 0, 0
-    return chunks
-
-
-def _clear_unless_same(job: _Job, chunks: list[_Chunk]) -> None:
+def _clear_unless_same(job: _Job, chunks: list[Chunk]) -> None:
     """Keep the files of an interrupted attempt at this very job; remove those of another job."""
     plan = json.dumps([asdict(job), [asdict(chunk) for chunk in chunks]])
     path = job.scratch / "plan.json"

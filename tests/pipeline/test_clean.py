@@ -23,6 +23,7 @@ OFF = CleanSettings(
     mojibake=None,
     longest_run=None,
     letters=None,
+    looping=None,
 )
 
 
@@ -95,7 +96,7 @@ def test_bounds_on_questions_spare_plain_text(tmp_path):
 
 
 def test_one_broken_character_in_a_long_text_is_forgiven(tmp_path):
-    kept, dropped, _ = run(tmp_path, ["word " * 300 + "\ufffd"])
+    kept, dropped, _ = run(tmp_path, [" ".join(f"word {i}" for i in range(300)) + "\ufffd"])
     assert len(kept) == 1
     assert not dropped
 
@@ -129,3 +130,20 @@ def test_vectorised_rules_agree_with_pythons_own(tmp_path_factory, responses):
 def test_bad_settings_are_refused(bad):
     with pytest.raises(InputError, match=f"clean: {next(iter(bad))} is"):
         CleanSettings(**bad)
+
+
+def test_a_response_that_loops_at_its_end_is_dropped(tmp_path):
+    loops = ["We begin. " + "We add 3 and 4 to get 7. " * 80, "So we have $" + "\\right) " * 300]
+    steps = " ".join(f"Step {i}: {i} times {i + 7} is {i * (i + 7)}, so add {i * i} to it." for i in range(60))
+    short = "na " * 300
+    kept, dropped, _ = run(tmp_path / "on", [*loops, steps, short])
+    assert (kept, {reason for reason, _ in dropped}, len(dropped)) == ([steps, short.strip()], {"looping text"}, 2)
+    assert run(tmp_path / "off", [*loops, steps, short], OFF)[0] == [*loops, steps, short]
+
+
+def test_texts_in_another_script_are_dropped_where_that_is_wanted(tmp_path):
+    responses = ["The angle is α, so x² = 2.", "решение: x = 2", "12 + 30 = 42"]
+    assert run(tmp_path / "default", responses)[0] == responses
+    kept, dropped, _ = run(tmp_path / "latin", responses, CleanSettings(latin=0.7), ["Wie?", "Как?", "1 + 1?"])
+    assert kept == [responses[0], responses[2]]
+    assert dropped == [("other script", responses[1])]

@@ -12,7 +12,7 @@ from pipeline.clean import clean
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import DocumentWriter, read_documents, shards
-from pipeline.traces import strip_traces
+from pipeline.traces.stage import strip_traces
 
 FILES = 4
 SOURCE = resolve_source({"name": "s", "repository": "o/s", "question": "q", "response": "r"})

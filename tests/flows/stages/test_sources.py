@@ -1,20 +1,22 @@
 """Stages on a Dask cluster: the same outputs as here, and errors in one line."""
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.stages.prepare import prepare_data
-from flows.stages.sources import curate_source
+from flows.stages.sources import Located, curate_source
 from flows.study.loading import load_study
 from pipeline.clean import CleanSettings
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import read_documents
-from pipeline.storage.parallel import workers
-from pipeline.storage.store import Store, file_digest
+from pipeline.storage.parallel import at_once, workers
+from pipeline.storage.store import Output, Store, file_digest
 
 pytestmark = pytest.mark.slow  # starting Dask's workers takes seconds
 
@@ -43,9 +45,11 @@ def entry(name: str) -> dict[str, str]:
     return {"name": name, "repository": f"owner/{name}", "question": "q", "response": "r"}
 
 
-def chain(mirror: Path, name: str, store: Path) -> tuple[Any, ...]:
-    files = [mirror / "owner" / name / "default" / "train.jsonl"]
-    return Store(store), resolve_source(entry(name)), files, [file_digest(files[0])], None, CleanSettings()
+def chain(mirror: Path, name: str, store: Path, **changed: str) -> Callable[..., list[Output]]:
+    files = (mirror / "owner" / name / "default" / "train.jsonl",)
+    located = Located(resolve_source(entry(name) | changed), files)
+    digests = {files[0]: file_digest(files[0])}
+    return partial(curate_source, Store(store), located, digests=digests, limit=None, rules=CleanSettings())
 
 
 def texts(outputs: list[Any]) -> list[Any]:
@@ -62,10 +66,9 @@ def texts(outputs: list[Any]) -> list[Any]:
 
 def test_a_cluster_writes_what_one_process_writes(mirror: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    with workers(1) as run:
-        here = list(run(curate_source, [chain(mirror, name, tmp_path / "here") for name in NAMES]))
+    here = [chain(mirror, name, tmp_path / "here")() for name in NAMES]
     with workers(2, "local") as run:
-        there = list(run(curate_source, [chain(mirror, name, tmp_path / "there") for name in NAMES]))
+        there = at_once(lambda name: chain(mirror, name, tmp_path / "there")(run=run), NAMES, len(NAMES))
     assert [[o.key for o in outputs] for outputs in here] == [[o.key for o in outputs] for outputs in there]
     assert [texts(outputs) for outputs in here] == [texts(outputs) for outputs in there]
     assert [[dict(o.results) for o in outputs] for outputs in here] == [
@@ -105,10 +108,8 @@ def test_a_study_prepared_on_a_running_cluster_is_the_same_study(mirror: Path, t
 
 def test_an_error_on_a_worker_is_the_same_error(mirror: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    store, source, files, digests, *rest = chain(mirror, "first", tmp_path)
-    wrong = resolve_source({**entry("first"), "response": "solution"})
     with workers(2, "local") as run, pytest.raises(InputError, match="has nothing at solution"):
-        list(run(curate_source, [(store, source, files, digests, *rest), (store, wrong, files, digests, *rest)]))
+        chain(mirror, "first", tmp_path, response="solution")(run=run)
 
 
 def test_a_cluster_that_is_not_there_is_one_line(mirror: Path, tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def test_all_containers_give_the_same_rows(tmp_path_factory, rows):
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (folder / "a.jsonl").write_text(lines)
     (folder / "b.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (folder / "f.jsonl.zst").write_bytes(pa.compress(lines.encode(), "zstd", asbytes=True))
+    (folder / "g.json").write_text("".join(json.dumps(row, indent=2) + "\n" for row in rows))
     (folder / "c.json").write_text(json.dumps(rows))
     (folder / "d.json").write_text(json.dumps(rows, indent=2, ensure_ascii=False))
     pq.write_table(pa.Table.from_pylist(rows), folder / "e.parquet")
@@ -96,6 +98,14 @@ def test_a_struct_where_a_text_is_wanted_names_its_fields(tmp_path):
         rows_of(tmp_path / "a.parquet", ["x"])
 
 
+def test_objects_where_a_text_is_wanted_name_their_fields_and_an_odd_one_is_an_empty_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"q": [{"role": "user", "value": "a"}]}\n{"q": null}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl: column q is not text but has the fields role, value"):
+        rows_of(tmp_path / "a.jsonl", ["q"])
+    (tmp_path / "b.jsonl").write_text('{"q": {"value": "a"}}\n{"q": "b"}\n')
+    assert rows_of(tmp_path / "b.jsonl", ["q"]) == [{"q": None}, {"q": "b"}]
+
+
 def test_broken_lines_are_handed_on_and_keep_their_row_numbers(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"q": "a"}\n\n{"q": "b\nnot json\n[1]\n{"q": "c\\ud83d"}\n{"q": "tab\there"}\n{"q": "\xff"}')
@@ -114,7 +124,7 @@ def test_csv_records_of_another_length_are_malformed_and_quoted_lines_are_not(tm
     assert malformed_in(path) == [(1, "too,many,cells")]
 
 
-@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl.gz", "a.jsonl", "a.json", "a.csv"])
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl.gz", "a.jsonl.zst", "a.jsonl", "a.json", "a.csv"])
 def test_a_file_cut_off_anywhere_in_its_last_part_is_named(tmp_path, name):
     rows = [{"q": f"question {i} of many", "a": str(i)} for i in range(200)]
     path = tmp_path / name
@@ -126,7 +136,8 @@ def test_a_file_cut_off_anywhere_in_its_last_part_is_named(tmp_path, name):
         path.write_text("q,a\n" + "".join(f'"{row["q"]}","{row["a"]}"\n' for row in rows))
     else:
         lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-        path.write_bytes(gzip.compress(lines) if name.endswith(".gz") else lines)
+        packed = {"gz": gzip.compress, "zst": lambda data: pa.compress(data, "zstd", asbytes=True), "jsonl": bytes}
+        path.write_bytes(packed[name.rpartition(".")[2]](lines))
     whole = path.read_bytes()
     for missing in (3, 5, 9):
         path.write_bytes(whole[:-missing])

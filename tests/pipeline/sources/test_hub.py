@@ -54,12 +54,19 @@ class Hub(BaseHTTPRequestHandler):
     """As much of the hub as its client asks for: a listing, files, a gated and a missing repository."""
 
     requests: list[str]  # what was asked, on the class that `hub` makes
+    failing: set[str]  # the files of which the first request fails
 
     def do_GET(self):
         self.requests.append(f"{self.path} {self.headers.get('Authorization')}")
         listing = re.match(r"/api/datasets/(openai/gsm8k|gated/set)(/revision/(\w+))?(\?|$)", self.path)
         file = re.match(r"/datasets/(openai/gsm8k|gated/set)/resolve/(\w+)/(.+)$", self.path)
-        if listing and listing[3] in (None, "main", COMMIT):
+        if re.match(r"/api/datasets/openai/gsm8k/commits/", self.path):
+            commits = [{"id": COMMIT, "title": "t", "message": "", "date": "2026-01-01T00:00:00.000Z", "authors": []}]
+            self.answer(json.dumps(commits).encode(), {"Content-Type": "application/json"})
+        elif file and self.command == "GET" and file[3] in self.failing:
+            self.failing.remove(file[3])
+            self.answer(b"", {}, 503)
+        elif listing and listing[3] in (None, "main", COMMIT):
             files = [{"rfilename": name, "size": len(body), "blobId": "0"} for name, body in FILES.items()]
             about = {"id": listing[1], "sha": COMMIT, "private": False, "tags": [], "siblings": files}
             self.answer(json.dumps(about).encode(), {"Content-Type": "application/json"})
@@ -89,7 +96,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub():
-    handler = type("ThisHub", (Hub,), {"requests": []})
+    handler = type("ThisHub", (Hub,), {"requests": [], "failing": set()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield server
@@ -112,7 +119,7 @@ def run(program, tmp_path, endpoint, **environment):
 
 PRELUDE = """
 from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.sources.repositories import download, repository_folder
+from pipeline.sources.repositories import download, repository_folder, resolved_revision
 from pipeline.sources.splits import find_split
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
@@ -173,6 +180,22 @@ print(attempt(**options))
     record = tmp_path / f"cache/openai/gsm8k@{COMMIT[:12]}/.download.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"parts": []}))  # as a killed download leaves it
     assert "HF_HUB_OFFLINE" in run(program, tmp_path, endpoint, HF_HUB_OFFLINE="1").stdout
+
+
+def test_the_beginning_of_a_commit_pins_it_and_a_moments_failure_is_no_end(tmp_path, hub):
+    hub.RequestHandlerClass.failing.add("main/train-00001-of-00002.jsonl")
+    program = (
+        PRELUDE
+        + f"""
+folder = attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT[:7]}",
+                 progress=lambda done, words: print(round(done, 2), words))
+print(resolved_revision(folder), len(find_split(folder, "main", "train")))
+"""
+    )
+    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    assert result.stdout.splitlines()[-1] == f"{COMMIT} 2", result.stderr
+    assert "1.0 openai/gsm8k/main/train" in result.stdout
+    assert not hub.RequestHandlerClass.failing
 
 
 def test_what_cannot_be_had_is_said_in_one_line(tmp_path, hub):

@@ -1,11 +1,12 @@
 """Where data sets are found on disk: mirrors in our layout, in the hub's, in the hub's cache."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories import repository_folder, source_files
+from pipeline.sources.repositories import repository_folder, resolved_revision, source_files
 from pipeline.sources.splits import find_split, has_splits
 from pipeline.sources.table import resolve_source
 
@@ -84,6 +85,30 @@ def test_a_cards_header_decides_before_file_names(tmp_path):
     assert find_split(tmp_path, "main", "train") == [other]
 
 
+def test_a_linked_folder_is_read_and_a_link_to_nothing_is_named(tmp_path):
+    file = touch(tmp_path / "elsewhere/train.jsonl")
+    (tmp_path / "mirror/a/b").mkdir(parents=True)
+    (tmp_path / "mirror/a/b/main").symlink_to(file.parent)
+    (tmp_path / "elsewhere/above").symlink_to(tmp_path / "mirror/a/b")
+    assert find(tmp_path / "mirror", tmp_path) == tmp_path / "mirror/a/b"
+    assert find_split(tmp_path / "mirror/a/b", "main", "train") == [tmp_path / "mirror/a/b/main/train.jsonl"]
+    file.rename(tmp_path / "blob")
+    file.symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"main/train\.jsonl: a link to nowhere, which is not there; fetch"):
+        find(tmp_path / "mirror", tmp_path)
+
+
+def test_one_split_in_two_formats_is_refused_unless_the_card_names_its_files(tmp_path):
+    touch(tmp_path / "main/train.jsonl")
+    touch(tmp_path / "main/train.parquet")
+    with pytest.raises(InputError, match=r"several formats, such as main/train\.parquet and main/train\.jsonl; remove"):
+        find_split(tmp_path, "main", "train")
+    (tmp_path / "README.md").write_text(
+        "---\nconfigs:\n- config_name: main\n  data_files: [{split: train, path: main/train.jsonl}]\n---\n"
+    )
+    assert find_split(tmp_path, "main", "train") == [tmp_path / "main/train.jsonl"]
+
+
 def test_source_files_follow_the_configurations(tmp_path):
     for name in ("x", "y"):
         touch(tmp_path / name / "train.jsonl")
@@ -91,6 +116,16 @@ def test_source_files_follow_the_configurations(tmp_path):
     assert [path.parent.name for path in source_files(source, tmp_path)] == ["y", "x"]
     assert has_splits(tmp_path, [("x", "train")])
     assert not has_splits(tmp_path, [("x", "train"), ("z", "train")])
+
+
+def test_a_mirror_at_another_commit_does_not_serve_a_pinned_source(tmp_path):
+    folder = touch(tmp_path / "mirror/a/b/main/train.jsonl").parents[1]
+    part = {"configuration": "main", "split": "train", "files": ["main/train.jsonl"]}
+    (folder / ".download.json").write_text(json.dumps({"revision": "c0ffee" * 6 + "c0ff", "parts": [part]}))
+    assert find(tmp_path / "mirror", tmp_path, revision="c0ffeec") == folder
+    assert resolved_revision(folder) == "c0ffee" * 6 + "c0ff"
+    with pytest.raises(InputError, match="holds a/b at c0ffeec0ffee, and badcafe is pinned: fetch that commit into"):
+        find(tmp_path / "mirror", tmp_path, revision="badcafe")
 
 
 @pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")

@@ -13,6 +13,7 @@ from pipeline.sources.splits import find_split
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import read_documents
+from pipeline.storage.parallel import workers
 
 MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 PLAIN = {"name": "plain", "repository": "a/b", "question": "q", "response": "r"}
@@ -115,6 +116,34 @@ def test_ten_megabyte_documents_pass(tmp_path):
     rows = [{"q": f"q{i}", "r": "word " * 2_000_000} for i in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     assert read_source(resolve_source(PLAIN), [tmp_path / "a.parquet"], tmp_path / "out")["rows"] == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "csv"])
+@pytest.mark.parametrize("limit", [None, 100])
+def test_files_read_at_once_give_the_documents_of_files_read_in_turn(tmp_path, kind, limit):
+    files = []
+    for number in range(3):
+        rows = [{"question": f"{number} {i}", "response": "r"} for i in range(70)]
+        path = tmp_path / f"{number}.{kind}"
+        if kind == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n\n" for row in rows) + "broken\n")
+        elif kind == "csv":
+            path.write_text("question,response\n" + "".join(f"{row['question']},r\n" for row in rows))
+        else:
+            pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=7)
+        files.append(path)
+    source = resolve_source({"name": "s", "repository": "a/b", "question": "question", "response": "response"})
+    alone = read_source(source, files, tmp_path / "alone", limit=limit)
+    with workers(2) as run:
+        together = read_source(source, files, tmp_path / "together", limit=limit, run=run)
+    assert alone == together
+    for part in ("documents", "dropped"):
+        here, there = (
+            {path.name: path.read_bytes() for path in (tmp_path / name / part).iterdir()}
+            for name in ("alone", "together")
+        )
+        assert here == there
 
 
 def test_progress_ends_at_one(tmp_path):

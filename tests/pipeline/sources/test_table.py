@@ -58,7 +58,7 @@ def test_math_reads_all_seven_subjects_and_takes_the_last_box(tmp_path):
     kept, dropped = read("math", tmp_path, tmp_path)
     assert [question for _, question, _, _ in kept] == [f"Find {n}." for n in SOURCES["math"].configurations]
     assert {answer for *_, answer in kept} == {"\\frac{1}{2}"}
-    assert [identity for identity, *_ in kept] == [f"math/{i}" for i in range(7)]
+    assert [identity for identity, *_ in kept] == [f"math@0bd4da3/{i}" for i in range(7)]
     assert not dropped
 
 
@@ -165,13 +165,10 @@ def test_mathinstruct_is_one_json_array_at_the_top(tmp_path):
     ]
     write(tmp_path / "MathInstruct.json", rows)
     kept, _ = read("mathinstruct", tmp_path, tmp_path)
-    assert [(response, answer) for _, _, response, answer in kept] == [
-        ("1 + 2 = 3. The answer is 3.", "3"),
-        ("print(3)", ""),
-    ]
-    prose = resolve_source({"name": "mathinstruct", "where": {"source": "data/CoT/*"}})
-    result = read_source(prose, find_split(tmp_path, "default", "train"), tmp_path / "prose")
-    assert {(c["reason"], c["documents"]) for c in result["counts"]} == {("kept", 1), ("filtered by source", 1)}
+    assert [(response, answer) for _, _, response, answer in kept] == [("1 + 2 = 3. The answer is 3.", "3")]
+    whole = resolve_source({"name": "mathinstruct", "where": {}})
+    result = read_source(whole, find_split(tmp_path, "default", "train"), tmp_path / "whole")
+    assert {(c["reason"], c["documents"]) for c in result["counts"]} == {("kept", 2)}
 
 
 def test_gsm8k_pins_its_revision_in_the_ids_and_notes_can_be_cut_out(tmp_path):
@@ -298,6 +295,7 @@ def test_ibivibiv_math_instruct_joins_its_input_and_unwraps_byte_strings(tmp_pat
     rows = [
         {"instruction": "Add.", "output": "3", "input": "1 and 2"},
         {"instruction": "What is f'(x)?", "output": "f'", "input": ""},
+        {"instruction": "b'(x) is the derivative of b(x). What is b'(1)?", "output": "2", "input": None},
         {"instruction": "b'Let x = 1.\\n'", "output": "b'1\\n'", "input": None},
     ]
     write(tmp_path / "data" / "train-00000-of-00021.parquet", rows)
@@ -305,6 +303,7 @@ def test_ibivibiv_math_instruct_joins_its_input_and_unwraps_byte_strings(tmp_pat
     assert [(question, response) for _, question, response, _ in kept] == [
         ("Add.\n1 and 2", "3"),
         ("What is f'(x)?", "f'"),
+        ("b'(x) is the derivative of b(x). What is b'(1)?", "2"),
         ("Let x = 1.", "1"),
     ]
 

@@ -10,7 +10,7 @@ from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, read_docume
 from pipeline.tokens.funnel import Stage, count_tokens
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer, training_parts
-from pipeline.traces import strip_traces
+from pipeline.traces.stage import strip_traces
 
 
 def documents(count: int) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pipeline.tokens.stage
 from pipeline.errors import InputError
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
+from pipeline.tokens.weights import LEFT_OUT
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
 # --- tokenizers ---
@@ -147,6 +149,41 @@ def test_what_cannot_be_packed_is_refused(documents: Path, tokenizer: Path, tmp_
         pack(write(tmp_path / "empty", []), tokenizer, tmp_path, sequence_length=64, seed=0)
     with pytest.raises(InputError, match=r"tokenizer_meta\.json cannot be read"):
         pack(documents, tmp_path, tmp_path, sequence_length=64, seed=0)
+
+
+def test_weights_repeat_documents_and_leave_some_out(tokenizer: Path, codec, tmp_path: Path) -> None:
+    documents = [(f"What is {i}?", f"half {i}") for i in range(400)]
+    source = write(tmp_path / "in", [*documents, *(("", f"twice {i}") for i in range(400))], rows=90)
+    options = {"sequence_length": 64, "seed": 3}
+    result = pack(source, tokenizer, tmp_path / "out", weights={"world": 0.5, "text": 2.25}, **options)
+    found = Counter(codec.decode(list(response)) for _, response in unpacked(tmp_path / "out"))
+    times = Counter((text.split()[0], number) for text, number in found.items())
+    assert set(times) == {("half", 1), ("twice", 2), ("twice", 3)}
+    assert times["half", 1] == pytest.approx(200, abs=30)
+    assert times["twice", 3] == pytest.approx(100, abs=26)
+    assert result["documents"] == found.total()
+    assert {(row["source"], row["reason"]): row["documents"] for row in result["counts"]} == {
+        ("text", "kept"): 400,
+        ("world", "kept"): times["half", 1],
+        ("world", LEFT_OUT): 400 - times["half", 1],
+    }
+    pack(source, tokenizer, tmp_path / "plain", **options)
+    pack(source, tokenizer, tmp_path / "one", weights={"world": 1.0}, **options)
+    assert files(tmp_path / "plain") == files(tmp_path / "one")
+
+
+@pytest.mark.slow
+def test_thousands_of_shards_need_few_open_files(tokenizer: Path, tmp_path: Path) -> None:
+    documents = [(f"What is {number} + 1?", str(number + 1)) for number in range(3000)]
+    source = write(tmp_path / "in", documents, rows=1, shard_bytes=1)
+    assert len(list((source / "documents").iterdir())) == len(documents)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        pack(source, tokenizer, tmp_path / "packed", sequence_length=64, seed=0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert len(unpacked(tmp_path / "packed")) == len(documents)
 
 
 def test_progress_ends_at_one(documents: Path, tokenizer: Path, tmp_path: Path) -> None:

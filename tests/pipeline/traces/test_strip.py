@@ -1,18 +1,12 @@
-"""Trace stripping: the four markings, several blocks, marks that are only mentioned, and real rows."""
+"""Trace stripping: the four markings, several blocks, and marks that are only mentioned."""
 
-from pathlib import Path
-
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.sources.stage import read_source
-from pipeline.sources.table import resolve_source
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.traces import DROP_EMPTY, DROP_UNCLOSED, MARKS, NO_CLOSING, strip_trace, strip_traces
+from pipeline.traces.marks import MARKS
+from pipeline.traces.strip import strip_trace
 
-MIRROR = Path(__file__).resolve().parents[3] / "shared" / "mirror"
 FENCE = "```"
 
 
@@ -155,6 +149,55 @@ def test_marks_that_the_question_speaks_of(question, response, text, kind):
     assert strip_trace(response, question) == (response if text is None else text, kind)
 
 
+FORMAT = (
+    "Present the thought section as <|begin_of_thought|> {thoughts} <|end_of_thought|> and the solution section as "
+    "<|begin_of_solution|> {solution} <|end_of_solution|>. Now: what is 2 + 2?"
+)
+
+
+@pytest.mark.parametrize(
+    ("response", "marking"),
+    [
+        ("<|begin_of_thought|>\n\nhm\n\n<|end_of_thought|>\n\n<|begin_of_solution|>\n4\n<|end_of_solution|>", "none"),
+        ("Well: <|begin_of_thought|>hm<|end_of_thought|>\n\n<|begin_of_solution|>4<|end_of_solution|>", "thought"),
+        ("<|begin_of_solution|>4<|end_of_solution|>", "none"),
+        ("hm\n<|end_of_thought|>\n4", "thought"),
+    ],
+)
+def test_a_question_that_explains_the_format_leaves_no_mark_of_it(response, marking):
+    assert strip_trace(response, FORMAT, marking).text.removeprefix("Well:").strip() == "4"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "So the result is <reasoning>42</reasoning> here.",
+        "Here the tag <think> is used to reason.",
+        "Write <think>, then reason. Write </think>, then answer.",
+        "Declare vector<thought> v; and use it.",
+        "Declare\nvector<thought> v;",
+        "The reply\n<thinking>a</thinking>\nis XML.",
+        "a</reasoning>5",
+    ],
+)
+def test_words_and_mentions_are_no_marks_unless_the_source_declares_traces(response):
+    assert strip_trace(response) == (response, "none")
+
+
+def test_a_declared_source_is_believed():
+    assert strip_trace("So <reasoning>40 + 2</reasoning> 42.", marking="paired") == ("So 42.", "paired")
+    assert strip_trace("hm</reasoning>42", marking="paired") == ("42", "closing")
+    question = "Reason in <think> and </think>."
+    assert strip_trace("Well, so <think>hm</think> 42", question, "paired") == ("Well, so 42", "paired")
+    assert strip_trace("Well, so <think>hm</think> 42", question).kind == "none"
+    assert strip_trace("The tag <think> is used.", marking="paired").kind == "none"
+
+
+@pytest.mark.parametrize("attributes", [' type="x"', " type='x' n=1", " type = x "])
+def test_attributes_are_part_of_a_mark(attributes):
+    assert strip_trace(f"<think{attributes}>a</think>5") == ("5", "paired")
+
+
 plain = st.text(st.sampled_from("ab 1\n$\\{}.`[]é→"), max_size=40)
 
 
@@ -177,89 +220,3 @@ def test_nothing_is_invented_and_nothing_is_left_to_strip(response):
     else:
         assert text == text.strip()
         assert len(text) <= len(response) + response.count("<think>")  # blank lines between the parts
-
-
-def documents(*rows):
-    table = {"id": [], "source": [], "row": [], "question": [], "response": [], "answer": []}
-    for number, (source, question, response) in enumerate(rows):
-        for name, value in zip(table, (f"{source}/{number}", source, number, question, response, "4"), strict=True):
-            table[name].append(value)
-    return pa.table(table, schema=SCHEMA)
-
-
-def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_path):
-    with DocumentWriter(tmp_path / "in") as writer:
-        writer.keep(
-            documents(
-                ("a", "q", "<think>x</think>4"),
-                ("a", "q", " untouched "),
-                ("b", "q", "x</think>5"),
-                ("b", "q", "<think>x"),
-                ("b", "q", "<think>x</think>"),
-                ("b", "q", ""),
-                ("c", "q", "\n<analysis >x</Analysis>4"),
-                ("c", "q", "<think >x</think >4"),
-                ("c", "q", "So <analysis>x</analysis>4"),
-            )
-        )
-    said = []
-    result = strip_traces(tmp_path / "in", tmp_path / "out", progress=lambda done, words: said.append(done))
-    kept = [row for batch in read_documents(tmp_path / "out") for row in batch.to_pylist()]
-    assert [(row["id"], row["response"], row["answer"]) for row in kept] == [
-        ("a/0", "4", "4"),
-        ("a/1", " untouched ", "4"),
-        ("b/2", "5", "4"),
-        ("b/5", "", "4"),
-        ("c/6", "4", "4"),
-        ("c/7", "4", "4"),
-        ("c/8", "So <analysis>x</analysis>4", "4"),
-    ]
-    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
-    assert {(row["id"], row["response"], row["reason"]) for row in dropped} == {
-        ("b/3", "<think>x", DROP_UNCLOSED),
-        ("b/4", "<think>x</think>", DROP_EMPTY),
-    }
-    assert {(t["source"], t["kind"]): t["documents"] for t in result["traces"]} == {
-        ("a", "none"): 1,
-        ("a", "paired"): 1,
-        ("b", "closing"): 1,
-        ("b", "none"): 1,
-        ("b", "paired"): 1,
-        ("b", "unclosed"): 1,
-        ("c", "none"): 1,
-        ("c", "paired"): 2,
-    }
-    assert said == [1.0]
-
-
-def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_cut_off(tmp_path):
-    with DocumentWriter(tmp_path / "in") as writer:
-        writer.keep(
-            documents(("a", "q", "hm</think>4"), ("a", "q", "Okay, so I have to"), ("a", "q", "Say `</think>`."))
-        )
-    result = strip_traces(tmp_path / "in", tmp_path / "out", marking="closing")
-    kept = [row["id"] for batch in read_documents(tmp_path / "out") for row in batch.to_pylist()]
-    assert kept == ["a/0"]
-    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
-    assert [(row["id"], row["reason"], row["because"]) for row in dropped] == [
-        ("a/1", DROP_UNCLOSED, NO_CLOSING),
-        ("a/2", DROP_UNCLOSED, NO_CLOSING),
-    ]
-    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("closing", 1), ("unclosed", 2)}
-
-
-@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
-def test_real_traces(tmp_path):
-    """Of the reasoning-gym rows 76 open a trace and have no closing mark at all, two more open another at the end."""
-    columns = {"question": "question", "response": "response", "answer": "answer"}
-    source = resolve_source({"name": "rg", "repository": "reasoning-gym/think", **columns})
-    read_source(source, [MIRROR / "reasoning-gym/think/default/train.jsonl.gz"], tmp_path / "in")
-    result = strip_traces(tmp_path / "in", tmp_path / "out")
-    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
-    unclosed = [row["response"] for row in dropped if row["reason"] == DROP_UNCLOSED]
-    assert sum("</think>" not in response for response in unclosed) == 76
-    assert len(unclosed) == 78
-    kinds = {trace["kind"]: trace["documents"] for trace in result["traces"]}
-    assert kinds == {"none": 122, "paired": 11_011, "several": 487, "closing": 1, "unclosed": 78}
-    for batch in read_documents(tmp_path / "out"):
-        assert not any("<think>" in text or "</think>" in text for text in batch["response"].to_pylist())

@@ -1,0 +1,61 @@
+"""Say loudly what curation lost: a source of which nothing is left, and a stage that dropped most of one."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+
+from pipeline.errors import InputError
+from pipeline.sources.source import Source
+from pipeline.storage.documents import KEPT
+from pipeline.storage.store import Output
+from pipeline.traces.strip import DECLARED, NONE
+
+
+def check_kept(source: Source, outputs: Sequence[Output]) -> None:
+    """Raise InputError, with the weightiest reason, when the stages of a source have kept no document of it."""
+    counts = [(output.stage, row) for output in outputs for row in output.results["counts"]]
+    if any(row["documents"] for row in outputs[-1].results["counts"] if row["reason"] == KEPT):
+        return
+    lost = Counter({(stage, row["reason"]): row["documents"] for stage, row in counts if row["reason"] != KEPT})
+    ((stage, reason), number), *_ = lost.most_common(1) or [(("documents", "no rows"), 0)]
+    raise InputError(
+        f"source {source.name!r}: none of its {lost.total():,} documents is kept; stage {stage!r} dropped {number:,} "
+        f"as {reason!r}: compare its columns, filters and `trace` with its rows, or remove the source"
+    )
+
+
+def warnings(outputs: Sequence[Output]) -> list[str]:
+    """List, a line each, the reasons for which a stage dropped more than half of a source."""
+    found = []
+    for output in outputs:
+        came: Counter[str] = Counter()
+        for row in output.results["counts"]:
+            came[row["source"]] += row["documents"]
+        found += [
+            f"{output.stage} dropped {row['documents']:,} of the {came[row['source']]:,} documents of source "
+            f"{row['source']!r} as {row['reason']!r}"
+            for row in output.results["counts"]
+            if row["reason"] != KEPT and 2 * row["documents"] > came[row["source"]]
+        ]
+    return found
+
+
+def unmarked(source: Source, stripped: Output) -> int:
+    """Count the documents without marks of a trace, of a source that is declared to have them."""
+    kinds = stripped.results["traces"] if source.trace in DECLARED else []
+    return sum(row["documents"] for row in kinds if row["kind"] == NONE)
+
+
+def unmarked_warnings(source: Source, stripped: Output) -> list[str]:
+    """Say, if so, that responses of a source that is declared to have marked traces have no mark and stay whole."""
+    if not (count := unmarked(source, stripped)):
+        return []
+    return [f"source {source.name!r}: {count:,} responses have no trace, though `trace` is {source.trace!r}; they stay"]
+
+
+def say(lines: Sequence[str]) -> None:
+    """Write lines to standard error; above the bars of a terminal, as rich takes it over."""
+    for line in lines:
+        sys.stderr.write(f"WARNING: {line}\n")  # not print: Prefect takes that over inside a flow

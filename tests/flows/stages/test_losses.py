@@ -1,0 +1,64 @@
+"""What curation lost of a source is said, and a source of which nothing is left ends the study."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.stages.losses import check_kept, unmarked_warnings, warnings
+from flows.stages.sources import Located, curate_source
+from pipeline.clean import CleanSettings
+from pipeline.errors import InputError
+from pipeline.sources.source import Source
+from pipeline.sources.table import resolve_source
+from pipeline.storage.store import Output, Store, file_digest
+
+
+def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:
+    file = folder / "train.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = resolve_source({"name": "s", "repository": "a/b", "question": "q", "response": "r"} | fields)
+    chain = curate_source(
+        Store(folder / "store"),
+        Located(source, (file,), "c0ffee"),
+        digests={file: file_digest(file)},
+        limit=None,
+        rules=CleanSettings(),
+    )
+    return source, chain
+
+
+def test_nothing_kept_names_the_source_and_the_main_reason(tmp_path: Path) -> None:
+    rows = [{"q": f"What is {i} and {i}?", "r": "It is right."} for i in range(9)] + [{"q": "What is this?", "r": ""}]
+    source, outputs = curated(tmp_path, rows, trace="closing")
+    with pytest.raises(
+        InputError, match=r"source 's': none of its 10 documents .*'traces' dropped 9 as 'trace never closed'"
+    ):
+        check_kept(source, outputs)
+
+
+def test_more_than_half_lost_for_one_reason_is_a_line(tmp_path: Path) -> None:
+    rows = [{"q": f"What is {i} and {i}?", "r": "" if i % 3 else "<think>a</think>b"} for i in range(9)]
+    source, outputs = curated(tmp_path, rows, trace="paired")
+    check_kept(source, outputs)
+    assert warnings(outputs) == ["documents dropped 6 of the 9 documents of source 's' as 'empty response'"]
+    assert unmarked_warnings(source, outputs[1]) == []
+    assert outputs[0].results["commit"] == "c0ffee"
+
+
+def test_responses_without_the_marks_that_the_source_declares_are_counted(tmp_path: Path) -> None:
+    rows = [{"q": f"What is {i} and {i}?", "r": "It is right." if i % 3 else "<think>a</think>b"} for i in range(9)]
+    source, outputs = curated(tmp_path, rows, trace="paired")
+    assert unmarked_warnings(source, outputs[1]) == [
+        "source 's': 6 responses have no trace, though `trace` is 'paired'; they stay"
+    ]
+    assert warnings(outputs) == []
+    assert unmarked_warnings(resolve_source({"name": "s", "repository": "a/b", "text": "t"}), outputs[1]) == []
+
+
+def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:
+    rows = [{"q": f"What is {i}?", "r": "It is right."} for i in range(9)]
+    assert curated(tmp_path, rows)[1] == curated(tmp_path, rows, weight=2.0)[1]
