@@ -80,13 +80,24 @@ def _rows(
     favours = random.gamma(0.3, size=(CHECKPOINTS, depth, experts)) + 1e-3
     selections = (1e6 * favours / favours.sum(axis=2, keepdims=True)).astype(int)
     at, depths, names = np.indices(selections.shape).reshape(3, -1)
-    usage = {"run_id": run, "tokens": points[at], "depth": depths + 1, "expert": names, "selections": selections.ravel()}
+    usage = {
+        "run_id": run,
+        "tokens": points[at],
+        "depth": depths + 1,
+        "expert": names,
+        "selections": selections.ravel(),
+    }
     tables = {"items": pd.concat(items), "steps": pd.DataFrame(steps), "expert_usage": pd.DataFrame(usage)}
     if variant == "DR+DA":
         query, key = (1 + half for half in np.tril_indices(depth))
         at = np.repeat(points, len(query))
         tables["depth_attention"] = pd.DataFrame(
-            {"run_id": run, "tokens": at, "query_depth": np.tile(query, CHECKPOINTS), "key_depth": np.tile(key, CHECKPOINTS)}
+            {
+                "run_id": run,
+                "tokens": at,
+                "query_depth": np.tile(query, CHECKPOINTS),
+                "key_depth": np.tile(key, CHECKPOINTS),
+            }
         ).assign(score=random.random(len(at)))
     checkpoints = [
         {"run_id": run, "tokens": tokens, "epoch": tokens / 4e10, "stream_hash": f"{tokens}"} for tokens in points

@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 
 from reports.data import AVERAGE, BASELINE, StudyData
-from reports.figures import accuracy, curation, depth_attention, efficiency, experts, loss, training
+from reports.figures import accuracy, balance, curation, depth_attention, efficiency, experts, loss, targets, training
 from reports.figures.rendering import Figure
 from reports.style.theme import Style, ordered
 from reports.tables import curation as curation_tables
@@ -126,7 +126,7 @@ def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     tables = [
         block for depth in data.depths for block in _table(factor_tables.mean_factors(data.mean_factors, styles, depth))
     ]
-    return [Block("prose", text), *drawn, *tables, *_figure(efficiency.by_target(data.factor_by_target, styles))]
+    return [Block("prose", text), *drawn, *tables, *_figure(targets.by_target(data.factor_by_target, styles))]
 
 
 def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -202,7 +202,8 @@ def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show loss curves, epochs and order of the token stream, and the runs."""
     texts = [text for text in (token_stream.epochs(data), token_stream.streams(data)) if text]
     return [
-        *_figure(training.loss(data.steps, styles)),
+        *_figure(training.loss(data.training_curves, styles)),
+        *_figure(training.course(data.training_curves, styles)),
         *(Block("prose", text) for text in texts),
         *_table(run_tables.runs(data.runs, styles)),
     ]
@@ -236,10 +237,11 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
             Block("heading", "Balance of the experts"),
             Block("prose", _diversity(data, styles)),
             *_table(run_tables.experts(data.gini, styles)),
-            *_figure(experts.lorenz(data.lorenz, data.gini, data.runs, styles)),
-            *_figure(experts.balance(data.gini, data.diversity, styles)),
+            *_figure(balance.lorenz(data.lorenz, data.gini, data.runs, styles)),
+            *_figure(balance.balance(data.gini, data.diversity, styles)),
         ]
-    return blocks + _figure(experts.selections(data.selections, data.runs, styles))
+    observed = (data.selections, data.runs, styles)
+    return [*blocks, *_figure(experts.selections(*observed)), *_figure(experts.experts_of_depths(*observed))]
 
 
 def _diversity(data: StudyData, styles: Mapping[str, Style]) -> str:
