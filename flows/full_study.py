@@ -10,6 +10,7 @@ from prefect import flow
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
+from flows.running.processes import Failed
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_evaluations, ingest_runs, ingest_study
 from flows.stages.models import plan_models
@@ -84,20 +85,34 @@ def full_study(
 
     `study` is a preset's name or the path of a YAML file; `mirror` a folder with data in the hub's layout; `root` the
     folder to write to (default runs/<name>). `accept_code_change` continues trainings that other code has started.
+    Raises Failed, after the report of everything else is written, where a run or an evaluation has failed.
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
     chosen = load_study(**arguments)
     with progress.listening(progress.Artifacts()):
         prepared = prepare_data_flow(**arguments)
         trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
-        evaluate_checkpoints_flow(**arguments, prepared=prepared, trained=trained)
+        evaluated = evaluate_checkpoints_flow(**arguments, prepared=prepared, trained=trained)
         path = report_flow(**arguments)
     for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
         factors = query(chosen.database, f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'")
         rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
         create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
     create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
+    raise_failures(trained, evaluated, path)
     return path
+
+
+def raise_failures(trained: Trained, evaluated: Evaluated, report: str) -> None:
+    """Raise Failed, naming the runs to look at, where trainings or evaluations have failed."""
+    failed = [
+        f"training of {run.run_id}: {run.failure} (see {run.folder.with_suffix('.log')})"
+        for run in trained.runs
+        if run.status == "failed"
+    ]
+    failed += [f"evaluation of {run}: {reason}" for run, reason in evaluated.failures.items()]
+    if failed:
+        raise Failed(f"{len(failed)} failed, the report of the others is {report}; {'; '.join(failed)}")
 
 
 if __name__ == "__main__":

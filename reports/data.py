@@ -64,7 +64,7 @@ QUERIES = {
     "where study_id = ?",
     "mismatches": "from stream_mismatches where study_id = ?",
     "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
-    "entered_twice": "select t.* from rows_entered_twice t join model_runs using (run_id) where study_id = ?",
+    "entered_twice": "select t.* from rows_entered_twice_at(true) t join model_runs using (run_id) where study_id = ?",
     "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
     "from evaluation_versions join model_runs using (run_id) where study_id = ?",
     "versions": "select distinct task, task_version from evaluations join model_runs using (run_id) where study_id = ?",
@@ -117,6 +117,12 @@ class StudyData:
         except ValueError:
             return {}
         return config if isinstance(config, dict) else {}
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A section of the study's configuration; empty where there is none."""
+        study = self.config.get("study")
+        section = study.get(name) if isinstance(study, dict) else None
+        return section if isinstance(section, dict) else {}
 
 
 def read_study(database: Path, study_id: str) -> StudyData:

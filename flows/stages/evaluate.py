@@ -14,7 +14,7 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.devices import Slots, concurrency
-from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.processes import Failed, read_progress, run_module, side_by_side, stopped_on_exit
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from pipeline.errors import InputError
@@ -27,7 +27,8 @@ VERSION = 3
 def evaluate_runs(study: Study, store: Store, prepared: Prepared, trained: Trained) -> Evaluated:
     """Evaluate each complete run; take finished evaluations from the store.
 
-    Raises InputError when the models were trained on other data, and what the evaluation processes end with.
+    An evaluation that fails ends no other one; the reason is returned. Raises InputError when the models were trained
+    on other data, and when an evaluation process ends with bad input.
     """
     if trained.packed != prepared.packed.key:
         raise InputError(
@@ -40,10 +41,16 @@ def evaluate_runs(study: Study, store: Store, prepared: Prepared, trained: Train
     processes = [max(1, count // len(complete) + (i < count % len(complete))) for i in range(len(complete))]
     with stopped_on_exit():
         outputs = side_by_side(
-            list(zip(complete, processes, strict=True)), lambda job: _evaluate(study, store, prepared, slots, *job)
+            list(zip(complete, processes, strict=True)), lambda job: _attempt(study, store, prepared, slots, *job)
         )
-    found = {run.run_id: output.name for run, output in zip(complete, outputs, strict=True)}
-    evaluated = Evaluated(study.study_id, store.root, found)
+    found: dict[str, str] = {}
+    failures: dict[str, str] = {}
+    for run, output in zip(complete, outputs, strict=True):
+        if isinstance(output, Output):
+            found[run.run_id] = output.name
+        else:
+            failures[run.run_id] = output
+    evaluated = Evaluated(study.study_id, store.root, found, failures)
     write_returned(study, evaluated)
     return evaluated
 
@@ -59,6 +66,14 @@ def job_settings(study: Study) -> dict[str, Any]:
     settings = study.evaluation
     named = ("limit", "batch_tokens", "max_new_tokens", "depths", "weights")
     return {**{name: getattr(settings, name) for name in named}, "device": study.training.device}
+
+
+def _attempt(study: Study, store: Store, prepared: Prepared, slots: Slots, run: Run, processes: int) -> Output | str:
+    """Evaluate a run, or return why that failed."""
+    try:
+        return _evaluate(study, store, prepared, slots, run, processes)
+    except Failed as error:
+        return str(error)
 
 
 def _evaluate(study: Study, store: Store, prepared: Prepared, slots: Slots, run: Run, processes: int) -> Output:

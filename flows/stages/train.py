@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flows.running import progress
 from flows.running.devices import Slots, ranks_per_run
-from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.processes import Failed, read_progress, run_module, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from model.training.code_changes import read_code_changes
 from model.training.records import choose_seed
 from pipeline.storage.files import write_text_atomically
-from pipeline.storage.store import Output, Store
+from pipeline.storage.store import Missing, Output, Store
 
 VERSION = 1
 
@@ -39,8 +39,9 @@ def train_models(
     """Train every model of the study; take finished models from the store, and continue interrupted runs.
 
     With several seeds and screening, all seeds train to the screening point, and the seed with the lowest loss over
-    the final tenth goes on (section 4.1). `accept_code_change` continues runs that other code has started. Raises what
-    the training processes end with.
+    the final tenth goes on (section 4.1). `accept_code_change` continues runs that other code has started. A run that
+    fails ends no other run: it is returned with status 'failed', and another call tries it again. Raises InputError
+    when a training process ends with bad input.
     """
     packed, slots = prepared.packed, Slots(study)
     arguments = ["--accept-code-change"] if accept_code_change else []
@@ -55,9 +56,10 @@ def train_models(
                 run_id=describe_run(study, packed, model, seed)["run_id"],
                 model_id=model.model_id,
                 seed=seed,
-                status="complete" if seed in output.results["chosen"] else "screened",
+                status=_status(output, seed),
                 output=output.name,
                 folder=output.path / f"seed{seed}",
+                failure=output.results.get("failures", {}).get(str(seed), ""),
             )
             for model, output in zip(planned, outputs, strict=True)
             for seed in study.training.seeds
@@ -67,10 +69,19 @@ def train_models(
     return trained
 
 
+def _status(output: Output, seed: int) -> str:
+    if str(seed) in output.results.get("failures", {}):
+        return "failed"
+    return "complete" if seed in output.results["chosen"] else "screened"
+
+
 def _train_model(
     study: Study, store: Store, packed: Output, model: PlannedModel, slots: Slots, arguments: list[str]
 ) -> Output:
-    """Train all seeds of one model in one folder of the store, with a run folder for each seed."""
+    """Train all seeds of one model in one folder of the store, with a run folder for each seed.
+
+    Seeds that fail are named in the output's results; an output with such seeds is gone on with.
+    """
     seeds, stop_at = study.training.seeds, study.training.stop_at
     runs = [describe_run(study, packed, model, seed) for seed in seeds]
     models = len(study.models.depths) * len(study.models.variants)
@@ -82,27 +93,49 @@ def _train_model(
             place.mkdir(exist_ok=True)
             (place / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, place)}, indent=1))
 
-        def train(seed: int, goal: int | None, ranks: int) -> None:
-            _train(model, folder / f"seed{seed}", seed, goal, slots, ranks, arguments)
+        failures: dict[str, str] = {}
 
-        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at, screening))
+        def train(seed: int, goal: int | None, ranks: int) -> None:
+            place = folder / f"seed{seed}"
+            try:
+                _train(model, place, seed, goal, slots, ranks, arguments)
+            except Failed as error:
+                failures[str(seed)] = error.reason.removeprefix(f"{place}: ")
+
+        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at, screening), failures)
         side_by_side(chosen, lambda seed: train(seed, None, final))
         changes = {run["run_id"]: found for run in runs if (found := read_code_changes(folder / f"seed{run['seed']}"))}
-        results = {"chosen": chosen, "run_ids": [run["run_id"] for run in runs]}
-        return {**results, "code_changes": changes} if changes else results
+        results = {
+            "chosen": [seed for seed in chosen if str(seed) not in failures],
+            "run_ids": [run["run_id"] for run in runs],
+        }
+        return results | {name: found for name, found in (("code_changes", changes), ("failures", failures)) if found}
 
     configuration = {"runs": [identity(run) for run in runs], "stop_at": stop_at}
+    earlier = store.find("training", store.key("training", VERSION, configuration, [packed]))
+    if earlier and earlier.results.get("failures"):
+        if not store.builds:
+            raise Missing(earlier.name)
+        store.reopen(earlier)
     return store.build("training", VERSION, configuration, [packed], work, resumes=True)
 
 
-def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callable[[int], None]) -> list[int]:
-    """Choose the seeds that go on: all, or after screening the one with the lowest loss. Decides once for a folder."""
+def _choose(
+    folder: Path, seeds: list[int], stop_at: int | None, screen: Callable[[int], None], failures: Mapping[str, str]
+) -> list[int]:
+    """Choose the seeds that go on: all, or after screening the one with the lowest loss. Decides once for a folder.
+
+    `screen` adds the seeds that fail to `failures`; where all fail, none goes on.
+    """
     if not stop_at:
         return seeds
     decided = folder / "chosen.json"
     if not decided.exists():
         side_by_side(seeds, screen)
-        best = choose_seed({seed: folder / f"seed{seed}" for seed in seeds})
+        screened = {seed: folder / f"seed{seed}" for seed in seeds if str(seed) not in failures}
+        if not screened:
+            return []
+        best = choose_seed(screened)
         write_text_atomically(decided, json.dumps([best]))
     return json.loads(decided.read_text())
 

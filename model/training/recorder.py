@@ -28,7 +28,7 @@ class Recorder:
         peak = peak_flops(device_name(trainer.device), trainer.precision)
         flops = training_flops_per_token(run.model, trainer.stream.document_length) if peak else None
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
-        self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share)
+        self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share, trainer.ranks.count)
         self.noticed = trainer.halved
         self.saved = self.flushed = time.monotonic()
         self.told = 0.0

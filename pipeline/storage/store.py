@@ -117,6 +117,12 @@ class Store:
             write_text_atomically(kept, found, shared=True)
         return found
 
+    def reopen(self, output: Output) -> None:
+        """Make a finished output unfinished again, so that `build` with `resumes` goes on with its files."""
+        partial = output.path.with_name(output.key + PARTIAL)
+        output.path.rename(partial)
+        (partial / MANIFEST).unlink()
+
     @staticmethod
     def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[Output]) -> str:
         """Hash stage, version, configuration and the keys of the inputs to the key of an output."""

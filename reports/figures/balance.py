@@ -12,7 +12,7 @@ from reports.data import BASELINE
 from reports.figures import chart
 from reports.figures.heat_map import RAMP
 from reports.figures.rendering import Figure, Panel, figure, panel
-from reports.style.theme import LIGHT, Style, present
+from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.names import depth_name
 from reports.text.numbers import listed, number
 
@@ -165,3 +165,23 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
     drawn = alt.layer(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
     title = f"{depth_name(depth)}: experts used, against {BASELINE}"
     return panel(title, f"{title}’s: {listed(words)}.", drawn)
+
+
+def in_words(diversity: pd.DataFrame, styles: Mapping[str, Style]) -> str:
+    """Say what the paper reports about balance, and how many experts a depth draws on."""
+    text = (
+        "Recurrent models are balanced over all depths together, so that a depth may prefer some experts. The paper "
+        "reports a Gini coefficient of 0.075 for its DR+DA of depth 32."
+    )
+    compared = diversity[(diversity["variant"] != BASELINE) & diversity["ratio"].notna()]
+    for depth, models in ordered(compared, styles).groupby("model_depth", sort=False):
+        ratios = models.groupby("variant", sort=False)["ratio"].agg(["min", "max"])
+        times = [
+            f"{' to '.join(dict.fromkeys((number(low, 1), number(high, 1))))} times as many in {variant}"
+            for variant, low, high in ratios.itertuples()
+        ]
+        text += (
+            f" At {depth_name(depth).lower()}, the experts that carry 90% of a depth’s selections are "
+            f"{', '.join(times)} as in {BASELINE}."
+        )
+    return text + " In the paper it is 2 to 11 times." * bool(len(compared))

@@ -87,17 +87,20 @@ def _three_digits(value: float) -> str:
 
 def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> alt.LayerChart:
     """Draw a column against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
-    rows = rows.assign(screened=rows["status"] == "screened")
+    # A run is a number here: its name on every point would be most of the page.
+    rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
     base = alt.Chart(
-        chart.records(rows, ["variant", "run_id", "tokens", field, "screened"]), width=chart.WIDTH, height=chart.HEIGHT
+        chart.records(rows, ["variant", "run", "seed", "tokens", field, "screened"]),
+        width=chart.WIDTH,
+        height=chart.HEIGHT,
     ).encode(
         x=chart.token_axis(rows["tokens"]) if rows["tokens"].max() > 2.5 * rows["tokens"].min() else _late_axis(rows),
         y=alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=axis),
         color=chart.colour(styles),
         strokeDash=chart.dash(styles),
-        detail="run_id:N",
+        detail="run:N",
         opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
-        tooltip=chart.tooltip(("variant:N",), ("run_id:N", "", "run"), ("tokens:Q", ",.0f"), (f"{field}:Q", ".4~g")),
+        tooltip=chart.tooltip(("variant:N",), ("seed:Q",), ("tokens:Q", ",.0f"), (f"{field}:Q", ".4~g")),
     )
     return alt.layer(base.mark_line(strokeWidth=1.4))
 

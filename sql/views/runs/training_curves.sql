@@ -1,6 +1,6 @@
 -- One row: a stretch of a run's training, with mean loss and gradient norm, and the speed.
 -- needs: model_runs
--- A run has up to 240 stretches: 160 equal parts of its logarithmic token axis, cut by 80 equal parts of the linear one,
+-- A run has up to 120 stretches: 80 equal parts of its logarithmic token axis, cut by 40 equal parts of the linear one,
 -- so that the beginning and the later half both show. `mfu` is the mean of the run, scaled by the speed.
 create or replace view training_curves as
 with ends as (
@@ -13,8 +13,8 @@ with ends as (
 stretches as (
     select
         steps.run_id,
-        floor(160 * ln(steps.tokens / ends.first) / greatest(ln(ends.last / ends.first), 1e-9)) as log_part,
-        floor(80 * steps.tokens / ends.last) as linear_part,
+        floor(80 * ln(steps.tokens / ends.first) / greatest(ln(ends.last / ends.first), 1e-9)) as log_part,
+        floor(40 * steps.tokens / ends.last) as linear_part,
         avg(steps.tokens) as tokens,
         avg(steps.loss) filter (isfinite(steps.loss)) as loss,
         avg(steps.gradient_norm) filter (isfinite(steps.gradient_norm)) as gradient_norm,
@@ -47,4 +47,4 @@ from speeds
 join model_runs using (run_id)
 order by study_id, depth, variant, seed, run_id, speeds.tokens;
 
-comment on view training_curves is 'Loss, gradient norm and speed of every run over its training, in up to 240 stretches';
+comment on view training_curves is 'Loss, gradient norm and speed of every run over its training, in up to 120 stretches';
