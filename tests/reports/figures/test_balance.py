@@ -21,9 +21,7 @@ def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
     (panel,) = drawn.panels
     assert panel.title == "DR, depth 2"
     assert panel.description.endswith("Gini coefficient DR 0.250 and LA 0.500.")
-    lines = [
-        [(row.get("depth"), row["experts"], row["share"]) for row in rows] for rows in data(panel.specification)
-    ]
+    lines = [[(row.get("depth"), row["experts"], row["share"]) for row in rows] for rows in data(panel.specification)]
     most, all_of_them = ("1", "0.75"), ("2", "1")
     assert [(None, *most), (None, *all_of_them)] in lines
     assert [(depth, *point) for depth in ("1", "2") for point in (most, all_of_them)] in lines
