@@ -26,7 +26,7 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     The first panel has the whole training, the second the later half, whose differences the beginning would hide.
     `curves` has the rows of `training_curves`. None without losses.
     """
-    curves = curves[curves["loss"].notna()]
+    breaks, curves = _breaks(curves), curves[curves["loss"].notna()]
     shown, panels = present(styles, curves), []
     for depth, part in curves.groupby("depth"):
         late = part[part["tokens"] >= 0.5 * part["tokens"].max()]
@@ -40,7 +40,7 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         "training-loss",
         "Training loss",
         "Nats per token; one line for each run, faint for screened ones. A point is the mean over a stretch of the "
-        f"training.{_breaks(curves)}",
+        f"training.{breaks}",
         panels,
         shown,
     )
