@@ -13,7 +13,7 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
 from flows.running.patience import patiently
-from flows.running.processes import wait_unless_stopping
+from flows.running.processes import Failed, wait_unless_stopping
 from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
@@ -98,7 +98,8 @@ def full_study(
 
     `study` is a preset's name or the path of a YAML file; `mirror` a folder with data in the hub's layout; `root` the
     folder to write to (default runs/<name>). `accept_code_change` continues trainings that other code has started;
-    `trust_code` lets the study's task files run Python.
+    `trust_code` lets the study's task files run Python. Raises Failed, after the report of everything else is written,
+    where a run or an evaluation has failed.
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
     chosen = load_study(**arguments)
@@ -107,7 +108,9 @@ def full_study(
         with progress.listening(progress.Artifacts()):
             prepared = prepare_data_flow(**arguments)
             trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
-            evaluate_checkpoints_flow(**arguments, trust_code=trust_code, prepared=prepared, trained=trained)
+            evaluated = evaluate_checkpoints_flow(
+                **arguments, trust_code=trust_code, prepared=prepared, trained=trained
+            )
             path = report_flow(**arguments)
         for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
             rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
@@ -115,7 +118,20 @@ def full_study(
             rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
             create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
         create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
-        return path
+    raise_failures(trained, evaluated, path)
+    return path
+
+
+def raise_failures(trained: Trained, evaluated: Evaluated, report: str) -> None:
+    """Raise Failed, naming the runs to look at, where trainings or evaluations have failed."""
+    failed = [
+        f"training of {run.run_id}: {run.failure} (see {run.folder.with_suffix('.log')})"
+        for run in trained.runs
+        if run.status == "failed"
+    ]
+    failed += [f"evaluation of {run}: {reason}" for run, reason in evaluated.failures.items()]
+    if failed:
+        raise Failed(f"{len(failed)} failed, the report of the others is {report}; {'; '.join(failed)}")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ QUERIES = {
     "is not distinct from (f.depth, f.variant, f.task, f.metric) where f.study_id = ?",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
+    "cost_by_target": "from cost_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
     "interpolated": "from data_efficiency_interpolated where study_id = ?",
     "intervals": "from factor_intervals where study_id = ?",
@@ -42,15 +43,19 @@ QUERIES = {
     "loss_curve": "from mean_curves where study_id = ? and measure = 'loss' order by all",
     "perplexity": "from token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
+    "models": "select variant, depth, config from models where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",
     "funnel_by_source": "from funnel_by_source where study_id = ?",
     "curation": "from curation where study_id = ?",
+    "sources": "from table_4 where study_id = ?",
     "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ?",
-    "steps": "select variant, depth, status, s.* from steps s join model_runs using (run_id) where study_id = ?",
-    "gini": "from expert_gini where study_id = ?",
-    "lorenz": f"from expert_lorenz where study_id = ? {NEWEST}",
-    "selections": f"from expert_selections where study_id = ? and depth is not null {NEWEST}",
+    "training_curves": "from training_curves where study_id = ?",
+    "failures": "select variant, depth, run_id, failure from run_details join model_runs using (run_id) "
+    "where study_id = ? and failure is not null",
+    "gini": "from expert_gini where study_id = ? and depth is null",
+    "lorenz": "from expert_lorenz_at(true) where study_id = ?",
+    "selections": "from expert_selections_at(true) where study_id = ? and depth is not null",
     "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
     f"where study_id = ? {NEWEST}",
@@ -59,7 +64,7 @@ QUERIES = {
     "where study_id = ?",
     "mismatches": "from stream_mismatches where study_id = ?",
     "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
-    "entered_twice": "select t.* from rows_entered_twice t join model_runs using (run_id) where study_id = ?",
+    "entered_twice": "select t.* from rows_entered_twice_at(true) t join model_runs using (run_id) where study_id = ?",
     "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
     "from evaluation_versions join model_runs using (run_id) where study_id = ?",
     "versions": "select distinct task, task_version from evaluations join model_runs using (run_id) where study_id = ?",
@@ -112,6 +117,12 @@ class StudyData:
         except ValueError:
             return {}
         return config if isinstance(config, dict) else {}
+
+    def section(self, name: str) -> dict[str, Any]:
+        """A section of the study's configuration; empty where there is none."""
+        study = self.config.get("study")
+        section = study.get(name) if isinstance(study, dict) else None
+        return section if isinstance(section, dict) else {}
 
 
 def read_study(database: Path, study_id: str) -> StudyData:

@@ -33,7 +33,11 @@ R = TypeVar("R")
 
 
 class Failed(RuntimeError):
-    """A child process failed; the text names the child and its log."""
+    """A child process failed; the text names the child and its log, `reason` is what the child said last."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
 
 
 class Stopped(RuntimeError):
@@ -75,7 +79,8 @@ def run_module(
     if status == BAD_INPUT:
         raise InputError(group.last_line())
     if status:
-        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {group.last_line()}")
+        reason = group.last_line()
+        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {reason}", reason)
 
 
 def wait_unless_stopping(seconds: float) -> None:

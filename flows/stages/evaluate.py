@@ -7,13 +7,14 @@ that no other process has taken.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flows.running import progress
 from flows.running.devices import Slots, concurrency
-from flows.running.processes import read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.processes import Failed, read_progress, run_module, side_by_side, stopped_on_exit
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
@@ -29,7 +30,8 @@ def evaluate_runs(
 ) -> Evaluated:
     """Evaluate each complete run; take finished evaluations from the store. `trust_code` lets task files run Python.
 
-    Raises InputError when the models were trained on other data, and what the evaluation processes end with.
+    An evaluation that fails ends no other one; the reason is returned. Raises InputError when the models were trained
+    on other data, and when an evaluation process ends with bad input.
     """
     if trained.packed != prepared.packed.key:
         raise InputError(
@@ -43,10 +45,16 @@ def evaluate_runs(
     with stopped_on_exit():
         outputs = side_by_side(
             list(zip(complete, processes, strict=True)),
-            lambda job: _evaluate(study, store, prepared, slots, trust_code, *job),
+            lambda job: _attempt(lambda: _evaluate(study, store, prepared, slots, trust_code, *job)),
         )
-    found = {run.run_id: output.name for run, output in zip(complete, outputs, strict=True)}
-    evaluated = Evaluated(study.study_id, store.root, found)
+    found: dict[str, str] = {}
+    failures: dict[str, str] = {}
+    for run, output in zip(complete, outputs, strict=True):
+        if isinstance(output, Output):
+            found[run.run_id] = output.name
+        else:
+            failures[run.run_id] = output
+    evaluated = Evaluated(study.study_id, store.root, found, failures)
     write_returned(study, evaluated)
     return evaluated
 
@@ -62,6 +70,14 @@ def job_settings(study: Study) -> dict[str, Any]:
     settings = study.evaluation
     named = ("limit", "batch_tokens", "max_new_tokens", "depths", "weights")
     return {**{name: getattr(settings, name) for name in named}, "device": study.training.device}
+
+
+def _attempt(evaluate: Callable[[], Output]) -> Output | str:
+    """Evaluate a run, or return why that failed."""
+    try:
+        return evaluate()
+    except Failed as error:
+        return str(error)
 
 
 def _evaluate(

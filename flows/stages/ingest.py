@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from flows.running import progress
 from flows.running.patience import LABEL, patiently
+from flows.running.processes import read_progress
 from flows.stages.models import PlannedModel
 from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
@@ -65,7 +66,7 @@ def ingest_stages(
 
 
 def ingest_study(study: Study, prepared: Prepared) -> None:
-    """Ingest the rows of `studies` and `curation`, and of `benchmarks` where the study overrides a benchmark."""
+    """Ingest the rows of `studies`, `curation` and `sources`, and of benchmarks that the study overrides."""
     versions = {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()}
     row = {
         "study_id": study.study_id,
@@ -75,9 +76,21 @@ def ingest_study(study: Study, prepared: Prepared) -> None:
         "created_at": datetime.now(UTC).replace(tzinfo=None),
     }
     curation = [{"study_id": study.study_id, **count} for count in prepared.counts()]
-    tables = {"studies": [row], "curation": curation, "benchmarks": _overridden_benchmarks(study, prepared)}
+    tables = {"studies": [row], "curation": curation, "sources": _sources(study, prepared)}
+    tables["benchmarks"] = _overridden_benchmarks(study, prepared)
     given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows}
     ingest(study.database, given, wait=PATIENCE)
+
+
+def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
+    """Make the rows of `sources` from what reading each source has written down."""
+    rows = []
+    for output in prepared.stages:
+        if output.stage == "documents":
+            source = output.manifest["configuration"]["source"]
+            known = {name: source[name] for name in ("repository", "revision", "licence")}
+            rows.append({"study_id": study.study_id, "source": source["name"], **known})
+    return rows
 
 
 def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
@@ -98,8 +111,25 @@ def _is_loss(metric: str) -> bool:
 
 
 def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained) -> None:
-    """Ingest the rows of `models`, `runs`, `steps` and `checkpoints`."""
-    ingest_rows(study, planned, [(run.model_id, run.status, run.folder / "rows") for run in trained.runs], [])
+    """Ingest the rows of `models`, `runs`, `steps`, `checkpoints` and `run_details`."""
+    begun = [run for run in trained.runs if (run.folder / "rows" / "runs.parquet").exists()]
+    ingest_rows(study, planned, [(run.model_id, run.status, run.folder / "rows") for run in begun], [])
+    names = ("run_id", "model_id", "seed", "status")
+    unbegun = [
+        {"study_id": study.study_id, **{name: getattr(run, name) for name in names}}
+        for run in trained.runs
+        if run not in begun
+    ]
+    details = [
+        {
+            "run_id": run.run_id,
+            "devices": read_progress(run.folder / "progress.json").get("ranks"),
+            "failure": run.failure or None,
+        }
+        for run in trained.runs
+    ]
+    tables = {"runs": unbegun, "run_details": details}
+    ingest(study.database, {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows})
 
 
 def ingest_evaluations(study: Study, evaluated: Evaluated) -> None:

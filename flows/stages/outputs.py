@@ -88,7 +88,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Run:
-    """One trained model: `status` is 'complete', or 'screened' when another seed of the model went on to the end."""
+    """One trained model: `status` is 'complete', 'failed', or 'screened' when another seed went on to the end."""
 
     run_id: str
     model_id: str
@@ -96,6 +96,7 @@ class Run:
     status: str
     output: str  # of all seeds of the model: training/<key>
     folder: Path
+    failure: str = ""  # why the training failed
 
 
 @dataclass(frozen=True)
@@ -110,11 +111,12 @@ class Trained:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The evaluation of each complete run, `evaluation/<key>` by run_id."""
+    """The evaluation of each complete run, `evaluation/<key>` by run_id, and why an evaluation failed, by run_id."""
 
     study_id: str
     store: Path
     outputs: dict[str, str]
+    failures: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def row_folders(self) -> list[Path]:
         """List the folders that hold the rows of one checkpoint each."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import Slots, share_ranks
 from flows.running.nodes import this_node, train_on_nodes
-from flows.running.processes import read_progress, side_by_side, stopped_on_exit
+from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
@@ -25,7 +25,8 @@ from model.training.code_changes import read_code_changes
 from model.training.records import choose_seed
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
-from pipeline.storage.store import Output, Store
+from pipeline.storage.integrity import reopen
+from pipeline.storage.store import Missing, Output, Store
 
 VERSION = 1
 
@@ -41,8 +42,9 @@ def train_models(
     """Train every model of the study; take finished models from the store, and continue interrupted runs.
 
     With several seeds and screening, all seeds train to the screening point, and the seed with the lowest loss over
-    the final tenth goes on (section 4.1). `accept_code_change` continues runs that other code has started. Raises what
-    the training processes end with.
+    the final tenth goes on (section 4.1). `accept_code_change` continues runs that other code has started. A run that
+    fails ends no other run: it is returned with status 'failed', and another call tries it again. Raises InputError
+    when a training process ends with bad input.
     """
     packed, node = prepared.packed, this_node(study)
     if node.number:
@@ -63,9 +65,10 @@ def train_models(
                 run_id=describe_run(study, packed, model, seed)["run_id"],
                 model_id=model.model_id,
                 seed=seed,
-                status="complete" if seed in output.results["chosen"] else "screened",
+                status=_status(output, seed),
                 output=output.name,
                 folder=output.path / f"seed{seed}",
+                failure=output.results.get("failures", {}).get(str(seed), ""),
             )
             for model, output in zip(planned, outputs, strict=True)
             for seed in study.training.seeds
@@ -73,6 +76,12 @@ def train_models(
     )
     write_returned(study, trained)
     return trained
+
+
+def _status(output: Output, seed: int) -> str:
+    if str(seed) in output.results.get("failures", {}):
+        return "failed"
+    return "complete" if seed in output.results["chosen"] else "screened"
 
 
 def _train_model(
@@ -84,7 +93,10 @@ def _train_model(
     launch: Callable[..., None],
     arguments: list[str],
 ) -> Output:
-    """Train all seeds of the model `planned[place]` in one folder of the store, with a run folder for each seed."""
+    """Train all seeds of the model `planned[place]` in one folder of the store, with a run folder for each seed.
+
+    Seeds that fail are named in the output's results; an output with such seeds is gone on with.
+    """
     model, seeds, stop_at = planned[place], study.training.seeds, study.training.stop_at
     runs = [describe_run(study, packed, model, seed) for seed in seeds]
     of_all = share_ranks(study, len(planned) * len(seeds))[place * len(seeds) :]
@@ -96,28 +108,49 @@ def _train_model(
             own.mkdir(exist_ok=True)
             (own / "run.json").write_text(json.dumps({**run, "data": os.path.relpath(packed.path, own)}, indent=1))
 
-        def train(seed: int, goal: int | None, ranks: int | None = None) -> None:
-            ranks = ranks or of_all[seeds.index(seed)]
-            _train(model, folder / f"seed{seed}", seed, goal, ranks, launch, arguments)
+        failures: dict[str, str] = {}
 
-        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at))
+        def train(seed: int, goal: int | None, ranks: int | None = None) -> None:
+            own, ranks = folder / f"seed{seed}", ranks or of_all[seeds.index(seed)]
+            try:
+                _train(model, own, seed, goal, ranks, launch, arguments)
+            except Failed as error:
+                failures[str(seed)] = error.reason.removeprefix(f"{own}: ")
+
+        chosen = _choose(folder, seeds, stop_at, lambda seed: train(seed, stop_at), failures)
         side_by_side(chosen, lambda seed: train(seed, None, of_chosen))
         changes = {run["run_id"]: found for run in runs if (found := read_code_changes(folder / f"seed{run['seed']}"))}
-        results = {"chosen": chosen, "run_ids": [run["run_id"] for run in runs]}
-        return {**results, "code_changes": changes} if changes else results
+        results = {
+            "chosen": [seed for seed in chosen if str(seed) not in failures],
+            "run_ids": [run["run_id"] for run in runs],
+        }
+        return results | {name: found for name, found in (("code_changes", changes), ("failures", failures)) if found}
 
     configuration = {"runs": [identity(run) for run in runs], "stop_at": stop_at}
+    earlier = store.find("training", store.key("training", VERSION, configuration, [packed]))
+    if earlier and earlier.results.get("failures"):
+        if not store.builds:
+            raise Missing(earlier.name)
+        reopen(earlier.path)
     return store.build("training", VERSION, configuration, [packed], work, resumes=True)
 
 
-def _choose(folder: Path, seeds: list[int], stop_at: int | None, screen: Callable[[int], None]) -> list[int]:
-    """Choose the seeds that go on: all, or after screening the one with the lowest loss. Decides once for a folder."""
+def _choose(
+    folder: Path, seeds: list[int], stop_at: int | None, screen: Callable[[int], None], failures: Mapping[str, str]
+) -> list[int]:
+    """Choose the seeds that go on: all, or after screening the one with the lowest loss. Decides once for a folder.
+
+    `screen` adds the seeds that fail to `failures`; where all fail, none goes on.
+    """
     if not stop_at:
         return seeds
     decided = folder / "chosen.json"
     if not decided.exists():
         side_by_side(seeds, screen)
-        best = choose_seed({seed: folder / f"seed{seed}" for seed in seeds})
+        screened = {seed: folder / f"seed{seed}" for seed in seeds if str(seed) not in failures}
+        if not screened:
+            return []
+        best = choose_seed(screened)
         write_text_atomically(decided, json.dumps([best]))
     return json.loads(decided.read_text())
 

@@ -29,7 +29,7 @@ class Recorder:
         stream = trainer.stream
         flops = training_flops_per_token(run.model, stream.document_length, stream.target_share) if peak else None
         self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
-        self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share)
+        self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share, trainer.ranks.count)
         self.noticed = trainer.halved
         self.flushed = time.monotonic()
         self.told = 0.0

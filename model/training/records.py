@@ -112,8 +112,9 @@ def _write_parquet(table: Any, path: Path) -> None:
 class Progress:
     """Write `progress.json`, and describe a run's progress in a line for a terminal."""
 
-    def __init__(self, path: Path, run_id: str, target: int, flops_share: float | None) -> None:
+    def __init__(self, path: Path, run_id: str, target: int, flops_share: float | None, ranks: int = 1) -> None:
         """`target` is in tokens; `flops_share` is the MFU at one token per second, None where unknown."""
+        self._ranks = ranks
         self._path, self._run_id, self._target, self._flops_share = path, run_id, target, flops_share
         self._past: deque[tuple[float, int]] = deque(maxlen=20)  # times and tokens that the rate is taken over
 
@@ -130,6 +131,7 @@ class Progress:
             "tokens_per_second": rate,
             "seconds_left": left / rate if rate else None,
             "mfu": mfu,
+            "ranks": self._ranks,
             "step": step,
             "state": state,
             "note": note,

@@ -51,7 +51,7 @@ def one_run_each(
     A complete run is taken before a screened one, then the lowest seed: experts of several runs have no common order,
     and maps of several runs blur. `runs` has the rows of the table `runs`.
     """
-    known = runs[runs["run_id"].isin(rows["run_id"]) & runs["variant"].isin(styles)]
+    known = runs[runs["run_id"].isin(rows["run_id"].unique()) & runs["variant"].isin(styles)]
     known = ordered(known.assign(screened=known["status"] == "screened"), styles, "screened", "seed", "run_id")
     return [
         (f"{run.variant}, {depth_name(run.depth).lower()}", rows[rows["run_id"] == run.run_id], styles[run.variant])

@@ -1,7 +1,4 @@
-"""Draw factors with their intervals: mean factors, and data efficiency by the paper's rule (DE in Table 2).
-
-Another figure draws the factor against the accuracy or loss to be reached.
-"""
+"""Draw factors with their intervals: mean factors, and data efficiency by the paper's rule (DE in Table 2)."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import factor, fine_factor, listed
+from reports.text.numbers import factor, fine_factor
 
 COARSE_FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
 FINE_FACTORS = (0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5)
@@ -89,54 +86,6 @@ def _factors(
         panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high)))
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
     return figure(name, title, caption, panels, circles, wide=True)
-
-
-def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw the factor (y, logarithmic) against the value to be reached (x); a panel for each depth and measure.
-
-    `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
-    """
-    rows = rows[(rows["variant"] != BASELINE) & (rows["factor"] > 0)]
-    panels, shown = [], present(styles, rows)
-    for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
-        name = measure_label({"metric": metric, "task": task})
-        ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")["factor"]
-        ends = ends.agg(["first", "last"])
-        words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
-        description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
-        title = f"{name}, {depth_name(depth).lower()}"
-        panels.append(panel(title, description, _target_chart(part, shown, metric)))
-    return figure(
-        "factor-by-target",
-        "Where a variant is ahead",
-        f"How many times fewer training tokens than {BASELINE} a variant needs to reach each value, above 1 fewer and "
-        "below 1 more. The mean factor is the mean of this curve. Loss is in bits per byte, lower is better.",
-        panels,
-        shown,
-    )
-
-
-def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
-    loss = metric == "loss"
-    x = alt.X(
-        "target:Q",
-        title="bits per byte" if loss else "accuracy",
-        axis=alt.Axis(format="~g" if loss else ".0%", tickCount=5),
-        scale=alt.Scale(zero=False, nice=False, reverse=loss),  # better to the right
-    )
-    low, high = min(0.8, float(rows["factor"].min())), max(1.25, float(rows["factor"].max()))
-    ticks = [tick for tick in FINE_FACTORS if low <= tick <= high]
-    y = alt.Y(
-        "factor:Q",
-        title=None,
-        scale=alt.Scale(type="log", domain=[low, high], nice=False),
-        axis=alt.Axis(values=ticks, labelExpr="datum.label + '×'", format="~g"),
-    )
-    one = alt.Chart(alt.InlineData(values=[{"factor": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(y=y)
-    told = chart.tooltip(("variant:N",), ("target:Q", ".3~g"), ("factor:Q", ".2f"))
-    data = chart.records(rows, ["variant", "target", "factor"])
-    base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, y=y, color=chart.colour(styles))
-    return alt.layer(one, *chart.line_and_markers(base, styles, told, size=16))
 
 
 def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> alt.LayerChart:

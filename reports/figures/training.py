@@ -1,65 +1,115 @@
-"""Draw how training went: its loss, and the perplexity of validation texts."""
+"""Draw how training went: loss, gradients and speed, and the perplexity of validation texts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import Style, present
 from reports.text.names import depth_name, task_name
-from reports.text.numbers import listed
+from reports.text.numbers import counted, listed, percent, tokens
 
-LOSS_POINTS = 160  # points drawn of each loss curve
+MEASURES = {
+    "gradient_norm": "Gradient norm",
+    "tokens_per_second": "Tokens per second",
+    "mfu": "Model FLOPs utilisation",
+}
 
 
-def loss(steps: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw training loss (y) against tokens (x), a line for each run, coloured by variant; a panel for each depth.
+def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw training loss (y) against tokens (x), a line for each run, coloured by variant; two panels for each depth.
 
-    `steps` has the rows of the table `steps`. None without losses.
+    The first panel has the whole training, the second the later half, whose differences the beginning would hide.
+    `curves` has the rows of `training_curves`. None without losses.
     """
-    steps = steps[steps["loss"].notna() & (steps["tokens"] > 0)]
-    shown, panels = present(styles, steps), []
-    for depth, part in steps.groupby("depth"):
-        rows = _thinned(part)
-        newest = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
+    breaks, curves = _breaks(curves), curves[curves["loss"].notna()]
+    shown, panels = present(styles, curves), []
+    for depth, part in curves.groupby("depth"):
+        late = part[part["tokens"] >= 0.5 * part["tokens"].max()]
+        newest = part.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
         words = [f"{row.variant} ends at {row.loss:.3f}" for row in newest.itertuples()]
-        data = chart.records(rows, ["variant", "run_id", "tokens", "loss", "screened"])
-        base = alt.Chart(data, width=chart.WIDE, height=240)
-        lines = base.mark_line(strokeWidth=1.6).encode(
-            x=chart.token_axis(rows["tokens"]),
-            y=alt.Y("loss:Q", title="training loss (nats per token)", scale=alt.Scale(zero=False, nice=True)),
-            color=chart.colour(styles),
-            strokeDash=chart.dash(styles),
-            detail="run_id:N",
-            opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
-        )
-        description = f"Training loss at {depth_name(depth).lower()}: {listed(words)}."
-        panels.append(panel(depth_name(depth), description, lines))
+        for rows, where in ((part, ""), (late, ", later half")):
+            description = f"Training loss at {depth_name(depth).lower()}{where}: {listed(words)}."
+            drawn = _lines(rows, shown, "loss", alt.Axis(tickCount=5))
+            panels.append(panel(f"{depth_name(depth)}{where}", description, drawn))
     return figure(
         "training-loss",
         "Training loss",
-        f"One line for each run, faint for screened ones. Up to {LOSS_POINTS} points a line, each the mean loss over "
-        "its stretch of the axis.",
+        "Nats per token; one line for each run, faint for screened ones. A point is the mean over a stretch of the "
+        f"training.{breaks}",
         panels,
         shown,
-        wide=True,
     )
 
 
-def _thinned(steps: pd.DataFrame) -> pd.DataFrame:
-    """Average the loss of each run within at most `LOSS_POINTS` equal stretches of the logarithmic token axis."""
-    place = np.log(steps["tokens"].astype(float))
-    place = (place - place.min()) / max(place.max() - place.min(), 1e-9)
-    stretch = np.minimum((place * LOSS_POINTS).astype(int), LOSS_POINTS - 1)
-    groups = steps.assign(stretch=stretch, screened=steps["status"] == "screened").groupby(
-        ["variant", "run_id", "screened", "stretch"], as_index=False
+def _breaks(curves: pd.DataFrame) -> str:
+    """Say which runs had losses that are no numbers."""
+    broken = curves.groupby("run_id")["losses_not_finite"].sum()
+    runs = [f"{run} ({counted(int(count), 'step')})" for run, count in broken[broken > 0].items()]
+    return f" The loss was not a finite number in {listed(runs)}; such steps are not drawn." if runs else ""
+
+
+def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+    """Draw gradient norm, speed and MFU (y) against tokens (x), a line for each run; three panels for each depth.
+
+    `curves` has the rows of `training_curves`. None where nothing of this was recorded.
+    """
+    shown, panels = present(styles, curves), []
+    for depth, part in curves.groupby("depth"):
+        for measure, name in MEASURES.items():
+            rows = part[part[measure].notna()]
+            if rows.empty:
+                continue
+            means = rows.groupby("variant")[measure].mean()
+            show = percent if measure == "mfu" else tokens if measure == "tokens_per_second" else _three_digits
+            words = [f"{variant} {show(means[variant])}" for variant in shown if variant in means]
+            axis = alt.Axis(tickCount=5, format=".0%" if measure == "mfu" else "~s")
+            title = f"{name}, {depth_name(depth).lower()}"
+            panels.append(panel(title, f"{title}, on average: {listed(words)}.", _lines(rows, shown, measure, axis)))
+    return figure(
+        "training-course",
+        "Gradients and speed",
+        "The norm of the gradient before clipping, and the speed of training; one line for each run. Speed holds all "
+        "that a run does between two steps, also saving checkpoints. MFU is the model FLOPs utilisation.",
+        panels,
+        shown,
     )
-    return groups.agg(tokens=("tokens", "mean"), loss=("loss", "mean"))
+
+
+def _three_digits(value: float) -> str:
+    """Format a gradient norm in three digits."""
+    return f"{value:.3g}"
+
+
+def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> alt.LayerChart:
+    """Draw a column against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
+    # A run is a number here: its name on every point would be most of the page.
+    rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
+    base = alt.Chart(
+        chart.records(rows, ["variant", "run", "seed", "tokens", field, "screened"]),
+        width=chart.WIDTH,
+        height=chart.HEIGHT,
+    ).encode(
+        x=chart.token_axis(rows["tokens"]) if rows["tokens"].max() > 2.5 * rows["tokens"].min() else _late_axis(rows),
+        y=alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=axis),
+        color=chart.colour(styles),
+        strokeDash=chart.dash(styles),
+        detail="run:N",
+        opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
+        tooltip=chart.tooltip(("variant:N",), ("seed:Q",), ("tokens:Q", ",.0f"), (f"{field}:Q", ".4~g")),
+    )
+    return alt.layer(base.mark_line(strokeWidth=1.4))
+
+
+def _late_axis(rows: pd.DataFrame) -> alt.X:
+    """Return a linear token axis over the later half of a training."""
+    axis = alt.Axis(labelExpr=chart.COUNT_LABEL, tickCount=5, labelOverlap=True)
+    ends = [float(rows["tokens"].min()), float(rows["tokens"].max())]
+    return alt.X("tokens:Q", title="training tokens", scale=alt.Scale(domain=ends, nice=False), axis=axis)
 
 
 def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:

@@ -12,7 +12,7 @@ import pandas as pd
 import yaml
 
 from reports.data import AVERAGE, BASELINE, StudyData
-from reports.figures import accuracy, curation, depth_attention, efficiency, experts, loss, training
+from reports.figures import accuracy, balance, curation, depth_attention, efficiency, experts, loss, targets, training
 from reports.figures.rendering import Figure
 from reports.style.theme import Style, ordered
 from reports.tables import curation as curation_tables
@@ -20,12 +20,13 @@ from reports.tables import efficiency as factor_tables
 from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
 from reports.tables.cells import Table
+from reports.tables.hyperparameters import hyperparameters
 from reports.text import token_stream
 from reports.text.crossings import crossing
 from reports.text.findings import Finding
 from reports.text.limitations import limitations
 from reports.text.mean_factors import headline, mean_finding
-from reports.text.names import depth_name, task_name
+from reports.text.names import task_name
 from reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
@@ -52,13 +53,13 @@ class Section:
 
 def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     """Return all sections that have content."""
-    compute, doubts = _table(factor_tables.compute(data.compute, styles)), limitations(data)
+    doubts = limitations(data)
     made = [
         Section("answer", "The answer", _answer(data, styles)),
         Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles)),
         Section("results", "Results", _results(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
-        Section("resources", "Resources", [*_table(result_tables.resources(data.resources, styles)), *compute]),
+        Section("resources", "Resources", _resources(data, styles)),
         Section("training", "Training", _training(data, styles)),
         Section("data", "Data", _curation(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
@@ -126,7 +127,7 @@ def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     tables = [
         block for depth in data.depths for block in _table(factor_tables.mean_factors(data.mean_factors, styles, depth))
     ]
-    return [Block("prose", text), *drawn, *tables, *_figure(efficiency.by_target(data.factor_by_target, styles))]
+    return [Block("prose", text), *drawn, *tables, *_figure(targets.by_target(data.factor_by_target, styles))]
 
 
 def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -198,11 +199,22 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     return [Block("prose", text), *drawn, *_details("The numbers of this figure", numbers)]
 
 
+def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+    """Show what the models cost, what each goal costs, and the hyperparameters."""
+    return [
+        *_table(result_tables.resources(data.resources, styles)),
+        *_table(factor_tables.compute(data.compute, styles)),
+        *_figure(targets.cost_by_target(data.cost_by_target, styles)),
+        *_details("Hyperparameters", hyperparameters(data.models, data.section("training"), styles)),
+    ]
+
+
 def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show loss curves, epochs and order of the token stream, and the runs."""
     texts = [text for text in (token_stream.epochs(data), token_stream.streams(data)) if text]
     return [
-        *_figure(training.loss(data.steps, styles)),
+        *_figure(training.loss(data.training_curves, styles)),
+        *_figure(training.course(data.training_curves, styles)),
         *(Block("prose", text) for text in texts),
         *_table(run_tables.runs(data.runs, styles)),
     ]
@@ -221,6 +233,7 @@ def _curation(data: StudyData) -> list[Block]:
     )
     return [
         Block("prose", text),
+        *_table(curation_tables.sources(data.sources)),
         *_figure(curation.kept_and_dropped(data.funnel, data.curation)),
         *_figure(curation.reasons(data.funnel, data.curation)),
         *_table(curation_tables.funnel(data.funnel, data.curation)),
@@ -234,32 +247,13 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     if len(data.gini):
         blocks += [
             Block("heading", "Balance of the experts"),
-            Block("prose", _diversity(data, styles)),
+            Block("prose", balance.in_words(data.diversity, styles)),
             *_table(run_tables.experts(data.gini, styles)),
-            *_figure(experts.lorenz(data.lorenz, data.gini, data.runs, styles)),
-            *_figure(experts.balance(data.gini, data.diversity, styles)),
+            *_figure(balance.lorenz(data.lorenz, data.gini, data.runs, styles)),
+            *_figure(balance.balance(data.gini, data.diversity, styles)),
         ]
-    return blocks + _figure(experts.selections(data.selections, data.runs, styles))
-
-
-def _diversity(data: StudyData, styles: Mapping[str, Style]) -> str:
-    """Say what the paper reports about balance, and how many experts a depth draws on."""
-    text = (
-        "Recurrent models are balanced over all depths together, so that a depth may prefer some experts. The paper "
-        "reports a Gini coefficient of 0.075 for its DR+DA of depth 32."
-    )
-    compared = data.diversity[(data.diversity["variant"] != BASELINE) & data.diversity["ratio"].notna()]
-    for depth, models in ordered(compared, styles).groupby("model_depth", sort=False):
-        ratios = models.groupby("variant", sort=False)["ratio"].agg(["min", "max"])
-        times = [
-            f"{' to '.join(dict.fromkeys((number(low, 1), number(high, 1))))} times as many in {variant}"
-            for variant, low, high in ratios.itertuples()
-        ]
-        text += (
-            f" At {depth_name(depth).lower()}, the experts that carry 90% of a depth’s selections are "
-            f"{', '.join(times)} as in {BASELINE}."
-        )
-    return text + " In the paper it is 2 to 11 times." * bool(len(compared))
+    observed = (data.selections, data.runs, styles)
+    return [*blocks, *_figure(experts.selections(*observed)), *_figure(experts.experts_of_depths(*observed))]
 
 
 def study_file(data: StudyData) -> str:

@@ -48,3 +48,22 @@ def funnel_by_source(rows: pd.DataFrame) -> Table:
     amounts = ("Documents", "Kept", "Dropped", "Characters kept", "Tokens kept")
     columns = [left("Source"), left("Stage"), *amounts, left("Reasons")]
     return table("table-funnel-sources", "Documents through the stages, source by source.", columns, body)
+
+
+def sources(rows: pd.DataFrame) -> Table:
+    """Tabulate the data sets with licences, documents and tokens (view `table_4`)."""
+    body = []
+    for row in rows.to_dict("records"):
+        name, licence, revision = (
+            "" if pd.isna(row[key]) else str(row[key]) for key in ("repository", "licence", "revision")
+        )
+        counts = [number(row["documents_read"]), number(row["documents"]), tokens(row["tokens"])]
+        amounts = [*counts, percent(row["share_of_tokens"])]
+        body.append((None, [str(row["source"]), Cell(name, kind="left", note=revision[:8]), licence, *amounts]))
+    return table(
+        "table-4",
+        "The training data: each source with its repository, pinned revision and licence, the documents read, and the "
+        "documents and tokens that went into training.",
+        [left("Source"), left("Repository"), left("Licence"), "Read", "Trained on", "Tokens", "Share"],
+        body,
+    )

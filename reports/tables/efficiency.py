@@ -12,7 +12,7 @@ from reports.data import AVERAGE, BASELINE
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cell, model_cells, table
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import NOTHING, factor, fine_factor, fine_interval, interval, percent, tokens
+from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -131,11 +131,14 @@ def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     body = []
     for row in ordered(rows, styles).to_dict("records"):
         values = (_bounded(row[f"factor_{unit}"], row["bound"]) for unit in ("tokens", "flops", "seconds"))
-        body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values]))
+        times = (duration(row[f"{side}_device_seconds"]) for side in ("baseline", "variant"))
+        body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values, *times]))
     return table(
         "table-compute",
         "The average’s factors counted in training tokens, in FLOPs, and in seconds of training at the speeds "
-        "measured in this study. A variant that trains more slowly gains less in time than in tokens.",
-        [left("Model"), "Depth", "Tokens", "FLOPs", "Time"],
+        "measured in this study. A variant that trains more slowly gains less in time than in tokens. The last columns "
+        f"are the training time to the best accuracy of {BASELINE}, of all devices of a run together; a dash: not "
+        "reached.",
+        [left("Model"), "Depth", "Tokens", "FLOPs", "Time", f"{BASELINE} took", "The variant took"],
         body,
     )

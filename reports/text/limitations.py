@@ -158,7 +158,12 @@ def _gaps(data: StudyData) -> list[str]:
     texts, rows = [], data.efficiency
     ended = data.runs[~data.runs["status"].isin(["complete", "screened"]) & data.runs["status"].notna()]
     if len(ended):
-        texts.append(f"Not complete: {listed([f'{row.run_id} ({row.status})' for row in ended.itertuples()])}.")
+        reasons = dict(data.failures[["run_id", "failure"]].itertuples(index=False))
+        named = [
+            f"{row.run_id} ({': '.join(filter(None, (row.status, reasons.get(row.run_id))))})"
+            for row in ended.itertuples()
+        ]
+        texts.append(f"Not complete: {listed(named)}.")
     for (depth, variant), part in rows.groupby(["depth", "variant"]):
         absent = part[part["own_best"].isna()]["task"]
         if len(absent):

@@ -69,6 +69,15 @@ def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
     return left_out, notes
 
 
+def weights_notes(first: Asked, second: Asked) -> list[str]:
+    """Say it where one study evaluated raw and the other averaged weights: the curves then differ for that alone."""
+    kinds = [sorted({kind for row in asked.tasks.values() for kind in row["weights"]}) for asked in (first, second)]
+    if kinds[0] == kinds[1] or not all(kinds):
+        return []
+    described = [f"{' and '.join(one)} weights in the {side} study" for one, side in zip(kinds, SIDES, strict=True)]
+    return [f"beware: evaluated were {', '.join(described)}; averaged weights are better at equal tokens"]
+
+
 def average_notes(
     asked: tuple[Asked, Asked], left_out: set[str], factors: tuple[pd.DataFrame, pd.DataFrame]
 ) -> tuple[bool, list[str]]:

@@ -19,7 +19,7 @@ from scipy.stats import binomtest
 from pipeline.errors import InputError
 from sql.connection import connect
 from sql.statistics.bootstrap import AVERAGE, resample
-from sql.statistics.comparability import SIDES, Asked, average_notes, read_asked, task_notes
+from sql.statistics.comparability import SIDES, Asked, average_notes, read_asked, task_notes, weights_notes
 
 MODEL = ["depth", "variant"]
 PLACE = [*MODEL, "task", "checkpoint"]
@@ -52,6 +52,7 @@ def compare(
     read = [_read(path, name) for path, name in zip((first, second), names, strict=True)]
     scores, factors, asked = zip(*read, strict=True)
     left_out, notes = task_notes(*asked)
+    notes += weights_notes(*asked)
     accuracies, missing = _accuracies(*(frame[~frame["task"].isin(left_out)] for frame in scores), seed=seed)
     notes += missing
     if accuracies.empty:

@@ -42,7 +42,8 @@ create table if not exists runs (
     study_id varchar,
     model_id varchar,
     seed bigint,
-    status varchar, -- 'complete'; 'screened' when another seed of the model went on in its place
+    -- 'complete'; 'screened' when another seed of the model went on in its place; 'failed', 'stopped' (run_details)
+    status varchar,
     tokens bigint check (tokens >= 0),
     seconds double,
     device varchar,
@@ -159,6 +160,23 @@ create table if not exists raw_evaluations (
     primary key (run_id, tokens, task, metric, filter)
 );
 
+-- The data sets behind `curation`, one row for each source of a study (table_4).
+create table if not exists sources (
+    study_id varchar,
+    source varchar,
+    repository varchar,
+    revision varchar, -- the pinned commit; null where the newest one was read
+    licence varchar,
+    primary key (study_id, source)
+);
+
+-- What is known of a training run beside its row in `runs`.
+create table if not exists run_details (
+    run_id varchar primary key,
+    devices bigint check (devices > 0), -- that trained the run together, at its end
+    failure varchar -- why a run of status 'failed' ended
+);
+
 comment on table studies is 'One row for each study in this file';
 comment on table curation is 'Documents kept and dropped at each stage, by source and reason';
 comment on table models is 'The models of each study and what they cost';
@@ -172,3 +190,5 @@ comment on table checkpoints is 'Every checkpoint of every run: step, epoch, los
 comment on table evaluation_versions is 'The code, data and packages that made each evaluation';
 comment on table depth_evaluations is 'A task''s metric of a trained model run at another depth';
 comment on table raw_evaluations is 'A task''s metric of the raw weights, beside those of the averaged ones';
+comment on table sources is 'The data sets of a study, with revision and licence';
+comment on table run_details is 'The number of devices of a training run, and why a failed one ended';

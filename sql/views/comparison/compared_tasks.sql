@@ -9,6 +9,7 @@ with asked as (
         evaluations.items,
         evaluations.task_version,
         versions.data_version,
+        versions.weights,
         regexp_replace(versions.harness_version, ' [0-9].*$', '') as harness
     from evaluations
     join model_runs using (run_id)
@@ -24,7 +25,8 @@ select
     max(items) as items,
     coalesce(list_sort(list(distinct data_version) filter (where data_version is not null)), []) as data_versions,
     coalesce(list_sort(list(distinct harness) filter (where harness is not null)), []) as asked_by,
-    coalesce(list_sort(list(distinct task_version) filter (where task_version is not null)), []) as task_versions
+    coalesce(list_sort(list(distinct task_version) filter (where task_version is not null)), []) as task_versions,
+    coalesce(list_sort(list(distinct weights) filter (where weights is not null)), []) as weights
 from asked
 group by task
 order by task;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from reports.figures.efficiency import by_target, crossing_factors, mean_factors
+from reports.figures.efficiency import crossing_factors, mean_factors
 from reports.figures.rendering import composed
 from tests.reports.figures.frames import DRAWN, FACTORS, data
 
@@ -50,17 +50,3 @@ def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
         ("GSM8K", "1.10×"),
     ]
     assert mean_factors(MEANS.assign(factor=np.nan), DRAWN) is None
-
-
-def test_factors_by_target_have_a_panel_for_each_measure() -> None:
-    rows = pd.concat(
-        pd.DataFrame({"depth": 4, "variant": "DR", "task": "average", "metric": metric, "target": [0.2, 0.8]}).assign(
-            factor=[1.0, 1.5]
-        )
-        for metric in ("accuracy", "loss")
-    )
-    drawn = by_target(rows, DRAWN)
-    assert drawn is not None
-    assert [one.title for one in drawn.panels] == ["Average accuracy, depth 4", "Average loss, depth 4"]
-    assert "DR from 1.00 to 1.50" in drawn.panels[0].description
-    assert by_target(rows.iloc[:0], DRAWN) is None

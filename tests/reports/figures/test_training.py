@@ -1,19 +1,35 @@
-"""Loss curves."""
+"""Curves of the training: loss, gradient norm and speed."""
 
 from __future__ import annotations
 
 import pandas as pd
 
-from reports.figures.training import LOSS_POINTS, loss
+from reports.figures.training import course, loss
 from tests.reports.figures.frames import DRAWN, data
 
+CURVES = pd.DataFrame({"tokens": [1e6, 4e6, 8e6], "loss": [5.0, 3.0, 2.9], "gradient_norm": 0.5})
+CURVES = CURVES.assign(tokens_per_second=[None, 900.0, 1100.0], mfu=None, losses_not_finite=0)
+CURVES = CURVES.assign(depth=4, variant="LA", run_id="r", seed=0, status="complete").astype({"mfu": float})
 
-def test_loss_curves_are_thinned_to_means() -> None:
-    steps = pd.DataFrame({"step": range(1, 5001)})
-    steps = steps.assign(tokens=steps["step"] * 1000, loss=3.0, depth=4, variant="LA", run_id="r", status="complete")
-    drawn = loss(steps, DRAWN)
+
+def test_the_later_half_has_a_panel_of_its_own() -> None:
+    drawn = loss(CURVES, DRAWN)
     assert drawn is not None
-    (rows,) = data(drawn.panels[0].specification)
-    assert 50 < len(rows) <= LOSS_POINTS
-    assert {row["loss"] for row in rows} == {"3"}
-    assert loss(steps.assign(loss=float("nan")), DRAWN) is None
+    assert [one.title for one in drawn.panels] == ["Depth 4", "Depth 4, later half"]
+    (whole,), (late,) = (data(one.specification) for one in drawn.panels)
+    assert [row["loss"] for row in whole] == ["5", "3", "2.9"]
+    assert [row["loss"] for row in late] == ["3", "2.9"]
+    assert loss(CURVES.assign(loss=float("nan")), DRAWN) is None
+
+
+def test_losses_that_are_no_numbers_are_said() -> None:
+    drawn = loss(CURVES.assign(losses_not_finite=[0, 0, 7]), DRAWN)
+    assert drawn is not None
+    assert "The loss was not a finite number in r (7 steps)" in drawn.caption
+
+
+def test_gradients_and_speed_are_drawn_where_they_were_recorded() -> None:
+    drawn = course(CURVES, DRAWN)
+    assert drawn is not None
+    assert [one.title for one in drawn.panels] == ["Gradient norm, depth 4", "Tokens per second, depth 4"]
+    assert drawn.panels[1].description == "Tokens per second, depth 4, on average: LA 1K."

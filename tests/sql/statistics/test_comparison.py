@@ -228,6 +228,18 @@ def test_a_newer_harness_that_asks_the_same_is_no_difference(paths):
     assert compare(*paths).notes == []
 
 
+def test_raw_weights_beside_averaged_ones_are_said(paths):
+    for path, weights in zip(paths, ("raw", "averaged"), strict=True):
+        study(path)
+        row = {"run_id": "s-LA-0", "tokens": 20, "task": "t", "weights": weights}
+        results.ingest(path, {"evaluation_versions": pa.Table.from_pylist([row])})
+    (note,) = compare(*paths).notes
+    assert note == (
+        "beware: evaluated were raw weights in the first study, averaged weights in the second study; "
+        "averaged weights are better at equal tokens"
+    )
+
+
 def test_an_average_of_other_tasks_is_left_out_and_said(paths):
     study(paths[0])
     curves = {10: scores(0.2), 20: scores(0.5)}

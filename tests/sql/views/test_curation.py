@@ -46,3 +46,16 @@ def test_funnel_puts_unknown_stages_last_by_size(sql):
     curate(sql, [("a", stage, "kept", documents, None) for stage, documents in stages.items()])
     found = [row[0] for row in sql.execute("select stage from funnel").fetchall()]
     assert found == ["documents", "filter", "judge", "empty"]
+
+
+def test_the_data_sets_of_a_study_have_licences_documents_and_tokens(sql):
+    rows = [("a", "documents", "kept", 9, None), ("a", "documents", "empty", 1, None), ("a", "tokens", "kept", 6, 30)]
+    rows.append(("b", "tokens", "kept", 2, 10))
+    names = ("source", "stage", "reason", "documents", "tokens")
+    put(sql, "curation", [{"study_id": "s", **dict(zip(names, row, strict=True))} for row in rows])
+    put(sql, "sources", [{"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit"}])
+    columns = "source, licence, documents_read, documents, tokens, share_of_tokens"
+    assert sql.execute(f"select {columns} from table_4").fetchall() == [
+        ("a", "mit", 10, 6, 30, 0.75),
+        ("b", None, None, 2, 10, 0.25),
+    ]

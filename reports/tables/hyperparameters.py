@@ -1,0 +1,122 @@
+"""Tabulate the hyperparameters of the models and of their training: the paper's Table 3."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from reports.style.theme import Style, ordered
+from reports.tables.cells import Cell, Row, Table, left
+from reports.text.names import depth_name
+from reports.text.numbers import NOTHING, tokens
+
+Configuration = Mapping[str, Any]
+
+# Name of a row and the field of the model's configuration, or how the value follows from the configuration.
+OF_MODELS: dict[str, str | Callable[[Configuration], Any]] = {
+    "Layers": lambda c: 1 if c["recurrent"] else c["depth"],
+    "Iterations of a layer": lambda c: c["depth"] if c["recurrent"] else 1,
+    "EA: intermediate size of an expert": "expert_size",
+    "EA: experts": "experts",
+    "EA: active experts": "active_experts",
+    "EA: rate of the bias": "expert_bias_rate",
+    "EA: query and key size": "routing_size",
+    "SA: query heads": "query_heads",
+    "SA: key and value heads": "key_value_heads",
+    "SA: head size": "head_size",
+    "SA: context length": "sequence_length",
+    "SA: RoPE base": "rope_base",
+    "DA: query heads": lambda c: c["depth_heads"] if c["depth_attention"] else None,
+    "DA: key and value heads": lambda c: c["depth_key_value_heads"] if c["depth_attention"] else None,
+    "DA: head size": lambda c: c["depth_head_size"] if c["depth_attention"] else None,
+    "DA: context length": lambda c: (c.get("depth_window") or c["depth"]) if c["depth_attention"] else None,
+    "DA: RoPE base": lambda c: c["depth_rope_base"] if c["depth_attention"] else None,
+    "SA and DA: experts of the projections": lambda c: c["depth"] if c["recurrent"] else None,
+    "SA and DA: rate of the bias": lambda c: c["attention_bias_rate"] if c["recurrent"] else None,
+    "Mixture": lambda c: c["mixture"] if c["recurrent"] else None,
+    "Hidden size": "hidden_size",
+    "Vocabulary": "vocabulary_size",
+}
+OF_TRAINING = {
+    "Learning rate": "learning_rate",
+    "Warm-up steps": "warmup_steps",
+    "Weight decay": "weight_decay",
+    "AdamW: first beta": "beta1",
+    "AdamW: second beta": "beta2",
+    "AdamW: epsilon": "epsilon",
+    "Largest gradient norm": "clip",
+    "Batch": "batch_tokens",
+    "Tokens": "tokens",
+    "Precision": "precision",
+    "Loss on": "loss_on",
+    "Averaging": "averaging",
+    "Seeds": "seeds",
+}
+COUNTS = ("batch_tokens", "tokens")
+
+
+def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mapping[str, Style]) -> Table:
+    """Tabulate a row for each hyperparameter and a column for each model; equal values stand once, for all models.
+
+    `models` has variant, depth and configuration (JSON) of every model, `training` the section of the study file.
+    Models without a configuration have no column.
+    """
+    known = [
+        (row["variant"], row["depth"], configuration)
+        for row in ordered(models, styles).to_dict("records")
+        if (configuration := _configuration(row["config"]))
+    ]
+    body = []
+    for name, value in OF_MODELS.items() if known else ():
+        shown = [_shown(_value(configuration, value)) for _, _, configuration in known]
+        if set(shown) != {NOTHING}:
+            body.append(_row(name, [shown[0]] if len(set(shown)) == 1 else shown, len(known)))
+    for name, field in OF_TRAINING.items():
+        if training.get(field) is not None:
+            value = training[field]
+            body.append(_row(name, [tokens(value) if field in COUNTS else _shown(value)], max(1, len(known))))
+    heads = [
+        Cell(variant, note=depth_name(depth), scope="col", mark=styles.get(variant)) for variant, depth, _ in known
+    ]
+    return Table(
+        name="table-3",
+        caption="Hyperparameters. A value that stands once is that of all models. EA: expert attention, SA: sequence "
+        "attention, DA: depth attention; sizes of experts and their numbers come from matching.",
+        head=((left("Hyperparameter"), *(heads or [Cell("All models", scope="col")])),),
+        rows=tuple(body),
+    )
+
+
+def _row(name: str, values: list[str], columns: int) -> Row:
+    span = columns if len(values) == 1 else 1
+    cells = (Cell(value, span=span, kind="left" if span > 1 else "") for value in values)
+    return Row((Cell(name, kind="left", scope="row"), *cells))
+
+
+def _configuration(text: Any) -> Configuration:
+    """Read a model's configuration; empty where it is not that of a model of this project."""
+    try:
+        found = json.loads(text)
+    except (TypeError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and {"recurrent", "depth_attention", "depth"} <= found.keys() else {}
+
+
+def _value(configuration: Configuration, value: str | Callable[[Configuration], Any]) -> Any:
+    try:
+        return configuration[value] if isinstance(value, str) else value(configuration)
+    except KeyError:  # the configuration of an older version
+        return None
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return NOTHING
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(one) for one in value)
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

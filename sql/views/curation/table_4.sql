@@ -1,0 +1,28 @@
+-- One row: a data set of a study, as in the paper's Table 4, with its licence and what curation left of the data set.
+-- The documents read are those of the first stage, the documents and tokens trained on those that the last stage kept.
+create or replace view table_4 as
+with counted as (
+    select
+        study_id, source,
+        sum(documents) filter (stage = 'documents')::bigint as documents_read,
+        sum(documents) filter (stage = 'tokens' and reason = 'kept')::bigint as documents,
+        sum(tokens) filter (stage = 'tokens' and reason = 'kept')::bigint as tokens
+    from curation
+    group by study_id, source
+)
+
+select
+    study_id,
+    source,
+    sources.repository,
+    sources.revision,
+    sources.licence,
+    counted.documents_read,
+    counted.documents,
+    counted.tokens,
+    counted.tokens / sum(counted.tokens) over (partition by study_id) as share_of_tokens
+from counted
+full join sources using (study_id, source)
+order by study_id, counted.tokens desc nulls last, source;
+
+comment on view table_4 is 'The data sets of a study with licence, documents and tokens';
