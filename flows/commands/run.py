@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import sys
 from contextlib import closing, nullcontext
+from functools import partial
 from pathlib import Path
 
 from flows.commands.data_plan import amount, data_bytes
@@ -21,7 +22,7 @@ from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.models import plan_models
-from flows.stages.outputs import Trained, read_finished
+from flows.stages.outputs import FILES, Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.sources import locate_benchmarks, locate_sources
 from flows.stages.train import train_models
@@ -43,8 +44,8 @@ def run(options: argparse.Namespace) -> None:
     if node.number:
         check_devices(study)
         with progress.on_terminal():
-            join_trainings(study, node, lambda: are_trained(study))
-        print(f"The models of {study.study_id} are trained; node 0 evaluates them.", file=sys.stderr)
+            join_trainings(study, node, partial(are_trained, study, before=_changed(study)))
+        print(f"The trainings of {study.study_id} have ended; node 0 evaluates the models.", file=sys.stderr)
         return
     if is_complete(study):
         print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
@@ -77,13 +78,23 @@ def is_complete(study: Study) -> bool:
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
 
 
-def are_trained(study: Study) -> bool:
-    """Check that the models of exactly this study have been trained, and are still there."""
+def are_trained(study: Study, before: int | None) -> bool:
+    """Check that the models of exactly this study have been trained, and are still there.
+
+    Where some have failed, only if node 0 has said so since `before`: another `dreamer run` tries them again.
+    """
     try:
         trained = read_finished(study, Trained)
     except InputError:
         return False
-    return all(run.folder.exists() for run in trained.runs)
+    failed = any(run.status == "failed" for run in trained.runs)
+    return all(run.folder.exists() for run in trained.runs) and (not failed or _changed(study) != before)
+
+
+def _changed(study: Study) -> int | None:
+    """Return when node 0 wrote which models are trained, in nanoseconds; None where nothing is written."""
+    path = study.folder / FILES[Trained]
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 def preflight(study: Study, *, trust_code: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.devices import Slots, gpus
-from flows.running.processes import run_module, stopped_on_exit, wait_unless_stopping
+from flows.running.processes import Failed, run_module, stopped_on_exit, wait_unless_stopping
 from flows.study.configuration import Study
 from model.training.launch import free_port
 from pipeline.errors import InputError
@@ -111,7 +111,8 @@ def train_on_nodes(
 def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> None:
     """Take part in every training that node 0 announces, until `finished` tells that all models are trained.
 
-    Raises what the training processes of this node end with, and InputError where it has fewer GPUs than node 0.
+    A training that fails ends no other. Raises InputError where the processes of this node end with bad input, or where
+    the node has fewer GPUs than node 0.
     """
     slots, watch, joined = Slots(study), _Watch(study.folder / "nodes"), list[Future[None]]()
     pool = ThreadPoolExecutor(slots.count)
@@ -159,8 +160,12 @@ def _join(study: Study, node: Node, slots: Slots, values: Mapping[str, Any]) -> 
     with slots.take(ranks) as environment:
         progress.report(label, 0.0, f"{ranks} of its ranks")
         command = node.command(values["address"], str(run), ranks, values["options"])
-        run_module("model.node", command, log=log, environment=environment)
-    progress.report(label, 1.0, "done")
+        try:
+            run_module("model.node", command, log=log, environment=environment)
+        except Failed as error:
+            progress.report(label, 1.0, f"failed: {error.reason}")
+        else:
+            progress.report(label, 1.0, "done")
 
 
 def _name(run: Path) -> str:

@@ -19,7 +19,7 @@ from flows.running.devices import Slots, share_ranks
 from flows.running.nodes import this_node, train_on_nodes
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
-from flows.stages.outputs import Prepared, Run, Trained, write_returned
+from flows.stages.outputs import FILES, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from model.training.code_changes import read_code_changes
 from model.training.records import choose_seed
@@ -49,6 +49,8 @@ def train_models(
     packed, node = prepared.packed, this_node(study)
     if node.number:
         raise InputError("node 0 starts the trainings; `dreamer run` on the other nodes joins them")
+    if node.count > 1 and store.builds:
+        (study.folder / FILES[Trained]).unlink(missing_ok=True)  # which the other nodes wait for
     arguments = ["--accept-code-change"] if accept_code_change else []
     launch = partial(train_on_nodes, study, node, Slots(study))
     with stopped_on_exit():
