@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from flows.running.processes import Failed
 from model.training.launch import bound_command
 
-START_SECONDS = 300  # 10 on a free core, more than 110 beside ten other programs
+START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 
 
 def main() -> None:

@@ -113,6 +113,22 @@ def test_weights_saved_with_another_configuration_of_the_same_shapes_are_refused
         load_model(tmp_path / "saved")
 
 
+def test_a_flipped_bit_in_tensors_is_bad_input(model, tmp_path):
+    save_model(tmp_path / "one", model)
+    save_state(tmp_path / "state", 1, State(model.state_dict(), {}))
+    read = {
+        tmp_path / "one" / "model.safetensors": lambda: load_model(tmp_path / "one"),
+        tmp_path / "state" / "000000001" / "tensors.safetensors": lambda: newest_state(tmp_path / "state"),
+    }
+    for path, load in read.items():
+        load()
+        content = bytearray(path.read_bytes())
+        content[-100] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"safetensors is damaged \(its checksum is not"):
+            load()
+
+
 def test_damaged_folders_are_bad_input(model, tmp_path):
     with pytest.raises(InputError, match=r"config\.json is missing"):
         load_model(tmp_path)

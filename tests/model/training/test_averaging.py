@@ -94,7 +94,12 @@ def test_without_averaging_nothing_is_kept(tmp_path):
     train(folder)
     assert not [name for name in newest_state(folder / "state").tensors if name.startswith("average.")]
     (checkpoint,) = (folder / "checkpoints").iterdir()
-    assert {path.name for path in checkpoint.iterdir()} == {"model.safetensors", "config.json", "checkpoint.json"}
+    assert {path.name for path in checkpoint.iterdir()} == {
+        "model.safetensors",
+        "config.json",
+        "checkpoint.json",
+        "checksums.json",
+    }
 
 
 @pytest.mark.parametrize("averaging", [-1.0, float("nan"), float("inf")])
