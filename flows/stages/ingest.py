@@ -129,7 +129,8 @@ def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained)
         for run in trained.runs
     ]
     tables = {"runs": unbegun, "run_details": details}
-    ingest(study.database, {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows})
+    given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows}
+    ingest(study.database, given, wait=PATIENCE)
 
 
 def ingest_evaluations(study: Study, evaluated: Evaluated) -> None:
