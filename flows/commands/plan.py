@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 import pandas as pd
-import torch
 
 from flows.commands.data_plan import amount, data_tables
 from flows.commands.tables import console, print_table
@@ -16,8 +15,6 @@ from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
 from flows.study.noise import noise_of
 from model.accounting import training_flops_per_token
-from model.ops.device import choose_precision
-from model.ops.gpu import slow_products
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
 from pipeline.sources.table import resolve_source
@@ -87,6 +84,11 @@ def plan(options: argparse.Namespace) -> None:
 
 
 def _slow_products(study: Study) -> str | None:
+    import torch
+
+    from model.ops.device import choose_precision
+    from model.ops.gpu import slow_products
+
     device = torch.device("cuda", 0)
     return slow_products(device, choose_precision(study.training.precision, device))
 

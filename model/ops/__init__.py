@@ -64,12 +64,10 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
     if forced is None and (torch.get_num_threads() > 1 or os.environ.get("DREAMER_NATIVE") == "0"):
         return torch_kernels
     dtypes = {tensor.dtype for tensor in tensors if tensor is not None}
-    plain = all(tensor is None or _plain(tensor) for tensor in tensors)
-    return native if plain and len(dtypes) == 1 and native.available(*dtypes) else torch_kernels
-
-
-def _plain(tensor: Tensor) -> bool:
-    return tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter) and not on_gpu(tensor)
+    plain = all(tensor is None or (tensor.is_cpu and type(tensor) in (Tensor, nn.Parameter)) for tensor in tensors)
+    return (
+        native if plain and not on_gpu(tensors[0]) and len(dtypes) == 1 and native.available(*dtypes) else torch_kernels
+    )
 
 
 def fusable(name: str) -> Callable[[Callable[..., Attended]], Callable[..., Attended]]:

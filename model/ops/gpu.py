@@ -18,8 +18,9 @@ _treated: dict[str, tuple[int, int]] = {}  # other types of devices that are tre
 
 def on_gpu(where: Tensor | torch.device) -> bool:
     """Tell whether a tensor, or what is on a device, is computed as on a GPU."""
-    device = where.device if isinstance(where, Tensor) else where
-    return device.type == "cuda" or device.type in _treated
+    if isinstance(where, Tensor):
+        return where.is_cuda or (bool(_treated) and where.device.type in _treated)
+    return where.type == "cuda" or where.type in _treated
 
 
 def capability(device: torch.device) -> tuple[int, int]:
@@ -37,7 +38,7 @@ def slow_products(device: torch.device, precision: torch.dtype) -> str | None:
     """Describe in a line why the products of experts are slow on this GPU; None where they are not."""
     major, minor = capability(device)
     if precision != torch.bfloat16:
-        kind = f"products in {str(precision).removeprefix('torch.')}"
+        kind = str(precision).removeprefix("torch.")
     elif major not in (HOPPER[0], BLACKWELL[0]):
         kind = f"a GPU of compute capability {major}.{minor}"
     else:

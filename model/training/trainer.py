@@ -112,7 +112,7 @@ class Trainer:
         self.ranks.broadcast([tensor.data for tensor in tensors])
 
     def compile(self, **options: Any) -> None:
-        """Let `torch.compile` fuse the model. All shapes are met in one step; after it, nothing more is compiled."""
+        """Let `torch.compile` fuse the model: all shapes are met in one step, after which nothing more is compiled."""
         torch.compiler.set_stance("default")  # of the whole process: an earlier training may have ended with another
         compile_parts(self.model, **options)
         self._compiled = True

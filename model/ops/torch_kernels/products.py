@@ -36,8 +36,10 @@ class _MixedProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x: Tensor, scores: Tensor, merged: Tensor, shared: Tensor | None, pairs: Dispatch) -> Tensor:
-        ctx.save_for_backward(x, scores, merged, shared, *pairs)  # x, which others keep too, and not its rows in order
-        product = _grouped(x.index_select(0, pairs.tokens), merged, pairs).index_select(0, pairs.places.flatten())
+        rows = x.index_select(0, pairs.tokens)
+        # On a GPU x, which others keep too: the rows can be gathered again, and there memory is short.
+        ctx.save_for_backward(x if on_gpu(x) else rows, scores, merged, shared, *pairs)
+        product = _grouped(rows, merged, pairs).index_select(0, pairs.places.flatten())
         if torch.compiler.is_compiling():  # torch 2.11 loses the gradients of a product in place
             return product * scores
         return product.mul_(scores)
@@ -45,10 +47,11 @@ class _MixedProduct(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        x, scores, merged, shared, *pairs = ctx.saved_tensors
+        rows, scores, merged, shared, *pairs = ctx.saved_tensors
         pairs = Dispatch(*pairs)
         places, sorted_scores = pairs.places.flatten(), scores.index_select(0, pairs.tokens)
-        rows, gradient = x.index_select(0, pairs.tokens), gradient.index_select(0, pairs.tokens)
+        rows = rows.index_select(0, pairs.tokens) if on_gpu(rows) else rows
+        gradient = gradient.index_select(0, pairs.tokens)
         through = _grouped(gradient, merged.transpose(1, 2), pairs)
         own = through if shared is None else torch.addmm(through, gradient, shared.T, alpha=-1)
         scores_gradient = torch.linalg.vecdot(own, rows).index_select(0, places).unsqueeze(-1)

@@ -11,6 +11,7 @@ from model.generate import generate
 from model.ops import Documents, cross_entropy_sum, engine_of, gpu
 from model.ops.gpu import HOPPER, as_on_gpu, capability, on_gpu, slow_products
 from model.ops.torch_kernels import attention
+from model.train import train
 from model.training.config import read_run
 from model.training.trainer import Trainer
 from tests.model.packed_folder import write_run
@@ -90,7 +91,7 @@ def test_the_gradient_of_a_loss_in_one_pass(chunk_rows, as_gpu):
         ((9, 0), torch.bfloat16, None),
         ((10, 0), torch.bfloat16, None),
         ((8, 0), torch.bfloat16, "a GPU of compute capability 8.0"),
-        ((9, 0), torch.float32, "products in float32"),
+        ((9, 0), torch.float32, "float32"),
     ],
 )
 def test_a_gpu_without_fast_grouped_products_is_named(like, precision, why):
@@ -119,6 +120,12 @@ def test_memory_grows_in_segments_unless_the_user_says_otherwise(monkeypatch):
         monkeypatch.setenv("PYTORCH_ALLOC_CONF", "max_split_size_mb:64")
         gpu.set_up(torch.device("cpu"), torch.float32)
         assert os.environ["PYTORCH_ALLOC_CONF"] == "max_split_size_mb:64"
+
+
+def test_the_start_of_a_training_says_that_products_are_slow(tmp_path, as_gpu):
+    said = []
+    train(write_run(tmp_path, precision="float32", compile=False), stop_at=64, notice=said.append)
+    assert [line for line in said if "no fast grouped product for float32" in line]
 
 
 def test_training_steps_as_on_a_gpu_lower_the_loss(tmp_path, as_gpu):
