@@ -32,9 +32,9 @@ class Benchmark:
     `tasks` maps each configuration of the repository to a task of lm-eval, or of the file `yaml` (below the mirror or
     the current folder); the items of all are pooled in the results. `metric` and `filter` are lm-eval's names of the
     number that counts; `chance` is what guessing gives. `question`, `answer`, `options` (of a multiple choice) and
-    `solution` (worked out) are the columns that decontamination compares, also in the splits `also`. With `text`, the benchmark is the perplexity of that column, of all rows or of
-    a fixed sample of `rows`. `plain` is a file of items for machines without lm-eval; `overrides` go into lm-eval's
-    task configuration.
+    `solution` (worked out) are the columns that decontamination compares, also in the splits `also`. With `text`, the
+    benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `plain` is a file of items
+    for machines without lm-eval; `overrides` go into lm-eval's task configuration.
     """
 
     name: Name
