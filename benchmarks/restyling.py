@@ -68,7 +68,7 @@ def one_word_more(draw: Random, text: str, other: str) -> str:
 
 
 def _at_word(draw: Random, text: str, edit: Callable[[str], str]) -> str:
-    places = [m for m in re.finditer(r"(?<![\w\\{$^])[A-Za-z]{3,}(?![\w}$^])", text)]
+    places = list(re.finditer(r"(?<![\w\\{$^])[A-Za-z]{3,}(?![\w}$^])", text))
     if not places:
         return ""
     place = draw.choice(places)

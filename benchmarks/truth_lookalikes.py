@@ -76,7 +76,7 @@ def planted(items: list[dict[str, str]], solutions: dict[str, str], each: int) -
             if len(item["question"].split()) < least:
                 continue
             edited = edit(draw, item["question"], draw.choice(items)["question"])
-            if edited and edited != item["question"] or kind == "verbatim":
+            if kind == "verbatim" or edited not in ("", item["question"]):
                 options = draw.sample(item["options"].split("\n"), item["options"].count("\n") + 1)
                 yield Document(kind, edited, lettered(options if kind in COPIES else []) or "Some.", item["id"])
                 made += 1

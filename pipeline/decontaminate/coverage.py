@@ -33,11 +33,10 @@ class Passage:
         options: Options,
         settings: DecontaminationSettings,
     ) -> None:
-        """Take ids and kinds of the words, the places of the masked n-grams in the item index, and what is asked last."""
+        """Take the words, places of their masked n-grams in the item index, and the number of words asked last."""
         self.settings, self.length, self.options = settings, len(ids), options
-        self.grams = places.tolist()
-        self.first = {gram: at for at, gram in reversed(list(enumerate(self.grams)))}
-        self.last = {gram: at for at, gram in enumerate(self.grams)}
+        self.last = {gram: at for at, gram in enumerate(places.tolist())}
+        self.first = {gram: len(places) - 1 - at for at, gram in enumerate(reversed(places.tolist()))}
         self.masked = windows(mask_numbers(ids, kinds, np.zeros(1, np.int64)), settings.short_words).tolist()
         self.long = windows(ids, settings.long_words).tolist() if self.length > settings.many_words else []
         self.words = frozenset(ids.tolist())

@@ -138,7 +138,7 @@ class ItemIndex:
     def copies(
         self, words: Words, documents: np.ndarray, grams: np.ndarray, at: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the passages that stand in a document word for word, from its `hits`: documents, passages, first words."""
+        """Find passages that stand in a document word for word, from its `hits`: documents, passages, first words."""
         anchored = self.anchored[grams]
         documents, at = documents[anchored], at[anchored]
         grams = gathered_ids(words.ids, at, at + self.settings.short_words)
