@@ -19,7 +19,7 @@ VERSIONS = {
     "documents": 3,
     "traces": 4,
     "clean": 2,
-    "deduplicate": 3,
+    "deduplicate": 4,
     "decontaminate": 4,
     "items": 1,
     "tokenizer": 1,
