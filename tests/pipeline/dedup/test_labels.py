@@ -15,7 +15,8 @@ PROBLEM = (
     "lives behind the hill. How many cows does the farmer have in the end?"
 )
 INSTRUCTION = (
-    "Compute the value, show each step of the work in a line of its own, and give the result as one fraction: "
+    "Compute the value that is asked for below, show each step of the work in a line of its own with a reason beside "
+    "each line, and give the result as one fraction without a decimal point, or as a root where no fraction exists: "
 )
 
 
