@@ -67,7 +67,7 @@ class Data(Section):
     memory: str = Field("4GB", pattern=r"^\d+(\.\d+)?\s*[KMGT]i?B$")
     cluster: str | None = Field(
         None,
-        description="a Dask scheduler whose workers read, clean, deduplicate and tokenise (tcp://host:8786), or 'local'",
+        description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
     )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
 
