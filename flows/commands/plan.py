@@ -80,7 +80,7 @@ def plan(options: argparse.Namespace) -> None:
             console.print(f"{name:<9} {words}", soft_wrap=True)
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
-            console.print(f"{'licence':<9} {notice}", soft_wrap=True)
+            console.print(f"{'note':<9} {notice}", soft_wrap=True)
 
 
 def _slow_products(study: Study) -> str | None:

@@ -64,10 +64,10 @@ def download(options: argparse.Namespace) -> None:
 
 
 def print_notices(chosen: Iterable[Source]) -> None:
-    """Print what the licences of sources ask for, on standard error."""
+    """Print what a person should know of the sources before they are used, on standard error."""
     for source in chosen:
         for notice in notices(source):
-            print(f"licence: {notice}", file=sys.stderr)
+            print(f"note: {notice}", file=sys.stderr)
 
 
 def _entries(name: str) -> list[Source | Benchmark]:

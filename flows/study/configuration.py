@@ -72,7 +72,8 @@ class Data(Section):
     )
     memory: str = "4GB"
     cluster: str | None = Field(
-        None, description="a Dask scheduler whose workers read, clean and tokenise (tcp://host:8786), or 'local'"
+        None,
+        description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
     )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.dedup.document_table import DocumentTable
+from pipeline.dedup.labels import without_labels
 from pipeline.dedup.minhash import band_hashes, datasketch_candidates, signatures
 from pipeline.dedup.settings import DedupSettings
 from pipeline.progress import Progress
@@ -89,9 +90,12 @@ def _signed_blocks(shard: Shard, plan: Path, settings: DedupSettings) -> Iterato
 def words_of_documents(
     shard: Shard, documents: np.ndarray, columns: Sequence[str] = ("question", "response")
 ) -> Iterator[tuple[slice, pa.RecordBatch, Words]]:
-    """Yield the listed documents of a shard in blocks: their slice of `documents`, their rows, their words."""
+    """Yield the listed documents of a shard in blocks: their slice of `documents`, their rows, their words.
+
+    The words are those of question and response without the labels of the problem.
+    """
     for place, batch in batches_of(shard, documents, columns):
-        for rows, words in word_blocks(text_column(batch["question"], batch["response"])):
+        for rows, words in word_blocks(text_column(without_labels(batch["question"]), batch["response"])):
             here = slice(place.start + rows.start, place.start + rows.stop)
             yield here, batch.slice(rows.start, rows.stop - rows.start), words
 

@@ -1,25 +1,27 @@
 """Tell different problems apart that are worded alike.
 
 Word problems are made from templates: the same sentences with other numbers, another name or another sign are another
-problem, whatever their Jaccard similarity. So near duplicates must also agree in four guards:
+problem, whatever their Jaccard similarity. So near duplicates must also agree in five guards:
 
 * numbers: the sequence of all numbers is equal;
 * signs: no number stands beside two different signs (`x + 3` and `x - 3`; a sign beside none is no contradiction);
 * names: not each of the two has a name or number word that the other lacks. A name is a capitalised word within a
   sentence. One on one side only is an edit; one on each side is an exchange;
-* answers: where both are given and short, they are equal.
+* answers: where both are given and short, they are equal;
+* functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))).
 
 Copies with a corrected number, a renamed person or reordered sentences are therefore kept as different documents.
 
 >>> texts = ["When he has 3 pens, Tom buys 4.", "When he owns 3 pens, Tom buys 4.", "When he has 3 pens, Ann buys 4."]
 >>> _, words = next(word_blocks(text_column(pa.array(texts))))
->>> found = contradictions(facts(words, np.zeros(3, np.uint64)), np.array([0, 0]), np.array([1, 2]))
+>>> found = contradictions(facts(words, *np.zeros((2, 3), np.uint64)), np.array([0, 0]), np.array([1, 2]))
 >>> [None if code == 0 else GUARDS[code - 1] for code in found]
 [None, 'names']
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,6 +35,11 @@ from pipeline.text.normal_form import SIGNS
 from pipeline.text.number_words import NUMBER_WORDS
 from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, text_column, word_blocks
 
+# Names of functions, and single letters before a parenthesis.
+_FUNCTION = re.compile(
+    r"(?:\b|_)((?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min|[a-z](?=\())(?![a-z])",
+    re.IGNORECASE,
+)
 _LONGEST_ANSWER = 8  # in words; a longer one is prose, which may be worded in many ways
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
 _NUMBER_WORDS = IdTable(np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64)))
@@ -45,6 +52,7 @@ class Facts:
     `numbers` uint64 [D]: id of the sequence of numbers. `signs` uint8 [N]: the signs before and after each number,
     `sign_counts` int64 [D] of them in each document. `marks` uint64 [M]: the names and number words of each document
     as from `distinct`, `mark_counts` int64 [D] of them. `answers` uint64 [D]: id of the short answer, 0 for none.
+    `functions` uint64 [D]: id of the functions that the question names.
     """
 
     numbers: np.ndarray
@@ -53,6 +61,7 @@ class Facts:
     marks: np.ndarray
     mark_counts: np.ndarray
     answers: np.ndarray
+    functions: np.ndarray
 
     @staticmethod
     def concatenate(parts: Sequence[Facts]) -> Facts:
@@ -61,7 +70,9 @@ class Facts:
         return Facts(*map(np.concatenate, columns))
 
 
-_NOTHING = Facts(*(np.empty(0, kind) for kind in (np.uint64, np.uint8, np.int64, np.uint64, np.int64, np.uint64)))
+_NOTHING = Facts(
+    *(np.empty(0, kind) for kind in (np.uint64, np.uint8, np.int64, np.uint64, np.int64, np.uint64, np.uint64))
+)
 
 
 def digit_sequences(texts: pa.Array) -> np.ndarray:
@@ -86,8 +97,14 @@ def answer_ids(answers: pa.Array) -> np.ndarray:
     return np.concatenate(ids)
 
 
-def facts(words: Words, answers: np.ndarray) -> Facts:
-    """Collect the facts of a block of documents and of their answers (`answer_ids`)."""
+def function_ids(questions: pa.Array) -> np.ndarray:
+    """Compute an id uint64 [D] of the functions that each question names, in order."""
+    named = (" ".join(_FUNCTION.findall(question or "")).lower() for question in questions.to_pylist())
+    return np.array([word_id(names) for names in named], np.uint64)
+
+
+def facts(words: Words, answers: np.ndarray, functions: np.ndarray) -> Facts:
+    """Collect the facts of a block of documents, of their answers (`answer_ids`) and questions (`function_ids`)."""
     numbers = np.flatnonzero(words.kinds == NUMBER)
     codes = np.zeros(len(words.ids) + 2, np.uint8)  # a blank before the first word and after the last one
     signs = np.flatnonzero(words.kinds == SIGN)
@@ -98,7 +115,7 @@ def facts(words: Words, answers: np.ndarray) -> Facts:
     beside = codes[numbers] * inside[0] * np.uint8(16) + codes[numbers + 2] * inside[1]
     sign_counts = np.diff(np.searchsorted(numbers, words.offsets))
     marks, mark_offsets = distinct(*_marks(words))
-    return Facts(words.number_sequences(), beside, sign_counts, marks, np.diff(mark_offsets), answers)
+    return Facts(words.number_sequences(), beside, sign_counts, marks, np.diff(mark_offsets), answers, functions)
 
 
 def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -130,6 +147,7 @@ def contradictions(facts: Facts, left: np.ndarray, right: np.ndarray, guards: Se
         "numbers": lambda: ~same_numbers,
         "signs": lambda: _signs_differ(facts, left, right, same_numbers),
         "names": lambda: _marks_exchanged(facts, left, right),
+        "functions": lambda: facts.functions[left] != facts.functions[right],
         "answers": lambda: (facts.answers[left] != facts.answers[right]) & answered,
     }
     for number, guard in reversed(list(enumerate(GUARDS, 1))):

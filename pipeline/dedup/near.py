@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from pipeline.dedup.candidates import find_candidates, words_of_documents
 from pipeline.dedup.clusters import clusters
-from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts
+from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.minhash import SCHEME
 from pipeline.dedup.settings import GUARDS, DedupSettings
@@ -120,7 +120,7 @@ def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:
             ids, offsets = distinct(*words.ngrams(n))
             ngrams.append(ids)
             sizes.append(np.diff(offsets))
-            parts.append(facts(words, answer_ids(batch["answer"])))
+            parts.append(facts(words, answer_ids(batch["answer"]), function_ids(batch["question"])))
         save_arrays(
             partial, ngrams=np.concatenate(ngrams), sizes=np.concatenate(sizes), **vars(Facts.concatenate(parts))
         )

@@ -8,7 +8,7 @@ from typing import Literal
 from pipeline.dedup.minhash import choose_bands
 from pipeline.errors import InputError
 
-GUARDS = ("numbers", "signs", "names", "answers")
+GUARDS = ("numbers", "signs", "names", "answers", "functions")
 _ENGINES = ("vectorised", "datasketch")
 
 

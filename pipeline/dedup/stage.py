@@ -5,6 +5,7 @@
 3. candidates: n-grams -> MinHash signatures -> band hashes, shard by shard (`candidates`, `minhash`); only of documents
    that share all their digits with another one, as no others have equal numbers.
 4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`, `contradictions`).
+   Numbers that only label a problem, in a book or a contest, are left out of all this (`labels`).
 5. cluster: connected components; the best document of each is kept (`clusters`).
 6. write: kept and dropped documents, shard by shard.
 
@@ -29,6 +30,7 @@ import pyarrow.parquet as pq
 from pipeline.dedup.contradictions import digit_sequences
 from pipeline.dedup.document_table import REASONS, DocumentTable
 from pipeline.dedup.exact import exact_keys
+from pipeline.dedup.labels import without_labels
 from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
 from pipeline.progress import Progress, quiet
@@ -117,7 +119,7 @@ def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
                     "quality": lengths + (_not_blank(batch["answer"]).astype(np.int64) << 40),
                     "key0": keys[:, 0],
                     "key1": keys[:, 1],
-                    "digits": digit_sequences(texts) if guarded else nothing[:, 0],
+                    "digits": digit_sequences(_unlabelled(batch, texts)) if guarded else nothing[:, 0],
                     "asked": _not_blank(batch["question"]),
                     "question0": questions[:, 0],
                     "question1": questions[:, 1],
@@ -125,6 +127,12 @@ def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
                 writer.write_batch(pa.RecordBatch.from_pydict(columns, _DESCRIPTION))
 
     return make_once(path, write)
+
+
+def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:
+    """Return the texts without the labels of problems: `texts` itself where there are none."""
+    questions = without_labels(batch["question"])
+    return texts if questions.equals(batch["question"]) else text_column(questions, batch["response"])
 
 
 def _not_blank(texts: pa.Array) -> np.ndarray:

@@ -1,0 +1,65 @@
+"""Problems that differ by their labels alone are duplicates; problems of other functions are not."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from pipeline.dedup.labels import without_labels
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
+from pipeline.storage.documents import SCHEMA, DocumentWriter
+
+PROBLEM = (
+    "A farmer has 35 cows and buys 15 more of them in the spring, then sells a fifth of the herd to the neighbour who "
+    "lives behind the hill. How many cows does the farmer have in the end?"
+)
+INSTRUCTION = (
+    "Compute the value that is asked for below, show each step of the work in a line of its own with a reason beside "
+    "each line, and give the result as one fraction without a decimal point, or as a root where no fraction exists: "
+)
+
+
+def kept(folder: Path, questions: list[str]) -> int:
+    count = len(questions)
+    columns = [
+        list("abcdef"[:count]),
+        ["s"] * count,
+        list(range(count)),
+        questions,
+        ["It is so."] * count,
+        [""] * count,
+    ]
+    with DocumentWriter(folder / "in") as writer:
+        writer.keep(pa.table(columns, schema=SCHEMA))
+    counts = deduplicate([folder / "in"], folder / "out", DedupSettings())["counts"]
+    return sum(row["documents"] for row in counts if row["reason"] == "kept")
+
+
+@pytest.mark.parametrize(
+    "labelled",
+    [f"{PROBLEM} (2019 AMC 8 Problems, Question #18)", f"Exercise 12.3: {PROBLEM}", f"18. {PROBLEM} (AMC 8, 2019)"],
+)
+def test_a_label_keeps_no_duplicate_apart(tmp_path: Path, labelled: str) -> None:
+    assert kept(tmp_path, [PROBLEM, labelled]) == 1
+
+
+@pytest.mark.parametrize(
+    "question", ["3 (2 + 4) is 18.", "12.5 km are left.", "Of 20 (2019x + 4) pens", "See f(2019) and (in 2019)."]
+)
+def test_numbers_of_the_problem_are_no_label(question: str) -> None:
+    assert without_labels(pa.array([question])).to_pylist() == [question]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "different"),
+    [
+        ("\\sin(x) at 3", "\\cos(x) at 3", 2),
+        ("f(f(x)) at 3", "f(f(f(x))) at 3", 2),
+        ("sin(x) at 3", "Sin(x) at the point 3", 1),
+    ],
+)
+def test_other_functions_under_one_long_instruction_are_other_problems(
+    tmp_path: Path, one: str, other: str, different: int
+) -> None:
+    assert kept(tmp_path, [INSTRUCTION + one, INSTRUCTION + other]) == different
