@@ -79,8 +79,9 @@ def run_module(
     if status == BAD_INPUT:
         raise InputError(group.last_line())
     if status:
-        reason = group.last_line()
-        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {reason}", reason)
+        line = group.last_line()
+        reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
+        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {line}", reason)
 
 
 def wait_unless_stopping(seconds: float) -> None:

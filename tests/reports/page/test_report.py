@@ -231,7 +231,7 @@ def test_the_inside_of_the_models_is_shown(page: Page) -> None:
         "At depth 4, the experts that carry 90% of a depth’s selections are 1.0 times as many in DR, 1.0 times"
         in inside
     )
-    titles = ("Depth attention", "Balance of the experts", "Depth 4: Gini coefficient", "Experts by depth")
+    titles = ("Depth attention", "Balance of the experts", "Depth 4: Gini coefficient", "Depths of each expert")
     positions = [inside.index(title) for title in titles]
     assert positions == sorted(positions)
 
