@@ -55,7 +55,8 @@ def crossing_factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> F
     """
     rows = efficiency[(efficiency["variant"] != BASELINE) & (efficiency["factor"] > 0)]
     names = task_order(rows["task"], average_first=True)
-    rows = rows.assign(name=rows["task"].map(task_name), place=rows["task"].map(names.index)).sort_values("place")
+    rows = rows.assign(name=rows["task"].map(task_name), place=rows["task"].map(names.index), metric="accuracy")
+    rows = rows.sort_values("place")
     return _factors(
         "data-efficiency",
         "Data efficiency by the paper’s rule",
@@ -86,7 +87,7 @@ def _factors(
     for depth, part in rows.groupby("depth"):
         words = [f"{row['variant']} on {row['name']}: {row['label']}" for row in part.to_dict("records")]
         description = f"{title} at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(words)}."
-        panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high)))
+        panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth))
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
     return figure(name, title, caption, panels, circles, wide=True)
 
@@ -105,7 +106,8 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
         description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
-        panels.append(panel(title, description, _target_chart(part, shown, metric)))
+        keys = {"depth": depth, "task": task, "metric": metric}
+        panels.append(panel(title, description, _target_chart(part, shown, metric), **keys))
     return figure(
         "factor-by-target",
         "Where a variant is ahead",
@@ -171,7 +173,7 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
             ("near_chance:N", "", "baseline near chance"),
         ),
     )
-    fields = ["variant", "name", "factor", "low", "high", "bound", "near_chance", "label", "start", "stop"]
+    fields = ["variant", "task", "metric", "name", "factor", "low", "high", "bound", "near_chance", "label"]
     return alt.layer(
         one,
         spans.mark_rule(strokeWidth=2, opacity=0.55).encode(
@@ -179,7 +181,7 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
         ),
         points,
         base.mark_text(align="right", fontSize=11).encode(x=alt.value("width"), text="label:N"),
-        data=chart.records(rows, fields),
+        data=chart.records(rows, [*fields, "start", "stop"]),
         width=chart.WIDE,
         height={"step": 18},
     )

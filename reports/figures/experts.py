@@ -82,7 +82,7 @@ def _selections_panel(title: str, table: pd.DataFrame, style: Style) -> Panel:
         opacity=alt.Opacity("share:Q", scale=opacity, legend=None),
         tooltip=chart.tooltip(("depth:O",), ("share:Q", ".0%", "of the expert’s selections")),
     )
-    return panel(title, description, drawn)
+    return panel(title, description, drawn, variant=style.variant)
 
 
 def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -96,7 +96,7 @@ def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles:
         whole = gini[(gini["run_id"] == run) & (gini["tokens"] == tokens) & gini["depth"].isna()]
         words = f" Gini coefficient over all depths: {number(whole['gini'].iloc[0], 3)}." if len(whole) else ""
         description = f"Lorenz curves of expert selection in {title}.{words}"
-        panels.append(panel(title, description, _lorenz_chart(rows, style)))
+        panels.append(panel(title, description, _lorenz_chart(rows, style), variant=style.variant))
     return figure(
         "expert-balance",
         "Lorenz curves of expert selection",
@@ -159,9 +159,8 @@ def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> 
     newest = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
     words = listed([f"{row.variant} {row.gini:.3f}" for row in newest.itertuples()])
     description = f"Gini coefficient of expert selection at {depth_name(depth).lower()}; at the end {words}."
-    return panel(
-        f"{depth_name(depth)}: Gini coefficient", description, chart.run_curves(rows, styles, "gini", zero=True)
-    )
+    drawn = chart.run_curves(rows, styles, "gini", zero=True)
+    return panel(f"{depth_name(depth)}: Gini coefficient", description, drawn, depth=depth)
 
 
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
@@ -187,4 +186,4 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
     fields = {"variant": "variant", "depth": "depth", "ratio": "ratio", **names}
     drawn = alt.layer(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
     title = f"{depth_name(depth)}: experts used, against {BASELINE}"
-    return panel(title, f"{title}’s: {listed(words)}.", drawn)
+    return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)

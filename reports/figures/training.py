@@ -39,7 +39,7 @@ def loss(steps: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
             opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
         )
         description = f"Training loss at {depth_name(depth).lower()}: {listed(words)}."
-        panels.append(panel(depth_name(depth), description, lines))
+        panels.append(panel(depth_name(depth), description, lines, depth=depth))
     return figure(
         "training-loss",
         "Training loss",
@@ -74,7 +74,7 @@ def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None
         words = [f"{variant} at best {best[variant]:.2f}" for variant in shown if variant in best]
         title = f"{task_name(task)}, {depth_name(depth).lower()}"
         description = f"Perplexity on {title}: {listed(words)}."
-        panels.append(panel(title, description, chart.run_curves(part, styles, "perplexity")))
+        panels.append(panel(title, description, chart.run_curves(part, styles, "perplexity"), depth=depth))
     metrics = sorted(set(rows["metric"].str.replace("_", " ")))
     caption = f"Lower is better. Measured as {listed(metrics)}; a line for each run."
     return figure("perplexity", "Validation perplexity", caption, panels, shown)
