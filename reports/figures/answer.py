@@ -20,7 +20,7 @@ from reports.text.numbers import listed
 HEIGHT = 250
 APART = 5  # targets, of 25, between the heights of two distances: their labels do not meet
 SHARES = (0.12, 0.88)  # the part of the range in which a distance is drawn
-ROOM = 0.55  # a distance that ends before this part of the axis has its label on the right
+ROOM = 0.4  # a distance that ends before this part of the axis has its label on the right
 END = "M0,-0.6V0.6"
 
 

@@ -34,10 +34,11 @@ FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the templa
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
 
-def write_report(database: Path, study_id: str, folder: Path) -> Path:
+def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = True) -> Path:
     """Write `index.html`, `figures/` and `study.yaml` into `folder`; returns the page's path.
 
-    Raises InputError when the results file is missing or locked by another process, or holds no such study.
+    Without `papers` no new figures for papers are drawn, which take most of the time. Raises InputError when the
+    results file is missing or locked by another process, or holds no such study.
     """
     data = read_study(database, study_id)
     looks = styles(data.variants)
@@ -48,7 +49,7 @@ def write_report(database: Path, study_id: str, folder: Path) -> Path:
     page, configuration = folder / "index.html", study_file(data)
     # Vega works outside Python's lock, so the files for papers are drawn while the page is put together.
     with ThreadPoolExecutor(1) as pool:
-        exports = pool.map(partial(export, folder=folder / "figures"), figures)
+        exports = pool.map(partial(export, folder=folder / "figures"), figures if papers else ())
         written = page.with_name(".index.html.partial")  # a reader never sees half a page
         written.write_text(_page(data, first, content, figures), encoding="utf-8")
         list(exports)  # raises what an export raised

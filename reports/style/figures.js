@@ -38,7 +38,7 @@ async function enliven(plot) {
   live.className = "live pending";
   plot.append(live);
   try {
-    Object.assign(specification, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
+    specification.width = "container";
     const result = await vegaEmbed(live, themed(specification), embedding());
     live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description
     plot.view?.finalize();

@@ -21,7 +21,10 @@ async function start() {
   const toolbar = document.querySelector(".toolbar");
   const form = toolbar.querySelector("form");
   toolbar.hidden = false;
-  toolbar.open = window.matchMedia("(min-width: 60rem)").matches;
+  const wide = window.matchMedia("(min-width: 60rem)"); // where there is room, the toolbar is always open
+  const unfold = () => (toolbar.open = wide.matches);
+  wide.addEventListener("change", unfold);
+  unfold();
   form.addEventListener("change", () => choose(form));
   form.addEventListener("reset", () => setTimeout(() => choose(form)));
   for (const button of document.querySelectorAll("[data-file]")) {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import BASELINE, StudyData
+from reports.data import AVERAGE, BASELINE, StudyData
 from reports.text.crossings import crossing
 from reports.text.limitations import setting
 from reports.text.names import depth_name, measure_name, task_name
@@ -59,11 +59,9 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     texts = ["The models did not all read the same tokens."] * bool(mismatch(data))
     undecided = [_model(row) for frame in (means, others) for row in frame.to_dict("records") if holds_one(row)]
     if undecided:
-        texts.append(
-            f"Not decided: the interval of {listed(undecided)} holds 1, as many tokens as {BASELINE}."
-        )
-    single = [_model(row) for row in means[means["seeds"] < 2].to_dict("records")]
-    if single:
+        texts.append(f"Not decided: the interval of {listed(undecided)} holds 1, as many tokens as {BASELINE}.")
+    if (means["seeds"] < 2).any():
+        single = list(dict.fromkeys(means[means["seeds"] < 2]["variant"]))
         texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
     noisy = [_model(row) for row in means[means["within_noise"]].to_dict("records")]
     if noisy:
@@ -87,7 +85,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     limit = setting(data, "evaluation", "limit")
     if isinstance(limit, int):
         texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")
-    asked = data.accuracy.groupby("task")["items"].min().dropna()
+    asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
     few = [f"{task_name(task)} ({items:.0f})" for task, items in asked.items() if items < FEW_ITEMS]
     if few:
         texts.append(f"Few items, so wide errors: {listed(few)}.")

@@ -1,6 +1,6 @@
 """Drive a headless Chromium over its debugging protocol, and take the pictures of a report.
 
-    python -m tests.reports.browser runs/demo/report/index.html docs/images
+python -m tests.reports.browser runs/demo/report/index.html docs/images
 """
 
 from __future__ import annotations
@@ -85,15 +85,14 @@ class Browser:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until every figure near the view is drawn as chosen."""
+        """Wait until every figure near the view is drawn as chosen: the page learns in a frame what is near."""
+        self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         self.wait("document.documentElement.dataset.drawing === 'no'")
 
     def draw_all(self) -> None:
         """Scroll through the page, so that all figures are drawn."""
-        self.run("document.querySelectorAll('.plot').forEach((plot) => plot.scrollIntoView({behavior: 'instant'}))")
         for place in range(0, self.run("document.documentElement.scrollHeight"), 1200):
             self.run(f"window.scrollTo({{top: {place}, behavior: 'instant'}})")
-            time.sleep(0.05)
             self.settle()
 
     def picture(self, path: Path, *, whole: bool = False) -> None:
