@@ -20,7 +20,7 @@ from reports.text.numbers import listed
 HEIGHT = 250
 APART = 5  # targets, of 25, between the heights of two distances: their labels do not meet
 SHARES = (0.12, 0.88)  # the part of the range in which a distance is drawn
-ROOM = 0.4  # a distance that ends before this part of the axis has its label on the right
+ROOM = 0.65, 0.4  # a distance to the baseline, or from it, that ends before this part has its label on the right
 END = "M0,-0.6V0.6"
 
 
@@ -67,8 +67,8 @@ def _distances(rows: pd.DataFrame, by_target: pd.DataFrame) -> pd.DataFrame:
         taken.append(place)
         target = own.loc[place]
         ends = sorted((target["variant_tokens"], target["baseline_tokens"]))
-        found.append((row.variant, *ends, target["target"], f"{times(row.factor)} tokens"))
-    return pd.DataFrame(found, columns=["variant", "tokens", "to", "value", "label"])
+        found.append((row.variant, *ends, target["target"], f"{times(row.factor)} tokens", row.factor >= 1))
+    return pd.DataFrame(found, columns=["variant", "tokens", "to", "value", "label", "fewer"])
 
 
 def _chart(rows: pd.DataFrame, distances: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
@@ -81,7 +81,8 @@ def _chart(rows: pd.DataFrame, distances: pd.DataFrame, styles: Mapping[str, Sty
     low, high = rows["tokens"].agg(["min", "max"])
     logarithmic = high >= chart.LOG_FROM * low > 0
     reach = np.log(distances["to"] / low) / math.log(high / low) if logarithmic else distances["to"] / high
-    for part, align in ((distances[reach < ROOM], "left"), (distances[reach >= ROOM], "right")):
+    right = reach < np.where(distances["fewer"], *ROOM)
+    for part, align in ((distances[right], "left"), (distances[~right], "right")):
         layers += _distance_marks(part, x, end, y, styles, align)
     return alt.layer(*layers, width=520, height=HEIGHT)
 

@@ -59,6 +59,11 @@ def one_run_each(
     ]
 
 
+def run_keys(rows: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+    """Return the variant and depth of the model whose run `rows` are of: the keys of a panel of `one_run_each`."""
+    return runs[runs["run_id"] == rows["run_id"].iloc[0]].iloc[0][["variant", "depth"]].to_dict()
+
+
 def token_axis(values: pd.Series, field: str = "tokens") -> alt.X:
     """Return the token axis over these counts: logarithmic if they span more than `LOG_FROM`, else linear from zero."""
     low, high = float(values.min()), float(values.max())

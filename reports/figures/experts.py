@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -31,7 +32,7 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
     for title, rows, style in chart.one_run_each(counts, runs, styles):
         table = rows.pivot_table(index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum")
         if style.variant != BASELINE and len(table) > 1 and table.to_numpy().sum() > 0:
-            panels.append(_selections_panel(title, table, style))
+            panels.append(_selections_panel(title, table, style, chart.run_keys(rows, runs)))
     return figure(
         "expert-selections",
         "Experts by depth",
@@ -43,7 +44,7 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
     )
 
 
-def _selections_panel(title: str, table: pd.DataFrame, style: Style) -> Panel:
+def _selections_panel(title: str, table: pd.DataFrame, style: Style, keys: Mapping[str, Any]) -> Panel:
     """Draw the selections in `table` [depth, expert].
 
     The paper's order of experts: by the number of depths that have nine tenths of an expert's selections; ties by the
@@ -82,7 +83,7 @@ def _selections_panel(title: str, table: pd.DataFrame, style: Style) -> Panel:
         opacity=alt.Opacity("share:Q", scale=opacity, legend=None),
         tooltip=chart.tooltip(("depth:O",), ("share:Q", ".0%", "of the expert’s selections")),
     )
-    return panel(title, description, drawn, variant=style.variant)
+    return panel(title, description, drawn, **keys)
 
 
 def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -96,7 +97,7 @@ def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles:
         whole = gini[(gini["run_id"] == run) & (gini["tokens"] == tokens) & gini["depth"].isna()]
         words = f" Gini coefficient over all depths: {number(whole['gini'].iloc[0], 3)}." if len(whole) else ""
         description = f"Lorenz curves of expert selection in {title}.{words}"
-        panels.append(panel(title, description, _lorenz_chart(rows, style), variant=style.variant))
+        panels.append(panel(title, description, _lorenz_chart(rows, style), **chart.run_keys(rows, runs)))
     return figure(
         "expert-balance",
         "Lorenz curves of expert selection",

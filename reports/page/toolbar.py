@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from reports.figures.rendering import Figure
 from reports.style.theme import Style
@@ -32,7 +31,7 @@ class Toolbar:
 def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style]) -> Toolbar:
     """Return the choices that change at least one figure; a menu needs two things to choose from."""
     panels = [panel for figure in figures for panel in figure.panels]
-    layers = {name for panel in panels for name in _layer_names(panel.specification)}
+    layers = {layer.get("name") for panel in panels for layer in panel.specification.get("layer", ())}
     depths = sorted({int(panel.keys["depth"]) for panel in panels if "depth" in panel.keys})
     tasks = task_order({panel.keys["task"] for panel in panels if "task" in panel.keys}, average_first=True)
     metrics = sorted({panel.keys["metric"] for panel in panels if "metric" in panel.keys})
@@ -51,7 +50,3 @@ def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style]) -> Toolbar:
 
 def _menu(name: str, title: str, everything: str, options: Iterable[tuple[str, str]]) -> Choice:
     return Choice(name, title, (("", everything), *options))
-
-
-def _layer_names(specification: Mapping[str, Any]) -> set[str]:
-    return {layer["name"] for layer in specification.get("layer", ()) if "name" in layer}
