@@ -26,11 +26,16 @@ const embedding = () => ({
 const figureOf = (element) => element.closest("[data-figure]");
 const numberOf = (plot) => [...figureOf(plot).querySelectorAll(".plot")].indexOf(plot);
 
+function tellEmpty(figure) {
+  figure.querySelector(".empty").hidden = Boolean(figure.querySelector(".panel:not([hidden], .nothing)"));
+}
+
 async function enliven(plot) {
   const name = figureOf(plot).dataset.figure;
   const { title, ...panel } = panelsOf(name)[numberOf(plot)];
   const specification = chosenPanel(panel, specifications.figures[name].datasets);
   plot.parentElement.classList.toggle("nothing", !specification);
+  tellEmpty(figureOf(plot));
   if (!specification) return;
   tellNumbers(specification);
   if (choice.zoom) addZoom(specification);
@@ -78,7 +83,7 @@ function drawAll() {
   for (const figure of document.querySelectorAll("[data-figure]")) {
     for (const panel of figure.querySelectorAll(".panel")) panel.hidden = !isChosen(panel.dataset);
     for (const mark of figure.querySelectorAll(".legend li")) mark.hidden = !isChosen(mark.dataset);
-    figure.querySelector(".empty").hidden = [...figure.querySelectorAll(".panel")].some((panel) => !panel.hidden);
+    tellEmpty(figure);
     for (const plot of figure.querySelectorAll(".plot")) {
       near.unobserve(plot);
       near.observe(plot);

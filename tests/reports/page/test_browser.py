@@ -26,7 +26,8 @@ MARKS = "plot.querySelectorAll('.live svg g[class*=mark-] :is(path, rect, text, 
 PLOTS = f"[...document.querySelectorAll('.plot')].filter((plot) => plot.offsetParent).map((plot) => {MARKS})"
 # What a figure draws, as text: another choice gives another text.
 DRAWN = """Object.fromEntries([...document.querySelectorAll('[data-figure]')].map((figure) => [figure.dataset.figure,
-    [...figure.querySelectorAll('.panel')].map((panel) => panel.hidden ? '' : panel.querySelector('svg').innerHTML)
+    [...figure.querySelectorAll('.panel')].map((panel) => panel.matches('[hidden], .nothing') ? ''
+    : panel.querySelector('svg').innerHTML)
     .join()]))"""
 CUT = """[...document.querySelectorAll('main *')].filter((element) => element.offsetParent && !element.closest('.plot'))
     .filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
@@ -101,7 +102,7 @@ def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: in
     [
         ("DR", "", ("data-dropped", "data-funnel", "depth-attention")),
         ("depth", "2", ("data-dropped", "data-funnel", "accuracy-depth-2")),
-        ("task", "gsm8k", ("data-dropped", "data-funnel", "depth-attention", "expert-", "training-loss", "perplexity")),
+        ("task", "gsm8k", ("data-dropped", "data-f", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
         ("scale", "linear", ("data-", "mean-", "factor-by", "depth-attention", "expert-", "other-", "perplexity")),
     ],
 )
