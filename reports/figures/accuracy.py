@@ -35,12 +35,13 @@ def accuracy(
     """
     frames = (curve[curve["accuracy"].notna()], runs, efficiency, raw)
     frames = [frame[frame["depth"] == depth] for frame in frames]
-    curve, shown, panels = frames[0], present(styles, frames[0]), []
+    curve, shown, panels, findings = frames[0], present(styles, frames[0]), [], []
     for task in task_order(curve["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in frames]
         words = [
             f"{row.variant} at best {percent(row.accuracy)}, at {tokens(row.tokens)} tokens" for row in _best(parts[0])
         ]
+        findings.append(f"{task_name(task)}: {listed(words)}.")
         description = f"Accuracy on {task_name(task)} against training tokens: {'; '.join(words)}."
         keys = {"depth": depth, "task": task, "metric": "accuracy"}
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
@@ -56,6 +57,7 @@ def accuracy(
         f"variant has {BASELINE}’s best.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 

@@ -22,7 +22,7 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
     `token_loss`. None without losses.
     """
     curve, runs = (frame[frame["depth"] == depth] for frame in (curve[curve["value"].notna()], runs))
-    shown, panels = present(styles, curve), []
+    shown, panels, findings = present(styles, curve), [], []
     for task in task_order(curve["task"], average_first=True):
         rows, each = curve[curve["task"] == task], runs[runs["task"] == task]
         best = rows.loc[rows.groupby("variant")["value"].idxmin()]
@@ -30,6 +30,7 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
             f"{row.variant} at best {number(row.value, 3)}, at {tokens(row.tokens)} tokens" for row in best.itertuples()
         ]
         name = label({"metric": "loss", "task": task})
+        findings.append(f"{name}: {listed(words)}.")
         keys = {"depth": depth, "task": task, "metric": "loss"}
         description = f"{name} against training tokens: {listed(words)}."
         panels.append(panel(name, description, _chart(rows, each, shown), **keys))
@@ -41,6 +42,7 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
         + faint,
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 

@@ -69,3 +69,9 @@ def test_the_page_draws_from_what_papers_show() -> None:
     assert whole["title"]["text"] == "Depth 4"
     used = set(re.findall(r"#[0-9a-f]{6}", json.dumps(whole)))
     assert used <= set(packed["colours"])
+
+
+def test_a_finding_is_told_with_the_figure() -> None:
+    drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
+    assert drawn is not None
+    assert drawn.finding == "Average: DR at best 50.0%, at 16M tokens and LA at best 40.0%, at 16M tokens."
