@@ -60,7 +60,7 @@ def _distances(rows: pd.DataFrame, by_target: pd.DataFrame) -> pd.DataFrame:
     for row in rows.itertuples():
         own = by_target[by_target["variant"] == row.variant].sort_values("target").reset_index(drop=True)
         inner = own[(own.index >= SHARES[0] * len(own)) & (own.index <= SHARES[1] * len(own))]
-        free = inner[[all(abs(place - other) >= APART for other in taken) for place in inner.index]]
+        free = inner[np.array([all(abs(place - other) >= APART for other in taken) for place in inner.index], bool)]
         if free.empty:
             continue
         place = (np.log(free["factor"]) - math.log(row.factor)).abs().idxmin()

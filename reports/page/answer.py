@@ -64,8 +64,8 @@ def _leading(data: StudyData, styles: Mapping[str, Style]) -> tuple[pd.DataFrame
     means = headline(data.mean_factors)
     compared = data.compared[data.compared["factor"].notna()]
     others = compared[compared["task"] == _answered_task(compared)]
-    led = set(zip(means["depth"], means["variant"], strict=True))
-    others = others[[key not in led for key in zip(others["depth"], others["variant"], strict=True)]]
+    led = pd.MultiIndex.from_frame(means[["depth", "variant"]])
+    others = others[~pd.MultiIndex.from_frame(others[["depth", "variant"]]).isin(led)]
     return ordered(means, styles), ordered(others, styles)
 
 

@@ -39,13 +39,14 @@ const quoted = (value) => {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
-// All rows of a figure: the panel, the number or name of the layer's data, and their own columns.
+// All rows of a figure: the panel, the number of the data within the panel, and their own columns. Levels (`words` at `y`)
+// are no data.
 function csv(figure) {
   const rows = chosenPanels(figure).flatMap((panel, number) =>
     Object.values(panel.datasets).flatMap((part, place) =>
       part.map((row) => ({ panel: panel.title || number + 1, data: place + 1, ...row }))));
-  const columns = fields(rows).filter((column) => !["words", "y"].includes(column) || rows.some((row) => "x" in row));
-  const kept = rows.filter((row) => columns.some((column) => !["panel", "data"].includes(column) && column in row));
+  const kept = rows.filter((row) => !("words" in row));
+  const columns = fields(kept);
   return [columns, ...kept.map((row) => columns.map((column) => row[column]))]
     .map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
 }
