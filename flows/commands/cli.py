@@ -190,8 +190,12 @@ def parser() -> argparse.ArgumentParser:
     add_mirror(plan)
     status = add("status", "status:status", "Show how far a study is.")
     add_study(status, default="demo")
-    report = add("report", "results:report", "Write the report again from the results database.")
-    add_study(report, default="demo")
+    report = add("report", "report:report", "Write the report again from the results database.")
+    add_study(report, RESULTS, default="demo")
+    report.add_argument("--text", action="store_true", help="print its text and tables instead")
+    report.add_argument(
+        "--watch", action="store_true", help="serve the page on this machine, written again when results change"
+    )
     sql = add(
         "sql",
         "results:sql",

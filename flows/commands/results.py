@@ -1,4 +1,4 @@
-"""`dreamer sql`, `dreamer report`, `dreamer export`: query a results file, write its report, write its tables."""
+"""`dreamer sql`, `dreamer export`: query a results file, write its tables."""
 
 from __future__ import annotations
 
@@ -20,18 +20,6 @@ def sql(options: argparse.Namespace) -> None:
         table.to_csv(sys.stdout, index=False)
     else:
         print_table(table)
-
-
-def report(options: argparse.Namespace) -> None:
-    """Write the report of a study, or of the newest study that a results file holds."""
-    from reports.page.report import write_report  # takes a second, which a query need not wait for
-
-    database, wanted = find_results(options.study, options.root)
-    newest_first = "SELECT study_id FROM studies ORDER BY created_at DESC NULLS LAST, study_id"
-    known = list(query(database, newest_first)["study_id"])
-    if not known:
-        raise InputError(f"{database}: holds no study yet")
-    print(write_report(database, wanted if wanted in known else known[0], database.parent / "report"))
 
 
 def export(options: argparse.Namespace) -> None:

@@ -35,14 +35,16 @@ def accuracy(
     """
     frames = (curve[curve["accuracy"].notna()], runs, efficiency, raw)
     frames = [frame[frame["depth"] == depth] for frame in frames]
-    curve, shown, panels = frames[0], present(styles, frames[0]), []
+    curve, shown, panels, findings = frames[0], present(styles, frames[0]), [], []
     for task in task_order(curve["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in frames]
         words = [
             f"{row.variant} at best {percent(row.accuracy)}, at {tokens(row.tokens)} tokens" for row in _best(parts[0])
         ]
+        findings.append(f"{task_name(task)}: {listed(words)}.")
         description = f"Accuracy on {task_name(task)} against training tokens: {'; '.join(words)}."
-        panels.append(panel(task_name(task), description, _token_chart(*parts, shown)))
+        keys = {"depth": depth, "task": task, "metric": "accuracy"}
+        panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
     notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
     notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[3]) else ""
     if seen_twice_from and seen_twice_from <= curve["tokens"].max():
@@ -55,6 +57,7 @@ def accuracy(
         f"variant has {BASELINE}’s best.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
@@ -79,10 +82,9 @@ def _token_chart(
     layers: list[alt.Chart | alt.LayerChart] = [line for line, _ in levels]
     layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2="high:Q"))
     if rows["seeds"].max() > 1:
-        each = alt.Chart(chart.records(runs[runs["status"] != "screened"], ["variant", "run_id", "tokens", "accuracy"]))
-        layers.append(each.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=ink, detail="run_id:N"))
+        layers.append(chart.seed_lines(runs[runs["status"] != "screened"], x, y, styles))
     if len(raw):
-        rough = alt.Chart(chart.records(raw, ["variant", "tokens", "accuracy"]))
+        rough = alt.Chart(chart.records(raw, ["variant", "tokens", "accuracy"]), name="raw")
         layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))
     told = chart.tooltip(("variant:N",), ("tokens:Q", ","), *ACCURACY_TOOLTIP)
     layers += chart.line_and_markers(base.encode(y=y), styles, told)
@@ -110,7 +112,8 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
             words = [f"{r.variant} at best {percent(r.accuracy)}, at depth {r.depth:.0f}" for r in _best(part)]
             title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
             description = f"Accuracy on {title}, against the depth run at: {listed(words)}."
-            panels.append(panel(title, description, _depth_chart(part, shown, trained)))
+            keys = {"depth": trained, "task": task, "metric": "accuracy"}
+            panels.append(panel(title, description, _depth_chart(part, shown, trained), **keys))
     return figure(
         "other-depths",
         "Accuracy at other depths",

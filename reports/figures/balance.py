@@ -40,7 +40,8 @@ def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles:
         found += [(BASELINE, _gini_of(gini, baseline))] if baseline is not None else []
         words = f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
         description = f"Experts against their share of the selections in {title}. {words}."
-        panels.append(panel(title, description, _lorenz_chart(rows, baseline, style, words)))
+        drawn = _lorenz_chart(rows, baseline, style, words)
+        panels.append(panel(title, description, drawn, **chart.run_keys(rows, runs)))
     return figure(
         "expert-balance",
         "How many experts do the work",
@@ -136,9 +137,8 @@ def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> 
     newest = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
     words = listed([f"{row.variant} {row.gini:.3f}" for row in newest.itertuples()])
     description = f"Gini coefficient of expert selection at {depth_name(depth).lower()}; at the end {words}."
-    return panel(
-        f"{depth_name(depth)}: Gini coefficient", description, chart.run_curves(rows, styles, "gini", zero=True)
-    )
+    drawn = chart.run_curves(rows, styles, "gini", zero=True)
+    return panel(f"{depth_name(depth)}: Gini coefficient", description, drawn, depth=depth)
 
 
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
@@ -164,7 +164,7 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
     fields = {"variant": "variant", "depth": "depth", "ratio": "ratio", **names}
     drawn = alt.layer(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
     title = f"{depth_name(depth)}: experts used, against {BASELINE}"
-    return panel(title, f"{title}’s: {listed(words)}.", drawn)
+    return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)
 
 
 def in_words(diversity: pd.DataFrame, styles: Mapping[str, Style]) -> str:

@@ -59,7 +59,12 @@ def one_run_each(
     ]
 
 
-def token_axis(values: pd.Series) -> alt.X:
+def run_keys(rows: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
+    """Return the variant and depth of the model whose run `rows` are of: the keys of a panel of `one_run_each`."""
+    return runs[runs["run_id"] == rows["run_id"].iloc[0]].iloc[0][["variant", "depth"]].to_dict()
+
+
+def token_axis(values: pd.Series, field: str = "tokens") -> alt.X:
     """Return the token axis over these counts: logarithmic if they span more than `LOG_FROM`, else linear from zero."""
     low, high = float(values.min()), float(values.max())
     axis = alt.Axis(labelExpr=COUNT_LABEL, tickCount=5, labelOverlap=True)
@@ -75,7 +80,7 @@ def token_axis(values: pd.Series) -> alt.X:
         axis.values = _round_counts(low, high)
     else:
         scale = alt.Scale(domain=[0, max(high, 1)])
-    return alt.X("tokens:Q", title="training tokens", scale=scale, axis=axis)
+    return alt.X(f"{field}:Q", title="training tokens", scale=scale, axis=axis)
 
 
 def _round_counts(low: float, high: float) -> list[float]:
@@ -136,6 +141,13 @@ def line_and_markers(
         base.mark_line(**{"strokeWidth": 1.8, **line}).encode(strokeDash=dash(styles)),
         base.mark_point(filled=True, size=size, opacity=1).encode(shape=shape(styles), tooltip=rows),
     ]
+
+
+def seed_lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Style]) -> alt.Chart:
+    """Draw a faint line for each run in `rows`, which have the fields of x and y: the seeds behind a mean."""
+    fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
+    base = alt.Chart(records(rows, ["variant", "run_id", *fields]), name="seeds")
+    return base.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=colour(styles), detail="run_id:N")
 
 
 def run_curves(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, zero: bool = False) -> alt.LayerChart:

@@ -25,7 +25,7 @@ def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[st
         strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
         words = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
         description = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."
-        panels.append(panel(title, description, _chart(rows, style)))
+        panels.append(panel(title, description, _chart(rows, style), **chart.run_keys(rows, runs)))
     unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
     return figure(
         "depth-attention",

@@ -52,7 +52,8 @@ def crossing_factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> F
     """
     rows = efficiency[(efficiency["variant"] != BASELINE) & (efficiency["factor"] > 0)]
     names = task_order(rows["task"], average_first=True)
-    rows = rows.assign(name=rows["task"].map(task_name), place=rows["task"].map(names.index)).sort_values("place")
+    rows = rows.assign(name=rows["task"].map(task_name), place=rows["task"].map(names.index), metric="accuracy")
+    rows = rows.sort_values("place")
     return _factors(
         "data-efficiency",
         "Data efficiency by the paper’s rule",
@@ -83,7 +84,7 @@ def _factors(
     for depth, part in rows.groupby("depth"):
         words = [f"{row['variant']} on {row['name']}: {row['label']}" for row in part.to_dict("records")]
         description = f"{title} at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(words)}."
-        panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high)))
+        panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth))
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
     return figure(name, title, caption, panels, circles, wide=True)
 
@@ -120,7 +121,7 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
             ("near_chance:N", "", "baseline near chance"),
         ),
     )
-    fields = ["variant", "name", "factor", "low", "high", "bound", "near_chance", "label", "start", "stop"]
+    fields = ["variant", "task", "metric", "name", "factor", "low", "high", "bound", "near_chance", "label"]
     return alt.layer(
         one,
         spans.mark_rule(strokeWidth=2, opacity=0.55).encode(
@@ -128,7 +129,7 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
         ),
         points,
         base.mark_text(align="right", fontSize=11).encode(x=alt.value("width"), text="label:N"),
-        data=chart.records(rows, fields),
+        data=chart.records(rows, [*fields, "start", "stop"]),
         width=chart.WIDE,
         height={"step": 18},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -23,14 +24,14 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
     a recurrent model.
     """
     panels = []
-    for title, used, order in _recurrent_models(counts, runs, styles):
+    for title, keys, used, order in _recurrent_models(counts, runs, styles):
         shares = (used / used.sum()).to_numpy()[:, order]
         description = (
             f"Depths that select each of {len(order)} experts in {title}: at its strongest depth the most specialised "
             f"has {percent(shares[:, 0].max(), 0)} of its selections, the most general "
             f"{percent(shares[:, -1].max(), 0)}."
         )
-        panels.append(panel(title, description, _map(shares, used, "share of the expert’s selections")))
+        panels.append(panel(title, description, _map(shares, used, "share of the expert’s selections"), **keys))
     return figure(
         "expert-selections",
         "Depths of each expert",
@@ -49,7 +50,7 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
     Rows and order of the experts are those of `selections`. None without selections of a recurrent model.
     """
     panels = []
-    for title, used, order in _recurrent_models(counts, runs, styles):
+    for title, keys, used, order in _recurrent_models(counts, runs, styles):
         totals = used.sum(axis=1).clip(lower=1)
         shares = used.div(totals, axis=0).to_numpy()[:, order]
         depth = used.index[shares.max(axis=1).argmax()]
@@ -57,7 +58,7 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
             f"Experts that each depth of {title} selects: depth {depth} gives one expert {percent(shares.max())} of "
             f"its selections, where even use would be {percent(1 / len(order), 2)}."
         )
-        panels.append(panel(title, description, _map(shares, used, "share of the depth’s selections")))
+        panels.append(panel(title, description, _map(shares, used, "share of the depth’s selections"), **keys))
     return figure(
         "expert-of-depths",
         "Experts of each depth",
@@ -70,14 +71,14 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
 
 def _recurrent_models(
     counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
-) -> list[tuple[str, pd.DataFrame, np.ndarray]]:
-    """Return title, selections [depth, expert] of the experts in use, and the order of the experts, of each model."""
+) -> list[tuple[str, dict[str, Any], pd.DataFrame, np.ndarray]]:
+    """Return title, keys, selections [depth, expert] of the experts in use, and their order, of each model."""
     found = []
     for title, rows, style in chart.one_run_each(counts, runs, styles):
         table = rows.pivot_table(index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum")
         used = table.loc[:, table.sum() > 0]
         if style.variant != BASELINE and len(used) > 1 and used.shape[1]:
-            found.append((title, used, order_of_experts((used / used.sum()).to_numpy())))
+            found.append((title, chart.run_keys(rows, runs), used, order_of_experts((used / used.sum()).to_numpy())))
     return found
 
 

@@ -22,7 +22,7 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
     `token_loss`. None without losses.
     """
     curve, runs = (frame[frame["depth"] == depth] for frame in (curve[curve["value"].notna()], runs))
-    shown, panels = present(styles, curve), []
+    shown, panels, findings = present(styles, curve), [], []
     for task in task_order(curve["task"], average_first=True):
         rows, each = curve[curve["task"] == task], runs[runs["task"] == task]
         best = rows.loc[rows.groupby("variant")["value"].idxmin()]
@@ -30,7 +30,10 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
             f"{row.variant} at best {number(row.value, 3)}, at {tokens(row.tokens)} tokens" for row in best.itertuples()
         ]
         name = label({"metric": "loss", "task": task})
-        panels.append(panel(name, f"{name} against training tokens: {listed(words)}.", _chart(rows, each, shown)))
+        findings.append(f"{name}: {listed(words)}.")
+        keys = {"depth": depth, "task": task, "metric": "loss"}
+        description = f"{name} against training tokens: {listed(words)}."
+        panels.append(panel(name, description, _chart(rows, each, shown), **keys))
     faint = " Faint lines are the seeds." if len(curve) and curve["seeds"].max() > 1 else ""
     return figure(
         f"loss-{depth_name(depth).lower().replace(' ', '-')}",
@@ -39,6 +42,7 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
         + faint,
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
@@ -48,8 +52,7 @@ def _chart(rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) 
     base = base.encode(x=x, y=y, color=ink)
     layers: list[alt.Chart] = []
     if rows["seeds"].max() > 1:
-        names = {"variant": "variant", "run_id": "run_id", "tokens": "tokens", "loss": "value"}
-        seeds = alt.Chart(chart.records(runs[runs["status"] != "screened"], names))
-        layers.append(seeds.mark_line(strokeWidth=0.8, opacity=0.5).encode(x=x, y=y, color=ink, detail="run_id:N"))
+        seeds = runs[runs["status"] != "screened"].rename(columns={"loss": "value"})
+        layers.append(chart.seed_lines(seeds, x, y, styles))
     told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
     return alt.layer(*layers, *chart.line_and_markers(base, styles, told))

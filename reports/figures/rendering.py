@@ -1,15 +1,14 @@
-"""Render figures: panels for the page as SVG and as Vega-Lite JSON, whole figures for papers as SVG, PDF and PNG.
+"""Render figures: panels for the page as SVG and as specifications, whole figures for papers as SVG, PDF and PNG.
 
-The page lays the panels out itself, with one legend in HTML, so that they flow on a phone. For papers the same panels
-are put into one chart with the legend inside.
+The page lays the panels out itself, with one legend in HTML, so that they flow on a phone. For papers the panels are
+put into one chart with the legend inside.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,12 @@ import pandas as pd
 import vl_convert
 
 from reports.figures.chart import PAGE_WIDTH, colour, records, shape
-from reports.style.theme import Style, themed, vega_config
+from reports.style.theme import LIGHT, Style, themed, vega_config
 
 _TAG, _LONG_NUMBER = re.compile(r"<[^>]+>"), re.compile(r"(\d\.\d\d)\d+")
 # What drawings have in every tag and the page has once: its own font, one description for all of a panel.
 _REPEATED = re.compile(r' (?:font-family|class|role|aria-[a-z]+|pointer-events)="[^"]*"| opacity="1"')
+ENDINGS = ("svg", "pdf", "png")  # of the files of a figure for papers
 _NOTHING = '<path d="" display="none"/>'
 # Panels have their scales for themselves in a composed figure, as in the page.
 _APART = {"scale": dict.fromkeys(("color", "fill", "shape", "strokeDash", "opacity"), "independent")}
@@ -32,17 +32,23 @@ _APART = {"scale": dict.fromkeys(("color", "fill", "shape", "strokeDash", "opaci
 class Panel:
     """One chart: the title above it, the description for screen readers, and its Vega-Lite specification.
 
-    The specification has no title, legend or configuration.
+    The specification has no title, legend or configuration. `keys` (of depth, task, metric, variant) name what the
+    whole panel is about: the page's toolbar hides a panel by its keys. Rows of a panel's data answer to the toolbar by
+    their columns `variant`, `task` and `metric`; a layer named `seeds` or `raw` by its name.
     """
 
     title: str
     description: str
     specification: Mapping[str, Any]
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Panels under one caption. `name` becomes file names and anchor; `marks` are the variants of the legend."""
+    """Panels under one caption. `name` becomes file names and anchor; `marks` are the variants of the legend.
+
+    `finding` says what the figure shows in this study; `caption` says how to read the figure.
+    """
 
     name: str
     title: str
@@ -50,6 +56,12 @@ class Figure:
     panels: tuple[Panel, ...]
     marks: tuple[Style, ...] = ()
     wide: bool = False
+    finding: str = ""
+
+    @property
+    def columns(self) -> int:
+        """The number of panels side by side on paper."""
+        return 1 if self.wide else min(3, len(self.panels))
 
 
 def figure(
@@ -59,15 +71,18 @@ def figure(
     panels: list[Panel],
     marks: Mapping[str, Style] | None = None,
     wide: bool = False,
+    finding: str = "",
 ) -> Figure | None:
     """Make a figure; None when there are no panels."""
-    return Figure(name, title, caption, tuple(panels), tuple((marks or {}).values()), wide) if panels else None
+    return Figure(name, title, caption, tuple(panels), tuple((marks or {}).values()), wide, finding) if panels else None
 
 
-def panel(title: str, description: str, chart: alt.TopLevelMixin) -> Panel:
-    """Make a panel of an Altair chart."""
+def panel(title: str, description: str, chart: alt.TopLevelMixin, **keys: object) -> Panel:
+    """Make a panel of an Altair chart; `keys` are those of `Panel`."""
+    assert keys.keys() <= {"depth", "task", "metric", "variant"}
     specification = chart.to_dict(validate=False)
-    return Panel(title, description, {k: v for k, v in specification.items() if k not in ("$schema", "config")})
+    inner = {name: part for name, part in specification.items() if name not in ("$schema", "config")}
+    return Panel(title, description, inner, {name: str(value) for name, value in keys.items()})
 
 
 def complete(specification: Mapping[str, Any], description: str) -> dict[str, Any]:
@@ -75,17 +90,19 @@ def complete(specification: Mapping[str, Any], description: str) -> dict[str, An
     return {"$schema": alt.SCHEMA_URL, "config": vega_config(), "description": description, **specification}
 
 
-def page_specification(panel: Panel) -> str:
-    """Return a panel for the page as JSON: as wide as its place, colours as CSS variables, safe in a script element."""
-    specification = {**complete(panel.specification, panel.description), "width": "container"}
-    return script_json(themed(json.dumps(specification, separators=(",", ":"), allow_nan=False)))
+def page_specifications(figures: Sequence[Figure]) -> dict[str, Any]:
+    """Return what the page's script draws and saves figures from: composed figures without what all of them have.
 
-
-def script_json(text: str) -> str:
-    """Escape JSON so that no string in it can end an HTML script element."""
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
+    Colours are light, as on paper; `colours` has the name of the page's variable for each.
+    """
+    composed_figures = {one.name: composed(one) for one in figures}
+    for one in composed_figures.values():
+        del one["config"], one["$schema"]
+    return {
+        "config": vega_config(),
+        "colours": {light: name for name, light in LIGHT.items()},
+        "figures": composed_figures,
+    }
 
 
 def page_drawing(panel: Panel, number: int, wide: bool = False) -> str:
@@ -109,7 +126,10 @@ def export(figure: Figure, folder: Path) -> None:
 
 
 def composed(figure: Figure) -> dict[str, Any]:
-    """Put all panels of a figure into one Vega-Lite specification, with their titles and the legend above them."""
+    """Put all panels of a figure into one Vega-Lite specification, with title and legend above the panels.
+
+    The panels are `concat` of the specification, or where there is a legend of the second part of its `vconcat`.
+    """
     datasets: dict[str, Any] = {}
 
     def part(panel: Panel) -> dict[str, Any]:
@@ -117,12 +137,12 @@ def composed(figure: Figure) -> dict[str, Any]:
         datasets.update(inner.pop("datasets", {}))
         return {**inner, "title": panel.title} if panel.title else inner
 
-    columns = 1 if figure.wide else min(3, len(figure.panels))
-    grid: dict[str, Any] = {"concat": [part(one) for one in figure.panels], "columns": columns, "spacing": 28}
+    grid: dict[str, Any] = {"concat": [part(one) for one in figure.panels], "columns": figure.columns, "spacing": 28}
     grid["resolve"] = _APART
     if figure.marks:
         grid = {"vconcat": [part(panel("", "", _legend(figure.marks))), grid], "spacing": 18, "resolve": _APART}
-    return complete({**grid, "datasets": datasets, "padding": 12}, figure.caption)
+    title = {"text": figure.title, "fontSize": 15, "offset": 14}
+    return complete({**grid, "datasets": datasets, "padding": 12, "title": title}, figure.caption)
 
 
 def _legend(marks: Sequence[Style]) -> alt.LayerChart:

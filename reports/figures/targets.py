@@ -30,7 +30,8 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
         description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
-        panels.append(panel(title, description, _target_chart(part, shown, metric)))
+        keys = {"depth": depth, "task": task, "metric": metric}
+        panels.append(panel(title, description, _target_chart(part, shown, metric), **keys))
     return figure(
         "factor-by-target",
         "Where a variant is ahead",
@@ -82,9 +83,9 @@ def cost_by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | 
         name = f"{measure_label({'metric': metric, 'task': task})}, {depth_name(depth).lower()}"
         most = part.groupby("variant")["device_seconds"].max()
         words = [f"{variant} up to {duration(most[variant])}" for variant in shown if variant in most]
-        panels.append(
-            panel(name, f"Cost of training to each target, {name}: {listed(words)}.", _cost_chart(part, shown, metric))
-        )
+        description = f"Cost of training to each target, {name}: {listed(words)}."
+        keys = {"depth": depth, "task": task, "metric": metric}
+        panels.append(panel(name, description, _cost_chart(part, shown, metric), **keys))
     return figure(
         "cost-by-target",
         "What each goal costs",

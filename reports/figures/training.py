@@ -35,7 +35,7 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         for rows, where in ((part, ""), (late, ", later half")):
             description = f"Training loss at {depth_name(depth).lower()}{where}: {listed(words)}."
             drawn = _lines(rows, shown, "loss", alt.Axis(tickCount=5))
-            panels.append(panel(f"{depth_name(depth)}{where}", description, drawn))
+            panels.append(panel(f"{depth_name(depth)}{where}", description, drawn, depth=depth))
     return figure(
         "training-loss",
         "Training loss",
@@ -69,7 +69,8 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
             words = [f"{variant} {show(means[variant])}" for variant in shown if variant in means]
             axis = alt.Axis(tickCount=5, format=".0%" if measure == "mfu" else "~s")
             title = f"{name}, {depth_name(depth).lower()}"
-            panels.append(panel(title, f"{title}, on average: {listed(words)}.", _lines(rows, shown, measure, axis)))
+            drawn = _lines(rows, shown, measure, axis)
+            panels.append(panel(title, f"{title}, on average: {listed(words)}.", drawn, depth=depth))
     return figure(
         "training-course",
         "Gradients and speed",
@@ -124,7 +125,7 @@ def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None
         words = [f"{variant} at best {best[variant]:.2f}" for variant in shown if variant in best]
         title = f"{task_name(task)}, {depth_name(depth).lower()}"
         description = f"Perplexity on {title}: {listed(words)}."
-        panels.append(panel(title, description, chart.run_curves(part, styles, "perplexity")))
+        panels.append(panel(title, description, chart.run_curves(part, styles, "perplexity"), depth=depth))
     metrics = sorted(set(rows["metric"].str.replace("_", " ")))
     caption = f"Lower is better. Measured as {listed(metrics)}; a line for each run."
     return figure("perplexity", "Validation perplexity", caption, panels, shown)

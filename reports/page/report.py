@@ -1,50 +1,57 @@
 """Write the HTML report of a study: one file with everything in it, and its figures for papers beside it.
 
-The page can be read without script; with it, the drawings are replaced by live ones that fit their place and show
-numbers.
+The page can be read without script. With script, the drawings are replaced by live ones that fit their place, show
+numbers, and answer to the toolbar.
 """
 
 from __future__ import annotations
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 import jinja2
 import pandas as pd
-import vl_convert
 from markupsafe import Markup
 
 from reports import style
 from reports.data import StudyData, read_study
-from reports.figures.rendering import Figure, export, page_drawing, page_specification
-from reports.page.sections import Section, sections, study_file
+from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
+from reports.page.answer import FirstScreen, first_screen
+from reports.page.blocks import Section
+from reports.page.packing import packed_json, packed_library
+from reports.page.sections import sections, study_file
+from reports.page.toolbar import toolbar
 from reports.style.theme import MARKERS, css_variables, styles
 from reports.text.names import depth_name
 from reports.text.numbers import listed, tokens
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
-FIGURE_FILE = re.compile(r'<a href="figures/([a-z0-9-]+)\.(svg|pdf|png)">')  # as the template writes them
+SCRIPTS = ("choice", "figures", "files", "tables", "page")
+FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
 
-def write_report(database: Path, study_id: str, folder: Path) -> Path:
+def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = True) -> Path:
     """Write `index.html`, `figures/` and `study.yaml` into `folder`; returns the page's path.
 
-    Raises InputError when the results file is missing or locked by another process, or holds no such study.
+    Without `papers` no new figures for papers are drawn, which take most of the time. Raises InputError when the
+    results file is missing or locked by another process, or holds no such study.
     """
     data = read_study(database, study_id)
-    content = sections(data, styles(data.variants))
+    looks = styles(data.variants)
+    first, content = first_screen(data, looks), sections(data, looks)
     figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
+    figures = [first.figure, *figures] if first.figure else figures
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
     # Vega works outside Python's lock, so the files for papers are drawn while the page is put together.
     with ThreadPoolExecutor(1) as pool:
-        exports = pool.map(partial(export, folder=folder / "figures"), figures)
+        exports = pool.map(partial(export, folder=folder / "figures"), figures if papers else ())
         written = page.with_name(".index.html.partial")  # a reader never sees half a page
-        written.write_text(_page(data, content, figures), encoding="utf-8")
+        written.write_text(_page(data, first, content, figures), encoding="utf-8")
         list(exports)  # raises what an export raised
     if configuration:
         (folder / "study.yaml").write_text(configuration, encoding="utf-8")
@@ -54,34 +61,37 @@ def write_report(database: Path, study_id: str, folder: Path) -> Path:
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
-    """Delete the figures that an earlier page at this place links to and the new page does not have.
+    """Delete the files of figures that an earlier page at this place has and the new page does not have.
 
     Files that a user put beside them stay.
     """
     earlier = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
-    for name, ending in set(FIGURE_FILE.findall(earlier)):
-        if name not in names:
+    for name in set(FIGURE.findall(earlier)) - names:
+        for ending in ENDINGS:
             (page.parent / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
 
 
-def _page(data: StudyData, content: list[Section], figures: list[Figure]) -> str:
+def _page(data: StudyData, first: FirstScreen, content: list[Section], figures: list[Figure]) -> str:
     number = count()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
-    # What these return is markup made from data that Vega and `script_json` have escaped.
+    # What this returns is markup made from data that Vega has escaped.
     environment.globals["drawn"] = lambda panel, wide: Markup(page_drawing(panel, next(number), wide))
-    environment.globals["specified"] = lambda panel: Markup(page_specification(panel))
     environment.globals["markers"] = MARKERS
     name = str(data.study.get("name") or data.study["study_id"])
     return environment.get_template("report.html.j2").render(
         title=f"{name}: training tokens to the same accuracy",
+        study=name,
         question=QUESTION,
+        first=first,
+        toolbar=toolbar(figures, styles(data.variants)),
         facts=_facts(data),
         sections=content,
         style=Markup(_style()),
-        library=Markup(_library()) if figures else None,
-        script=Markup((STYLE / "report.js").read_text()),
+        library=packed_library() if figures else None,
+        figures=packed_json(page_specifications(figures)) if figures else None,
+        script=Markup(_script()),
     )
 
 
@@ -107,8 +117,7 @@ def _style() -> str:
     return colours + (STYLE / "report.css").read_text()
 
 
-@cache
-def _library() -> str:
-    """Return Vega, Vega-Lite and Vega-Embed as one script that can stand in a page."""
-    bundle = vl_convert.javascript_bundle()
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+def _script() -> str:
+    """Join the page's scripts within one function: the library leaves one-letter names behind."""
+    parts = "\n".join((STYLE / f"{name}.js").read_text() for name in SCRIPTS)
+    return f'(() => {{\n"use strict";\n{parts}}})();'

@@ -4,58 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any
 
-import pandas as pd
 import yaml
 
-from reports.data import AVERAGE, BASELINE, StudyData
-from reports.figures import accuracy, balance, curation, depth_attention, efficiency, experts, loss, targets, training
-from reports.figures.rendering import Figure
-from reports.style.theme import Style, ordered
+from reports.data import StudyData
+from reports.figures import accuracy, balance, curation, depth_attention, experts, loss, targets, training
+from reports.page.answer import answer_blocks
+from reports.page.blocks import Block, Section, details_block, figure_block, table_block
+from reports.style.theme import Style
 from reports.tables import curation as curation_tables
 from reports.tables import efficiency as factor_tables
 from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
-from reports.tables.cells import Table
 from reports.tables.hyperparameters import hyperparameters
 from reports.text import token_stream
-from reports.text.crossings import crossing
-from reports.text.findings import Finding
 from reports.text.limitations import limitations
-from reports.text.mean_factors import headline, mean_finding
-from reports.text.names import task_name
 from reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
 STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
 
 
-@dataclass(frozen=True)
-class Block:
-    """One part of a section: `kind` says how the template sets `content`; `label` heads code and details."""
-
-    kind: str
-    content: Any
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading with blocks below it; `name` is its anchor."""
-
-    name: str
-    title: str
-    blocks: list[Block]
-
-
 def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     """Return all sections that have content."""
     doubts = limitations(data)
     made = [
-        Section("answer", "The answer", _answer(data, styles)),
+        Section("factors", "The factors", answer_blocks(data, styles)),
         Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles)),
         Section("results", "Results", _results(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
@@ -69,126 +43,29 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     return [section for section in made if section.blocks]
 
 
-def _figure(content: Figure | None) -> list[Block]:
-    return [Block("figure", content)] if content else []
-
-
-def _table(content: Table) -> list[Block]:
-    return [Block("table", content)] if content.rows else []
-
-
-def _details(label: str, content: Table) -> list[Block]:
-    """Fold a table away until asked for."""
-    return [Block("details", _table(content), label)] if content.rows else []
-
-
-def _answer(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the answer in words, then the mean factors as figures and tables, then the factors by the paper's rule."""
-    compared = data.compared[data.compared["factor"].notna()]
-    means = headline(data.mean_factors)
-    if compared.empty and means.empty:
-        return [Block("prose", _why_no_answer(data))]
-    found = _findings(means, compared, styles)
-    blocks = [
-        Block("lead", " ".join(one.sentence for one in sorted(group, key=lambda one: one.undecided)))
-        for _, group in groupby(found, lambda one: one.depth)
-    ]
-    blocks += [Block("doubt", text) for text in (token_stream.mismatch(data),) if text]
-    blocks.append(Block("findings", [(one, styles[one.variant]) for one in found]))
-    return [*blocks, *_mean_factors(data, styles), *_crossings(data, styles)]
-
-
-def _findings(means: pd.DataFrame, compared: pd.DataFrame, styles: Mapping[str, Style]) -> list[Finding]:
-    """Put one factor of each model into words: its mean factor, or the paper's rule where there is no mean factor."""
-    task = _answered_task(compared)
-    other = compared[compared["task"] == task].merge(means[["depth", "variant"]], how="left", indicator=True)
-    other = other[other["_merge"] == "left_only"]
-    rows = [(mean_finding, row) for row in means.to_dict("records")]
-    rows += [(crossing, row) for row in other.to_dict("records")]
-    places = ordered(pd.DataFrame([{"depth": row["depth"], "variant": row["variant"]} for _, row in rows]), styles)
-    return [rows[place][0](rows[place][1]) for place in places.index]
-
-
-def _answered_task(compared: pd.DataFrame) -> str:
-    tasks = set(compared["task"]) - {AVERAGE}
-    return tasks.pop() if len(tasks) == 1 else AVERAGE
-
-
-def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the mean factors as a figure and in tables, and the factor at each target."""
-    drawn = _figure(efficiency.mean_factors(data.mean_factors, styles))
-    if not drawn:
-        return []
-    text = (
-        f"Each variant is compared with {BASELINE} of the same depth. At every value that both models reached, the "
-        f"training tokens of {BASELINE} are divided by those of the variant; the factor is the mean of these ratios "
-        "over the values (of their logarithms). Every checkpoint counts, and every seed."
-    )
-    tables = [
-        block for depth in data.depths for block in _table(factor_tables.mean_factors(data.mean_factors, styles, depth))
-    ]
-    return [Block("prose", text), *drawn, *tables, *_figure(targets.by_target(data.factor_by_target, styles))]
-
-
-def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
-    """Show the factors by the paper's rule in words, as a figure and in tables."""
-    compared = data.compared[data.compared["factor"].notna()]
-    if compared.empty:
-        return []
-    task, several = _answered_task(compared), compared["task"].nunique() > 2
-    averaged = sorted((task_name(name) for name in data.averaged["task"]), key=str.lower)
-    what = f"the average of {listed(averaged)}" if task == AVERAGE else task_name(task)
-    text = (
-        f"Each variant is compared with {BASELINE} of the same depth. The goal is the best accuracy of {BASELINE} over "
-        f"its checkpoints, on {what}. The factor is the number of training tokens after which {BASELINE} had it, over "
-        "the number after which the variant had it."
-    )
-    found = [crossing(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
-    blocks = [Block("heading", "By the paper’s rule"), Block("prose", text)]
-    blocks.append(Block("list", [" ".join((one.sentence, *one.doubts)) for one in found]))
-    blocks += _figure(efficiency.crossing_factors(data.efficiency, styles))
-    for depth in data.depths:
-        blocks += _table(factor_tables.factors(data.efficiency, styles, depth))
-    by_rule = {"First crossing": data.efficiency, "Interpolated": data.interpolated}
-    blocks += _table(factor_tables.rules(by_rule, styles, task))
-    if several:
-        blocks += _details("By every rule on every benchmark", factor_tables.rules(by_rule, styles))
-    return blocks
-
-
-def _why_no_answer(data: StudyData) -> str:
-    if data.accuracy.empty:
-        return "There is no answer yet: the results hold no accuracy of any checkpoint."
-    if BASELINE not in set(data.accuracy["variant"]):
-        return f"There is no answer: no accuracy of the baseline {BASELINE}, with which the others would be compared."
-    if data.compared.empty:
-        return f"There is no answer: the study has no variant besides the baseline {BASELINE}."
-    return f"There is no answer: no variant has accuracies at a depth and on a benchmark where {BASELINE} has them."
-
-
 def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show accuracy curves, a figure for each depth, their numbers, and the curves of the losses."""
     blocks, twice = [], token_stream.seen_twice_from(data.checkpoints)
     frames = (data.curve, data.accuracy, data.efficiency, data.raw_accuracy)
     for depth in data.depths:
-        drawn = _figure(accuracy.accuracy(*frames, styles, depth, twice))
+        drawn = figure_block(accuracy.accuracy(*frames, styles, depth, twice))
         numbers = result_tables.curve_numbers(data.curve, styles, depth)
-        blocks += [*drawn, *_details("The numbers of this figure", numbers)] if drawn else []
-        blocks += _figure(loss.task_loss(data.loss_curve, data.loss, styles, depth))
+        blocks += [*drawn, *details_block("The numbers of this figure", numbers)] if drawn else []
+        blocks += figure_block(loss.task_loss(data.loss_curve, data.loss, styles, depth))
     return blocks
 
 
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2, perplexity, and how each benchmark was measured."""
-    blocks = _table(result_tables.results(data.results, styles))
-    blocks += _figure(training.perplexity(data.perplexity, styles))
-    measured = _table(result_tables.benchmarks(data.accuracy, data.loss, data.perplexity, data.versions))
+    blocks = table_block(result_tables.results(data.results, styles))
+    blocks += figure_block(training.perplexity(data.perplexity, styles))
+    measured = table_block(result_tables.benchmarks(data.accuracy, data.loss, data.perplexity, data.versions))
     return [*blocks, Block("heading", "Benchmarks"), *measured] if measured else blocks
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the accuracy of recurrent models at other depths than they were trained at."""
-    drawn = _figure(accuracy.accuracy_at_other_depths(data.other_depths, styles))
+    drawn = figure_block(accuracy.accuracy_at_other_depths(data.other_depths, styles))
     if not drawn:
         return []
     text = (
@@ -196,16 +73,16 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         "gains by that is one of the paper’s open questions."
     )
     numbers = result_tables.other_depths(data.other_depths, styles)
-    return [Block("prose", text), *drawn, *_details("The numbers of this figure", numbers)]
+    return [Block("prose", text), *drawn, *details_block("The numbers of this figure", numbers)]
 
 
 def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show what the models cost, what each goal costs, and the hyperparameters."""
     return [
-        *_table(result_tables.resources(data.resources, styles)),
-        *_table(factor_tables.compute(data.compute, styles)),
-        *_figure(targets.cost_by_target(data.cost_by_target, styles)),
-        *_details("Hyperparameters", hyperparameters(data.models, data.section("training"), styles)),
+        *table_block(result_tables.resources(data.resources, styles)),
+        *table_block(factor_tables.compute(data.compute, styles)),
+        *figure_block(targets.cost_by_target(data.cost_by_target, styles)),
+        *details_block("Hyperparameters", hyperparameters(data.models, data.section("training"), styles)),
     ]
 
 
@@ -213,10 +90,10 @@ def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show loss curves, epochs and order of the token stream, and the runs."""
     texts = [text for text in (token_stream.epochs(data), token_stream.streams(data)) if text]
     return [
-        *_figure(training.loss(data.training_curves, styles)),
-        *_figure(training.course(data.training_curves, styles)),
+        *figure_block(training.loss(data.training_curves, styles)),
+        *figure_block(training.course(data.training_curves, styles)),
         *(Block("prose", text) for text in texts),
-        *_table(run_tables.runs(data.runs, styles)),
+        *table_block(run_tables.runs(data.runs, styles)),
     ]
 
 
@@ -233,27 +110,27 @@ def _curation(data: StudyData) -> list[Block]:
     )
     return [
         Block("prose", text),
-        *_table(curation_tables.sources(data.sources)),
-        *_figure(curation.kept_and_dropped(data.funnel, data.curation)),
-        *_figure(curation.reasons(data.funnel, data.curation)),
-        *_table(curation_tables.funnel(data.funnel, data.curation)),
-        *_details("Source by source", curation_tables.funnel_by_source(data.funnel_by_source)),
+        *table_block(curation_tables.sources(data.sources)),
+        *figure_block(curation.kept_and_dropped(data.funnel, data.curation)),
+        *figure_block(curation.reasons(data.funnel, data.curation)),
+        *table_block(curation_tables.funnel(data.funnel, data.curation)),
+        *details_block("Source by source", curation_tables.funnel_by_source(data.funnel_by_source)),
     ]
 
 
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show depth attention and the use of experts, where they were observed (section 4.2 of the paper)."""
-    blocks = _figure(depth_attention.depth_attention(data.attention, data.runs, styles))
+    blocks = figure_block(depth_attention.depth_attention(data.attention, data.runs, styles))
     if len(data.gini):
         blocks += [
             Block("heading", "Balance of the experts"),
             Block("prose", balance.in_words(data.diversity, styles)),
-            *_table(run_tables.experts(data.gini, styles)),
-            *_figure(balance.lorenz(data.lorenz, data.gini, data.runs, styles)),
-            *_figure(balance.balance(data.gini, data.diversity, styles)),
+            *table_block(run_tables.experts(data.gini, styles)),
+            *figure_block(balance.lorenz(data.lorenz, data.gini, data.runs, styles)),
+            *figure_block(balance.balance(data.gini, data.diversity, styles)),
         ]
     observed = (data.selections, data.runs, styles)
-    return [*blocks, *_figure(experts.selections(*observed)), *_figure(experts.experts_of_depths(*observed))]
+    return [*blocks, *figure_block(experts.selections(*observed)), *figure_block(experts.experts_of_depths(*observed))]
 
 
 def study_file(data: StudyData) -> str:
@@ -271,7 +148,7 @@ def _reproduce(data: StudyData) -> list[Block]:
     commit = COMMIT.search(version or "")
     packages = data.config.get("packages")
     packages = packages if isinstance(packages, dict) else {}
-    blocks = _table(run_tables.versions(version, packages, data.evaluated_with))
+    blocks = table_block(run_tables.versions(version, packages, data.evaluated_with))
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]

@@ -138,7 +138,7 @@ def _checkpoints(data: StudyData) -> list[str]:
 
 def _benchmarks(data: StudyData) -> list[str]:
     """Name what makes benchmarks weak: nearness to chance, a limit on items, few items."""
-    texts, limit = [], _setting(data, "evaluation", "limit")
+    texts, limit = [], setting(data, "evaluation", "limit")
     near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
     if len(near):
         texts.append(
@@ -187,7 +187,7 @@ def _gaps(data: StudyData) -> list[str]:
     return texts
 
 
-def _setting(data: StudyData, section: str, name: str) -> Any:
+def setting(data: StudyData, section: str, name: str) -> Any:
     """Return a setting of the study's configuration, None where there is none or the configuration has another form."""
     value: Any = data.config
     for key in ("study", section, name):

@@ -1,0 +1,107 @@
+"""Draw the answer: the average curves of a depth, with the horizontal distance between them that the factor is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from reports.data import BASELINE
+from reports.figures import chart
+from reports.figures.rendering import Figure, figure, panel
+from reports.style.theme import LIGHT, Style, ordered, present
+from reports.text.answer import times
+from reports.text.names import depth_name, measure_label
+from reports.text.numbers import listed
+
+HEIGHT = 250
+APART = 5  # targets, of 25, between the heights of two distances: their labels do not meet
+SHARES = (0.12, 0.88)  # the part of the range in which a distance is drawn
+ROOM = 0.65, 0.4  # a distance to the baseline, or from it, that ends before this part has its label on the right
+END = "M0,-0.6V0.6"
+
+
+def answer(
+    chosen: pd.DataFrame, curves: pd.DataFrame, by_target: pd.DataFrame, styles: Mapping[str, Style]
+) -> Figure | None:
+    """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each depth.
+
+    `chosen` has the rows of `headline`, `curves` those of the views of mean curves with `metric` and `value`,
+    `by_target` those of `factor_by_target`. None without a headline.
+    """
+    panels, shown = [], present(styles, curves)
+    for depth, rows in chosen.groupby("depth"):
+        first = rows.iloc[0]
+        keys = {"depth": depth, "task": first["task"], "metric": first["metric"]}
+        curve, targets, rows = (_where(frame, keys) for frame in (curves, by_target, rows))
+        distances = _distances(ordered(rows, styles), targets)
+        name = measure_label(first)
+        words = [f"{row.variant} {row.label} than {BASELINE}" for row in distances.itertuples()]
+        description = f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
+        title = f"{name}, {depth_name(depth).lower()}"
+        panels.append(panel(title, description, _chart(curve, distances, shown, first["metric"]), **keys))
+    caption = (
+        "Each marker is a checkpoint, the mean over its seeds. A horizontal distance between two curves is the factor "
+        "at one height; it is drawn where it is the mean factor."
+    )
+    return figure("answer", "The answer", caption, panels, shown)
+
+
+def _where(frame: pd.DataFrame, keys: Mapping[str, object]) -> pd.DataFrame:
+    return frame[np.logical_and.reduce([frame[name] == value for name, value in keys.items()])]
+
+
+def _distances(rows: pd.DataFrame, by_target: pd.DataFrame) -> pd.DataFrame:
+    """Choose for each variant the target at which its factor is nearest to its mean factor, at a height of its own."""
+    taken, found = [], []
+    for row in rows.itertuples():
+        own = by_target[by_target["variant"] == row.variant].sort_values("target").reset_index(drop=True)
+        inner = own[(own.index >= SHARES[0] * len(own)) & (own.index <= SHARES[1] * len(own))]
+        free = inner[np.array([all(abs(place - other) >= APART for other in taken) for place in inner.index], bool)]
+        if free.empty:
+            continue
+        place = (np.log(free["factor"]) - math.log(row.factor)).abs().idxmin()
+        taken.append(place)
+        target = own.loc[place]
+        ends = sorted((target["variant_tokens"], target["baseline_tokens"]))
+        found.append((row.variant, *ends, target["target"], f"{times(row.factor)} tokens", row.factor >= 1))
+    return pd.DataFrame(found, columns=["variant", "tokens", "to", "value", "label", "fewer"])
+
+
+def _chart(rows: pd.DataFrame, distances: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
+    loss = metric == "loss"
+    x, end = (chart.token_axis(rows["tokens"], field) for field in ("tokens", "to"))
+    y = chart.y_axis("value", format="~g" if loss else ".0%")
+    base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"]))
+    told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f" if loss else ".1%", metric))
+    layers = chart.line_and_markers(base.encode(x=x, y=y, color=chart.colour(styles)), styles, told, size=26)
+    low, high = rows["tokens"].agg(["min", "max"])
+    logarithmic = high >= chart.LOG_FROM * low > 0
+    reach = np.log(distances["to"] / low) / math.log(high / low) if logarithmic else distances["to"] / high
+    right = reach < np.where(distances["fewer"], *ROOM)
+    for part, align in ((distances[right], "left"), (distances[~right], "right")):
+        layers += _distance_marks(part, x, end, y, styles, align)
+    return alt.layer(*layers, width=520, height=HEIGHT)
+
+
+def _distance_marks(
+    rows: pd.DataFrame, x: alt.X, end: alt.X, y: alt.Y, styles: Mapping[str, Style], align: str
+) -> list[alt.Chart | alt.LayerChart]:
+    """Draw distances as lines with two ends; `align` is "left" for labels beside the right end, else "right"."""
+    if rows.empty:
+        return []
+    base = alt.Chart(chart.records(rows, ["variant", "tokens", "to", "value", "label"])).encode(
+        y=y, color=chart.colour(styles)
+    )
+    beside = end if align == "left" else x
+    text = {"align": align, "dx": 9 if align == "left" else -9, "fontSize": 13, "fontWeight": 600, "baseline": "middle"}
+    told = chart.tooltip(("variant:N",), ("label:N", "", "mean factor"), ("tokens:Q", ",.0f", "from"), ("to:Q", ",.0f"))
+    return [
+        base.mark_rule(strokeWidth=2.4).encode(x=x, x2="to:Q", tooltip=told),
+        *(base.mark_point(shape=END, size=200, strokeWidth=2.4, opacity=1).encode(x=one) for one in (x, end)),
+        base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=4).encode(x=beside, text="label:N"),
+        base.mark_text(**text).encode(x=beside, text="label:N"),
+    ]

@@ -1,0 +1,52 @@
+"""Find what the one toolbar of the page can choose between, from the figures on the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from reports.figures.rendering import Figure
+from reports.style.theme import Style
+from reports.text.names import depth_name, task_name, task_order
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One menu: `name` is what the page's script knows the menu by, `options` are values with their words."""
+
+    name: str
+    title: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Toolbar:
+    """Everything to choose from; `seeds` where some figure draws single seeds behind means."""
+
+    variants: tuple[Style, ...]
+    menus: tuple[Choice, ...]
+    seeds: bool
+
+
+def toolbar(figures: Sequence[Figure], styles: Mapping[str, Style]) -> Toolbar:
+    """Return the choices that change at least one figure; a menu needs two things to choose from."""
+    panels = [panel for figure in figures for panel in figure.panels]
+    layers = {layer.get("name") for panel in panels for layer in panel.specification.get("layer", ())}
+    depths = sorted({int(panel.keys["depth"]) for panel in panels if "depth" in panel.keys})
+    tasks = task_order({panel.keys["task"] for panel in panels if "task" in panel.keys}, average_first=True)
+    metrics = sorted({panel.keys["metric"] for panel in panels if "metric" in panel.keys})
+    menus = [
+        _menu("depth", "Depth", "all depths", ((str(depth), depth_name(depth)) for depth in depths)),
+        _menu("task", "Benchmark", "all benchmarks", ((task, task_name(task)) for task in tasks)),
+        _menu("metric", "Metric", "accuracy and loss", ((metric, metric) for metric in metrics)),
+        Choice("scale", "Token axis", (("", "as drawn"), ("log", "logarithmic"), ("linear", "linear"))),
+    ]
+    if "raw" in layers:
+        weights = (("", "averaged and raw"), ("averaged", "averaged"), ("raw", "raw"))
+        menus.append(Choice("weights", "Weights", weights))
+    kept = tuple(menu for menu in menus if len(menu.options) > 2)
+    return Toolbar(tuple(styles.values()), kept, "seeds" in layers)
+
+
+def _menu(name: str, title: str, everything: str, options: Iterable[tuple[str, str]]) -> Choice:
+    return Choice(name, title, (("", everything), *options))

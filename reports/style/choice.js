@@ -1,0 +1,118 @@
+// Change specifications by what the toolbar has chosen: rows, layers, the token axis, zoom. Nothing here touches the page.
+
+const choice = { variants: null, depth: "", task: "", metric: "", scale: "", weights: "", seeds: true, zoom: false };
+const WHOLE = { ...choice };
+
+// Every view of a specification: the layers of a layered one, else the specification itself.
+const views = (specification) => (specification.layer || [specification]).flatMap((view) => (view.layer ? views(view) : [view]));
+
+const encodings = (specification) =>
+  [specification, ...(specification.layer || [])].map((view) => view.encoding).filter(Boolean);
+
+// Whether something with these keys (of a panel, or columns of a row) is chosen.
+const isChosen = (keys) =>
+  (!choice.variants || keys.variant === undefined || choice.variants.has(keys.variant)) &&
+  ["depth", "task", "metric"].every((name) => !choice[name] || keys[name] === undefined || keys[name] === choice[name]);
+
+const KEYS = ["variant", "task", "metric"]; // of rows; a column `depth` is a depth inside a model
+
+// Rows of a text in CSV as `chart.records` writes them; `format.parse` has the kind of each column.
+function readRows(text, format) {
+  const lines = [[]];
+  for (const [, quoted, plain, end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^,\r\n]*))(,|\r\n|$)/gy)) {
+    lines.at(-1).push(quoted === undefined ? plain : quoted.replaceAll('""', '"'));
+    if (end === "\r\n") lines.push([]);
+    if (end === "") break;
+  }
+  const [names, ...rows] = lines;
+  const convert = { number: (cell) => (cell === "" ? null : Number(cell)), boolean: (cell) => (cell === "" ? null : cell === "true") };
+  return rows.map((row) => Object.fromEntries(names.map((name, place) =>
+    [name, (convert[format?.parse?.[name]] ?? String)(row[place] ?? "")])));
+}
+
+// The names and formats of the data that a specification and its layers draw.
+const dataParts = (node) =>
+  [node.data?.name ? node.data : [], ...(node.layer || []).map(dataParts)].flat();
+
+const chosenRows = (rows) => rows.filter((row) => isChosen(Object.fromEntries(KEYS.map((key) => [key, row[key]]))));
+
+function keepLayers(specification) {
+  if (!specification.layer) return;
+  const named = (name) => specification.layer.some((layer) => layer.name === name);
+  const isSeries = (layer) => layer.name !== "raw" && views(layer).some((view) => view.encoding?.color?.field === "variant");
+  specification.layer = specification.layer.filter(
+    (layer) =>
+      !(layer.name === "seeds" && !choice.seeds) &&
+      !(layer.name === "raw" && choice.weights === "averaged") &&
+      !(choice.weights === "raw" && named("raw") && isSeries(layer)),
+  );
+}
+
+function scaleTokens(specification, datasets) {
+  for (const { x } of encodings(specification)) {
+    if (!x || (x.field !== "tokens" && x.title !== "training tokens") || !x.scale) continue;
+    const high = x.scale.domain?.[1];
+    const counts = Object.values(datasets).flatMap((rows) => rows.map?.((row) => row.tokens) ?? []).filter((count) => count > 0);
+    if (choice.scale === "linear") x.scale = { ...x.scale, type: "linear", domain: [0, high] };
+    if (choice.scale === "log" && !["log", "symlog"].includes(x.scale.type))
+      x.scale = { ...x.scale, type: "log", domain: [Math.min(...counts), high] };
+    if (x.axis) delete x.axis.values;
+  }
+}
+
+function addZoom(specification) {
+  const channels = ["x", "y"].filter((channel) =>
+    encodings(specification).some((encoding) => encoding[channel]?.type === "quantitative" && encoding[channel].axis !== null));
+  const first = views(specification).find((view) => !["text", "rule"].includes(view.mark?.type ?? view.mark));
+  if (!channels.length || !first) return;
+  first.params = [...(first.params || []), { name: "zoom", select: { type: "interval", encodings: channels }, bind: "scales" }];
+  for (const encoding of encodings(specification))
+    for (const channel of channels) if (encoding[channel]?.axis) delete encoding[channel].axis.values;
+  for (const view of views(specification)) if (view.mark) view.mark = { ...(view.mark.type ? view.mark : { type: view.mark }), clip: true };
+}
+
+// Marks of which none tells its numbers are made to tell the fields they are drawn from: bars and points themselves, a
+// line by points that nobody sees.
+function tellNumbers(specification) {
+  if (JSON.stringify(specification).includes('"tooltip"')) return;
+  const kindOf = (view) => view.mark?.type ?? view.mark;
+  const view = views(specification).find((one) => ["line", "bar", "rect", "point"].includes(kindOf(one)));
+  if (!view) return;
+  const encoding = { ...(view === specification ? {} : specification.encoding), ...view.encoding };
+  const tooltip = ["color", "detail", "x", "y"].map((name) => encoding[name]).filter((part) => part?.field)
+    .map(({ field, type, title }) => ({ field, type, title: title ?? field, ...(type === "quantitative" ? { format: ",.4~g" } : {}) }));
+  if (kindOf(view) !== "line") {
+    view.encoding = { ...view.encoding, tooltip };
+    return;
+  }
+  const { strokeDash, opacity, ...places } = view.encoding;
+  const points = { mark: { type: "point", size: 60, opacity: 0, filled: true }, encoding: { ...places, tooltip } };
+  if (specification.layer) {
+    specification.layer.push({ ...(view.data && { data: view.data }), ...points });
+    return;
+  }
+  specification.layer = [{ mark: view.mark, encoding: view.encoding }, points];
+  delete specification.mark;
+  delete specification.encoding;
+}
+
+// A copy of a panel's specification as the toolbar wants it; undefined where no row of series is left.
+function chosenPanel(panel, datasets) {
+  const specification = structuredClone(panel);
+  keepLayers(specification);
+  const used = {};
+  let series = 0, left = 0;
+  for (const { name, format } of dataParts(specification)) {
+    const rows = typeof datasets[name] === "string" ? readRows(datasets[name], format) : datasets[name];
+    used[name] = chosenRows(rows);
+    if (rows.length && KEYS.some((key) => key in rows[0])) [series, left] = [series + rows.length, left + used[name].length];
+  }
+  if (series && !left) return undefined;
+  (function plain(node) { // the rows are read already
+    if (node.data?.format) delete node.data.format;
+    (node.layer || []).forEach(plain);
+  })(specification);
+  specification.datasets = used;
+  if (choice.scale) scaleTokens(specification, used);
+  return specification;
+}

@@ -1,0 +1,92 @@
+// Draw the panels of the page live: as wide as their place, with tooltips, as the toolbar has chosen. Without script, or if
+// anything fails here, the drawings that are already in the page stay.
+
+const unpack = async (id) => {
+  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (character) => character.charCodeAt(0));
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+};
+
+let specifications; // as `page_specifications` returns them
+const panelsOf = (name) => {
+  const whole = specifications.figures[name];
+  return (whole.vconcat ? whole.vconcat[1] : whole).concat;
+};
+
+// Light colours, as on paper, become the page's variables, which are dark in the dark.
+const themed = (specification) =>
+  JSON.parse(JSON.stringify(specification).replace(/#[0-9a-f]{6}\b/gi, (light) => {
+    const name = specifications.colours[light.toLowerCase()];
+    return name ? `var(--${name})` : light;
+  }));
+
+const embedding = () => ({
+  renderer: "svg", actions: false, tooltip: { theme: "report" }, logLevel: 0, config: themed(specifications.config),
+});
+
+const figureOf = (element) => element.closest("[data-figure]");
+const numberOf = (plot) => [...figureOf(plot).querySelectorAll(".plot")].indexOf(plot);
+
+function tellEmpty(figure) {
+  figure.querySelector(".empty").hidden = Boolean(figure.querySelector(".panel:not([hidden], .nothing)"));
+}
+
+async function enliven(plot) {
+  const name = figureOf(plot).dataset.figure;
+  const { title, ...panel } = panelsOf(name)[numberOf(plot)];
+  const specification = chosenPanel(panel, specifications.figures[name].datasets);
+  plot.parentElement.classList.toggle("nothing", !specification);
+  tellEmpty(figureOf(plot));
+  if (!specification) return;
+  tellNumbers(specification);
+  if (choice.zoom) addZoom(specification);
+  const live = document.createElement("div");
+  live.className = "live pending";
+  plot.append(live);
+  try {
+    specification.width = "container";
+    const result = await vegaEmbed(live, themed(specification), embedding());
+    live.querySelector("svg").setAttribute("aria-hidden", "true"); // the plot is read out as one description
+    plot.view?.finalize();
+    plot.view = result.view;
+    for (const old of [...plot.children]) if (old !== live) old.remove();
+    live.classList.remove("pending");
+  } catch (error) {
+    live.remove();
+    console.error(error);
+  }
+}
+
+// Figures near the view are drawn one after another, so that the page answers in between.
+const waiting = new Set();
+async function drawWaiting() {
+  document.documentElement.dataset.drawing = "yes";
+  for (const plot of waiting) {
+    await enliven(plot);
+    waiting.delete(plot);
+  }
+  document.documentElement.dataset.drawing = "no";
+}
+
+const near = new IntersectionObserver((entries) => {
+  const idle = !waiting.size;
+  for (const entry of entries) {
+    if (!entry.isIntersecting) continue;
+    near.unobserve(entry.target);
+    waiting.delete(entry.target); // chosen anew while it waits: drawn once, at the end
+    waiting.add(entry.target);
+  }
+  if (idle) drawWaiting();
+}, { rootMargin: "600px" });
+
+function drawAll() {
+  document.documentElement.dataset.drawing = "yes";
+  for (const figure of document.querySelectorAll("[data-figure]")) {
+    for (const panel of figure.querySelectorAll(".panel")) panel.hidden = !isChosen(panel.dataset);
+    for (const mark of figure.querySelectorAll(".legend li")) mark.hidden = !isChosen(mark.dataset);
+    tellEmpty(figure);
+    for (const plot of figure.querySelectorAll(".plot")) {
+      near.unobserve(plot);
+      near.observe(plot);
+    }
+  }
+}

@@ -1,0 +1,37 @@
+// Bring the page to life: tables at once, figures when their library is unpacked.
+
+function choose(form) {
+  const checked = [...form.querySelectorAll("[name=variant]:checked")].map((box) => box.value);
+  const all = form.querySelectorAll("[name=variant]").length === checked.length;
+  Object.assign(choice, WHOLE, { variants: all ? null : new Set(checked) });
+  for (const menu of form.querySelectorAll("select")) choice[menu.name] = menu.value;
+  for (const box of form.querySelectorAll("[name=seeds], [name=zoom]")) choice[box.name] = box.checked;
+  drawAll();
+}
+
+async function start() {
+  document.querySelectorAll("figure.table table").forEach(makeSortable);
+  window.addEventListener("beforeprint", () => document.querySelectorAll("main details").forEach((part) => (part.open = true)));
+  if (!document.getElementById("library") || !("DecompressionStream" in window)) return;
+  const [library, content] = await Promise.all(["library", "specifications"].map(unpack));
+  const script = document.createElement("script");
+  script.textContent = library;
+  document.head.append(script);
+  specifications = JSON.parse(content);
+  const toolbar = document.querySelector(".toolbar");
+  const form = toolbar.querySelector("form");
+  toolbar.hidden = false;
+  const wide = window.matchMedia("(min-width: 60rem)"); // where there is room, the toolbar is always open
+  const unfold = () => (toolbar.open = wide.matches);
+  wide.addEventListener("change", unfold);
+  unfold();
+  form.addEventListener("change", () => choose(form));
+  form.addEventListener("reset", () => setTimeout(() => choose(form)));
+  for (const button of document.querySelectorAll("[data-file]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => saveFigure(button));
+  }
+  drawAll();
+}
+
+start().catch(console.error);

@@ -1,0 +1,47 @@
+// Sort tables by a click on the head of a column: once from the largest, twice from the smallest, thrice as written.
+
+const SIZES = { K: 1e3, M: 1e6, G: 1e9, B: 1e9, T: 1e12, min: 60, h: 3600, days: 86400 };
+
+// The number that a cell shows, without the note below; a text without a number stays a text.
+function valueOf(cell) {
+  const shown = [...(cell?.childNodes ?? [])].filter((node) => !node.classList?.contains("note"));
+  const text = shown.map((node) => node.textContent).join("").trim();
+  const number = /^(?:[≥≤]|at least|at most)?\s*([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*([A-Za-z]*)/.exec(text);
+  if (number && (number[2] in SIZES || !number[2])) return Number(number[1].replaceAll(",", "").replace("−", "-")) * (SIZES[number[2]] ?? 1);
+  return text === "–" ? "" : text;
+}
+
+function compare(one, other) {
+  if (one === "" || other === "") return 0; // kept at the end, below
+  return typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other));
+}
+
+function sortBy(table, head, place) {
+  const order = { none: "descending", descending: "ascending", ascending: "none" }[head.getAttribute("aria-sort") ?? "none"];
+  for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+  if (order !== "none") head.setAttribute("aria-sort", order);
+  const rows = [...table.tBodies[0].rows];
+  rows.forEach((row, number) => (row.dataset.place ??= number));
+  const written = (one, other) => one.dataset.place - other.dataset.place;
+  const direction = order === "ascending" ? 1 : -1;
+  rows.sort((one, other) => {
+    if (order === "none") return written(one, other);
+    const [first, second] = [one, other].map((row) => valueOf(row.cells[place]));
+    return (first === "") - (second === "") || direction * compare(first, second) || written(one, other);
+  });
+  table.classList.toggle("sorted", order !== "none");
+  table.tBodies[0].append(...rows);
+}
+
+// Tables with one row of heads, in which every row stands by itself.
+function makeSortable(table) {
+  const plain = table.tHead.rows.length === 1 && table.tBodies[0].rows.length > 1 && !table.querySelector(".inset, [rowspan], [colspan]");
+  if (!plain) return;
+  [...table.tHead.rows[0].cells].forEach((head, place) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    button.addEventListener("click", () => sortBy(table, head, place));
+    head.append(button);
+  });
+}

@@ -1,0 +1,98 @@
+"""Say the answer of a study: one sentence for each depth, and beside the sentences what makes them weak."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from reports.data import AVERAGE, BASELINE, StudyData
+from reports.text.crossings import crossing
+from reports.text.limitations import setting
+from reports.text.names import depth_name, measure_name, task_name
+from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
+from reports.text.token_stream import mismatch
+
+FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
+
+
+def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:
+    """Return a depth and its sentence for each depth, the models in the order of the rows.
+
+    `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a mean factor.
+    Example: "At depth 4, for equal average accuracy, DR needed 2.52 times fewer training tokens than LA (95% interval
+    1.90 to 3.40) and DR+DA 1.10 times fewer (0.80 to 1.50, not decided)."
+    """
+    found = []
+    for depth in sorted({*means["depth"], *others["depth"]}):
+        rows = means[means["depth"] == depth]
+        sentences = [_sentence(depth, part) for _, part in rows.groupby(["metric", "task"], sort=False)]
+        sentences += [crossing(row).sentence for row in others[others["depth"] == depth].to_dict("records")]
+        found.append((int(depth), " ".join(sentences)))
+    return found
+
+
+def _sentence(depth: int, rows: pd.DataFrame) -> str:
+    first, *further = rows.to_dict("records")
+    place = f"At {depth_name(depth).lower()}, for" if depth >= 0 else "For"
+    span = _span(first, "95% interval ")
+    clauses = [f"{first['variant']} needed {times(first['factor'], ' times')} training tokens than {BASELINE}{span}"]
+    clauses += [f"{row['variant']} {times(row['factor'], ' times')}{_span(row)}" for row in further]
+    return f"{place} equal {measure_name(first)}, {listed(clauses)}."
+
+
+def times(value: float, unit: str = "×") -> str:
+    """Say a factor in the unit that is above 1: `2.52× fewer`, `1.24× more`."""
+    return f"{fine_factor(value)}{unit} fewer" if value >= 1 else f"{fine_factor(1 / value)}{unit} more"
+
+
+def _span(row: Mapping[str, Any], name: str = "") -> str:
+    span = fine_interval(row, inverted=row["factor"] < 1)
+    if not span:
+        return " (no interval)"
+    return f" ({name}{span}{', not decided' if holds_one(row) else ''})"
+
+
+def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
+    """Name in a few words each what makes the sentences of `answers` weak, the weightiest first."""
+    texts = ["The models did not all read the same tokens."] * bool(mismatch(data))
+    undecided = [_model(row) for frame in (means, others) for row in frame.to_dict("records") if holds_one(row)]
+    if undecided:
+        texts.append(f"Not decided: the interval of {listed(undecided)} holds 1, as many tokens as {BASELINE}.")
+    if (means["seeds"] < 2).any():
+        single = list(dict.fromkeys(means[means["seeds"] < 2]["variant"]))
+        texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
+    noisy = [_model(row) for row in means[means["within_noise"]].to_dict("records")]
+    if noisy:
+        texts.append(f"Noise: what {listed(noisy)} and {BASELINE} both reached is hardly more.")
+    if (others["bound"] == "at most").any():
+        missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
+        texts.append(f"Not reached: {listed(missed)} had not {BASELINE}’s best at the end.")
+    return [*texts, *_benchmarks(data), *_runs(data)]
+
+
+def _model(row: Mapping[str, Any]) -> str:
+    return row["variant"] if row["depth"] < 0 else f"{row['variant']} at depth {row['depth']:.0f}"
+
+
+def _benchmarks(data: StudyData) -> list[str]:
+    """Name benchmarks near chance, a limit on their items, and few items."""
+    texts = []
+    near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
+    if len(near):
+        texts.append(f"Near chance: {BASELINE} on {listed(sorted({task_name(task) for task in near['task']}))}.")
+    limit = setting(data, "evaluation", "limit")
+    if isinstance(limit, int):
+        texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")
+    asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
+    few = [f"{task_name(task)} ({items:.0f})" for task, items in asked.items() if items < FEW_ITEMS]
+    if few:
+        texts.append(f"Few items, so wide errors: {listed(few)}.")
+    return texts
+
+
+def _runs(data: StudyData) -> list[str]:
+    status = data.runs["status"].dropna()
+    ended = int((~status.isin(["complete", "screened"])).sum())
+    return [f"Not complete: {counted(ended, 'run')} of {len(status)}."] if ended else []

@@ -1,0 +1,226 @@
+"""The report in a browser: quiet, whole on its first screen, alive, readable in the dark, on phones and on paper."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import gzip
+import io
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reports.page.report import write_report
+from tests.reports.browser import CHROMIUM, Browser, browser
+from tests.reports.small_results import RIGHT, STUDY, whole_study
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: install it to test the page in a browser"),
+]
+AXE = Path(__file__).parent / "axe.min.js.gz"
+MARKS = "plot.querySelectorAll('.live svg g[class*=mark-] :is(path, rect, text, image, line)').length"
+PLOTS = f"[...document.querySelectorAll('.plot')].filter((plot) => plot.offsetParent).map((plot) => {MARKS})"
+# What a figure draws, as text: another choice gives another text.
+DRAWN = """Object.fromEntries([...document.querySelectorAll('[data-figure]')].map((figure) => [figure.dataset.figure,
+    [...figure.querySelectorAll('.panel')].map((panel) => panel.matches('[hidden], .nothing') ? ''
+    : panel.querySelector('svg').innerHTML)
+    .join()]))"""
+CUT = """[...document.querySelectorAll('main *')].filter((element) => element.offsetParent && !element.closest('.plot'))
+    .filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+    .map((element) => element.outerHTML.slice(0, 120))"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a study of two depths with rows in every table."""
+    place = tmp_path_factory.mktemp("browser")
+    right = {variant: RIGHT[variant] for variant in ("LA", "DR", "DR+DA")}
+    database = whole_study(place / "results.duckdb", right, depths=(2, 4))
+    return write_report(database, STUDY, place / "report", papers=False)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def page(chromium: Browser, report: Path) -> Browser:
+    """The page, opened anew in a window of 1280 x 800."""
+    chromium.size(1280, 800)
+    chromium.colours("light")
+    chromium.send("Emulation.setEmulatedMedia", media="")
+    chromium.open(report.as_uri())
+    return chromium
+
+
+def choose(page: Browser, **menus: str) -> None:
+    """Choose in the toolbar; a box is ticked by "1" and unticked by the empty text."""
+    for name, value in menus.items():
+        page.run(f"""(() => {{
+            const control = document.querySelector('.toolbar :is([name={name}], [value="{name}"])');
+            if (control.type === 'checkbox') control.checked = {json.dumps(bool(value))};
+            else control.value = {json.dumps(value)};
+            control.dispatchEvent(new Event('change', {{ bubbles: true }}));
+        }})()""")
+    page.draw_all()
+
+
+def test_every_figure_comes_alive_without_a_word_or_a_request(page: Browser, report: Path) -> None:
+    page.draw_all()
+    marks = page.run(PLOTS)
+    assert len(marks) > 20
+    assert all(marks)
+    said = [
+        event["params"] for event in page.events if event["method"] in ("Log.entryAdded", "Runtime.exceptionThrown")
+    ]
+    called = [event["params"] for event in page.events if event["method"] == "Runtime.consoleAPICalled"]
+    assert not said
+    assert not [call for call in called if call["type"] in ("error", "assert")]
+    asked = [e["params"]["request"]["url"] for e in page.events if e["method"] == "Network.requestWillBeSent"]
+    assert {address for address in asked if not address.startswith(("data:", "blob:"))} == {report.as_uri()}
+
+
+@pytest.mark.parametrize(("width", "height", "phone"), [(1280, 800, False), (390, 844, True)])
+def test_the_answer_is_on_the_first_screen(page: Browser, width: int, height: int, phone: bool) -> None:
+    page.size(width, height, phone=phone)
+    page.settle()
+    for part in (".study", "h1", ".lead", ".warnings", "#figure-answer .plot"):
+        assert (
+            page.run(f"document.querySelector('#first {part}, #first{part}').getBoundingClientRect().bottom") <= height
+        )
+    assert "fewer tokens" in page.run("document.querySelector('#figure-answer .live').textContent")
+
+
+@pytest.mark.parametrize(
+    ("menu", "value", "apart"),
+    [
+        ("DR", "", ("data-dropped", "data-funnel", "depth-attention")),
+        ("depth", "2", ("data-dropped", "data-funnel", "accuracy-depth-2")),
+        ("task", "gsm8k", ("data-dropped", "data-f", "depth-att", "expert-", "training-loss", "perplexity", "other-")),
+        ("scale", "linear", ("data-", "mean-", "factor-by", "depth-attention", "expert-", "other-", "perplexity")),
+    ],
+)
+def test_the_toolbar_changes_all_figures_but(page: Browser, menu: str, value: str, apart: tuple[str, ...]) -> None:
+    page.draw_all()
+    before = page.run(DRAWN)
+    choose(page, **{menu: value})
+    after = page.run(DRAWN)
+    assert [name for name in before if before[name] == after[name] and not name.startswith(apart)] == []
+    page.run("document.querySelector('.toolbar button').click()")
+    page.draw_all()
+    again = page.run(DRAWN)
+    assert {name: len(text) for name, text in again.items()} == {name: len(text) for name, text in before.items()}
+
+
+def test_zoom_moves_an_axis(page: Browser) -> None:
+    choose(page, zoom="1")
+    page.run("document.querySelector('#figure-answer').scrollIntoView({behavior: 'instant'})")
+    page.settle()
+    labels = "[...document.querySelectorAll('#figure-answer .role-axis-label text')].map((label) => label.textContent)"
+    before = page.run(labels)
+    x, y = page.run("""(({x, y, width, height}) => [x + width / 2, y + height / 2])(
+        document.querySelector('#figure-answer .live').getBoundingClientRect())""")
+    for kind in ("mouseMoved", "mouseWheel"):
+        page.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, deltaX=0, deltaY=-300)
+    page.wait(
+        f"JSON.stringify({labels}) !== {json.dumps(json.dumps(before, separators=(',', ':'), ensure_ascii=False))}"
+    )
+
+
+def test_a_mark_tells_its_numbers(page: Browser) -> None:
+    for figure in ("accuracy-depth-4", "training-loss", "data-dropped"):
+        page.run(f"document.querySelector('#figure-{figure}').scrollIntoView({{behavior: 'instant', block: 'center'}})")
+        page.settle()
+        places = page.run(
+            f"[...document.querySelectorAll('#figure-{figure} .live :is(.mark-symbol, .mark-rect) path')].slice(-40)"
+            ".map((mark) => mark.getBoundingClientRect())"
+            ".map(({x, y, width, height}) => [x + width / 2, y + height / 2])"
+        )
+        assert any(_told(page, x, y) for x, y in reversed(places)), figure
+
+
+def _told(page: Browser, x: float, y: float) -> bool:
+    """Tell whether numbers appear where the mouse is; a ring and a line of levels have none."""
+    page.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    page.run("new Promise((done) => setTimeout(done, 50))")
+    return page.run("(document.querySelector('#vg-tooltip-element.visible')?.textContent.length ?? 0) > 5")
+
+
+def test_tables_sort(page: Browser) -> None:
+    column = (
+        "[...document.querySelectorAll('#table-1')].map((head) => head.closest('figure').querySelector('table'))[0]"
+    )
+    names = f"[...{column}.tBodies[0].rows].map((row) => row.cells[0].textContent.trim() + row.cells[1].textContent)"
+    click = f"{column}.tHead.rows[0].cells[1].querySelector('button').click()"
+    before = page.run(names)
+    page.run(click)
+    down = page.run(names)
+    page.run(click)
+    up = page.run(names)
+    page.run(click)
+    assert [name[-1] for name in down] == sorted((name[-1] for name in before), reverse=True)
+    assert [name[-1] for name in up] == sorted(name[-1] for name in before)
+    assert page.run(names) == before
+
+
+def test_figures_are_saved_from_inside_the_page(page: Browser) -> None:
+    for kind in ("csv", "svg", "png"):
+        page.run(f"document.querySelector('#figure-accuracy-depth-4 [data-file={kind}]').click()")
+        file = page.downloads / f"accuracy-depth-4.{kind}"
+        until = time.monotonic() + 60
+        while not (file.exists() and file.stat().st_size):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+    rows = list(csv.DictReader(io.StringIO((page.downloads / "accuracy-depth-4.csv").read_text())))
+    assert {row["panel"] for row in rows} == {"Average", "GSM8K", "MMLU (math)"}
+    last = [row for row in rows if row["variant"] == "LA" and row["tokens"] == "16000000" and row["items"]]
+    assert {float(row["accuracy"]) for row in last} == {0.5}
+    drawing = (page.downloads / "accuracy-depth-4.svg").read_text()
+    assert "var(--" not in drawing
+    assert "GSM8K" in drawing
+    assert (page.downloads / "accuracy-depth-4.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_dark_is_dark(page: Browser) -> None:
+    ink = "getComputedStyle(document.querySelector('#figure-answer .live .role-axis-label text')).fill"
+    light = page.run(ink)
+    page.colours("dark")
+    assert page.run("getComputedStyle(document.body).backgroundColor") == "rgb(21, 23, 26)"
+    assert page.run(ink) != light
+
+
+def test_a_phone_needs_no_scrolling_to_the_side(page: Browser) -> None:
+    page.size(360, 740, phone=True)
+    page.draw_all()
+    assert page.run("document.documentElement.scrollWidth") <= 360
+
+
+def test_print_cuts_nothing(page: Browser) -> None:
+    page.size(680, 900)  # A4 within its margins
+    page.draw_all()
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    page.send("Emulation.setEmulatedMedia", media="print")
+    assert page.run(CUT) == []
+    assert page.run("[...document.querySelectorAll('main details:not(.toolbar)')].every((part) => part.open)")
+    printed = base64.b64decode(
+        page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
+    )
+    assert printed.startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious(page: Browser, scheme: str) -> None:
+    page.colours(scheme)
+    page.draw_all()
+    page.run(gzip.decompress(AXE.read_bytes()).decode())
+    found = page.run(
+        "axe.run({resultTypes: ['violations']}).then((result) => result.violations.map(({id, impact, nodes}) =>"
+        "[impact, id, nodes.length, nodes[0].html.slice(0, 200)]))"
+    )
+    assert [one for one in found if one[0] in ("serious", "critical")] == []

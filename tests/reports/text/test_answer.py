@@ -1,0 +1,52 @@
+"""The answer in words: one unit that is above 1, its interval in that unit, and what makes the answer weak."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reports.text.answer import answers, times
+
+ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False}
+NO_OTHERS = pd.DataFrame({"depth": []})
+
+
+def means(*rows: dict[str, Any]) -> pd.DataFrame:
+    return pd.DataFrame([{**ROW, "low": None, "high": None, **row} for row in rows])
+
+
+def test_one_sentence_for_each_depth() -> None:
+    rows = means(
+        {"variant": "DR", "factor": 2.5, "low": 1.9, "high": 3.4},
+        {"variant": "DR+DA", "factor": 0.8, "low": 0.5, "high": 1.25},
+        {"variant": "DR", "factor": 1.1, "depth": 8, "metric": "loss"},
+    )
+    assert answers(rows, NO_OTHERS) == [
+        (
+            4,
+            "At depth 4, for equal average accuracy, DR needed 2.50 times fewer training tokens than LA (95% interval "
+            "1.90 to 3.40) and DR+DA 1.25 times more (0.80 to 2.00, not decided).",
+        ),
+        (
+            8,
+            "At depth 8, for equal average loss of the right answers, DR needed 1.10 times fewer training tokens than "
+            "LA (no interval).",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("value", "said"), [(2.4, "2.40× fewer"), (0.5, "2.00× more"), (1.0, "1.00× fewer")])
+def test_the_unit_is_above_one(value: float, said: str) -> None:
+    assert times(value) == said
+
+
+@given(st.floats(0.01, 100))
+def test_the_number_said_is_never_below_one(value: float) -> None:
+    said = float(times(value).split("×")[0])
+    assert said >= 1
+    assert math.isclose(said, max(value, 1 / value), rel_tol=0.01)
