@@ -87,6 +87,7 @@ def _lorenz_chart(rows: pd.DataFrame, baseline: pd.DataFrame | None, style: Styl
             orient="right",
             gradientLength=120,
             gradientThickness=8,
+            gradientStrokeColor=LIGHT["rule"],
             values=chart.depth_ticks(deepest),
             format="d",
             **dict.fromkeys(("labelColor", "titleColor"), LIGHT["muted"]),

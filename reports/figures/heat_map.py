@@ -50,6 +50,7 @@ def heat_map(
         direction="horizontal",
         gradientLength=180,
         gradientThickness=8,
+        gradientStrokeColor=LIGHT["rule"],
         format=".2~p",
         tickCount=4,
         **dict.fromkeys(("labelColor", "titleColor"), LIGHT["muted"]),
