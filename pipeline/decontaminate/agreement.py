@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections import Counter
 from difflib import SequenceMatcher
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 import numpy as np
 
@@ -38,7 +38,7 @@ _VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqrtuvwxyz"))  # "a", "i" and 
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
 _LEAST_KEPT = 0.7  # of the passage's words
-_MOST_EXCHANGED = 1 / 8  # of the passage's words
+_MOST_EXCHANGED = 1 / 9  # of the passage's words
 _FREE = 1  # word that may be exchanged in any passage
 _MOST_LOST = 0.25  # of the passage's numbers, where other words stand in their place
 _SENTENCE_KEPT = 0.75  # of the words of the last sentence, which asks
@@ -100,8 +100,11 @@ class Target:
 
     def _exchanged(self, gaps: list[Gap], theirs: list[int]) -> int:
         """Count the words exchanged, left out or added; an exchange made throughout, as of a name, counts once."""
-        pairs = {(tuple(self.ids[at:stop]), tuple(theirs[there:end])) for at, stop, there, end in gaps}
-        return sum(max(map(len, pair)) for pair in pairs)
+        pairs = set()
+        for at, stop, there, end in gaps:
+            ours, other = self.ids[at:stop], theirs[there:end]
+            pairs.update(zip_longest(ours, other))
+        return len(pairs)
 
     def _blocks(self, theirs: list[int]) -> list[tuple[int, int, int]]:
         """Align with a stretch: equal blocks (place here, place there, words); none where numbers are missing."""
