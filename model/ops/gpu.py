@@ -28,7 +28,6 @@ def capability(device: torch.device) -> tuple[int, int]:
     return _treated[device.type] if device.type in _treated else torch.cuda.get_device_capability(device)
 
 
-@torch.compiler.assume_constant_result
 def writes_empty_groups(device: torch.device) -> bool:
     """Tell whether a grouped product writes zeros for a group without rows; a B200 writes nothing (pytorch #172439)."""
     return not on_gpu(device) or capability(device) < BLACKWELL

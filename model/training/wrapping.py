@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from types import MethodType
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.attention.varlen  # registers the operation
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
@@ -44,7 +44,7 @@ def _recomputed(model: Dreamer, block: Block, x: Tensor, *others: Any) -> Any:
         return Dreamer.layer(model, block, x, *others)
     engine = ops.engine_of(x)  # also where the backward pass runs in another thread, or behind an `ops.engine` block
     arguments = (engine, model, block, x, *others)
-    return checkpoint(_layer_by, *arguments, use_reentrant=False, context_fn=_keep_selections)
+    return checkpoint(_layer_by, *arguments, use_reentrant=False, context_fn=partial(_keep_selections, on_gpu(x)))
 
 
 def _layer_by(engine: str, model: Dreamer, *arguments: Any) -> Any:
@@ -52,14 +52,16 @@ def _layer_by(engine: str, model: Dreamer, *arguments: Any) -> Any:
         return Dreamer.layer(model, *arguments)
 
 
-def _keep_selections() -> tuple[Any, Any]:
+def _keep_selections(gpu: bool) -> tuple[Any, Any]:
     """Save the outputs of topk, argmax and sort, so that a recomputed layer selects the same experts.
 
     The native engine chooses again, with the same result to the bit. Attention over packed documents is saved too: its
     cost grows with their length, its output does not.
     """
     kept = [torch.ops.aten.topk.default, torch.ops.aten.argmax.default, torch.ops.aten.sort.stable]
-    kept.append(torch.ops.torch_attn._varlen_attn.default)
+    if gpu:
+        import_module("torch.nn.attention.varlen")  # registers the operation; loads the compiler, which takes seconds
+        kept.append(torch.ops.torch_attn._varlen_attn.default)
     return create_selective_checkpoint_contexts(kept)
 
 
