@@ -14,6 +14,7 @@ from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
 from reports.text.token_stream import mismatch
 
+NAMED = "95% interval "  # before the first interval of a text
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 
 
@@ -21,8 +22,9 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:
     """Return a depth and its sentence for each depth, the models in the order of the rows.
 
     `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a mean factor.
-    Example: "At depth 4, for equal average accuracy, DR needed 2.52 times fewer training tokens than LA (95% interval
-    1.90 to 3.40) and DR+DA 1.10 times fewer (0.80 to 1.50, not decided)."
+    What the study decides comes first; a model whose interval holds 1 is in a sentence that begins with what the study
+    cannot tell. Example: "At depth 4, for equal average accuracy, DR needed 2.52 times fewer training tokens than LA
+    (95% interval 1.90 to 3.40). The study cannot tell whether DR+DA needed fewer: 1.10 times fewer (0.80 to 1.50)."
     """
     found = []
     for depth in sorted({*means["depth"], *others["depth"]}):
@@ -34,12 +36,30 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:
 
 
 def _sentence(depth: int, rows: pd.DataFrame) -> str:
-    first, *further = rows.to_dict("records")
-    place = f"At {depth_name(depth).lower()}, for" if depth >= 0 else "For"
-    span = _span(first, "95% interval ")
-    clauses = [f"{first['variant']} needed {times(first['factor'], ' times')} training tokens than {BASELINE}{span}"]
-    clauses += [f"{row['variant']} {times(row['factor'], ' times')}{_span(row)}" for row in further]
-    return f"{place} equal {measure_name(first)}, {listed(clauses)}."
+    decided = [row for row in rows.to_dict("records") if not holds_one(row)]
+    undecided = [row for row in rows.to_dict("records") if holds_one(row)]
+    goal = f"for equal {measure_name(rows.iloc[0])}"
+    place = depth_name(depth).lower() if depth >= 0 else ""
+    if not decided:
+        return _cannot_tell(undecided, f"training tokens than {BASELINE}{f' at {place}' * bool(place)} {goal}")
+    first, *further = decided
+    clauses = [f"{first['variant']} needed {_times(first)} training tokens than {BASELINE}{_span(first, NAMED)}"]
+    clauses += [f"{row['variant']} {_times(row)}{_span(row)}" for row in further]
+    start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
+    return " ".join([f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])])
+
+
+def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
+    """Say that the study decides nothing for these models. `compared` is left out where a sentence before said it."""
+    names = " or ".join(row["variant"] for row in rows)
+    spans = [_span(rows[0], NAMED if compared else ""), *map(_span, rows[1:])]
+    said = [f"{row['variant']} " * (len(rows) > 1) + _times(row) for row in rows]
+    clauses = [text + span for text, span in zip(said, spans, strict=True)]
+    return f"The study cannot tell whether {names} needed fewer{f' {compared}' * bool(compared)}: {listed(clauses)}."
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    return times(row["factor"], " times")
 
 
 def times(value: float, unit: str = "×") -> str:
@@ -51,7 +71,7 @@ def _span(row: Mapping[str, Any], name: str = "") -> str:
     span = fine_interval(row, inverted=row["factor"] < 1)
     if not span:
         return " (no interval)"
-    return f" ({name}{span}{', not decided' if holds_one(row) else ''})"
+    return f" ({name}{span})"
 
 
 def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list[str]:

@@ -69,7 +69,7 @@ def test_a_failed_run(tmp_path: Path) -> None:
     tables["run_details"] = [{"run_id": "late-s0", "failure": "step 30: out of memory"}]
     text = report(tmp_path, tables).text
     assert "Not complete: late-s0 (failed: step 30: out of memory)." in text
-    assert "DR of depth 4 needed" in text, "the answer of the others is there"
+    assert "At depth 4, for equal average accuracy, DR needed" in text, "the answer of the others is there"
 
 
 def test_a_loss_that_is_not_a_number(tmp_path: Path) -> None:

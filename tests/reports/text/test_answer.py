@@ -30,7 +30,7 @@ def test_one_sentence_for_each_depth() -> None:
         (
             4,
             "At depth 4, for equal average accuracy, DR needed 2.50 times fewer training tokens than LA (95% interval "
-            "1.90 to 3.40) and DR+DA 1.25 times more (0.80 to 2.00, not decided).",
+            "1.90 to 3.40). The study cannot tell whether DR+DA needed fewer: 1.25 times more (0.80 to 2.00).",
         ),
         (
             8,
@@ -38,6 +38,17 @@ def test_one_sentence_for_each_depth() -> None:
             "LA (no interval).",
         ),
     ]
+
+
+def test_a_sentence_begins_with_what_the_study_cannot_tell() -> None:
+    rows = means(
+        {"variant": "DR", "factor": 1.05, "low": 0.9, "high": 1.2},
+        {"variant": "DR+DA", "factor": 0.8, "low": 0.5, "high": 1.25},
+    )
+    assert answers(rows, NO_OTHERS)[0][1] == (
+        "The study cannot tell whether DR or DR+DA needed fewer training tokens than LA at depth 4 for equal average "
+        "accuracy: DR 1.05 times fewer (95% interval 0.90 to 1.20) and DR+DA 1.25 times more (0.80 to 2.00)."
+    )
 
 
 @pytest.mark.parametrize(("value", "said"), [(2.4, "2.40× fewer"), (0.5, "2.00× more"), (1.0, "1.00× fewer")])
