@@ -6,6 +6,9 @@ Counted without torch.compile: what it fuses needs less.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
+from multiprocessing import get_context
 
 import pytest
 import torch
@@ -22,7 +25,18 @@ SMALLEST = "gpu-small", "DR+DA-8"
 ALL = [pytest.param(preset, name, id=name) for preset in PRESETS for name in read_preset(preset)[0]]
 
 
-def test_the_ledger_knows_what_is_held_moved_and_waited_for():
+@pytest.fixture(scope="module")
+def apart() -> Iterator[Executor]:
+    """Start a process of its own: torch must know the device before its first backward pass."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        yield executor
+
+
+def test_the_ledger_knows_what_is_held_moved_and_waited_for(apart):
+    apart.submit(check_the_ledger).result()
+
+
+def check_the_ledger() -> None:
     with pretended_gpu() as ledger:
         x = torch.zeros(1000, device=device())
         y = x + 1
@@ -51,11 +65,11 @@ def check(preset: str, name: str) -> None:
     assert Counter(count_generation(configs[name], tokens=3).waits) == GENERATION
 
 
-def test_a_small_preset_fits_and_waits_once_a_step():
-    check(*SMALLEST)
+def test_a_small_preset_fits_and_waits_once_a_step(apart):
+    apart.submit(check, *SMALLEST).result()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("preset", "name"), ALL)
-def test_every_model_of_every_preset_fits_and_waits_once_a_step(preset, name):
-    check(preset, name)
+def test_every_model_of_every_preset_fits_and_waits_once_a_step(apart, preset, name):
+    apart.submit(check, preset, name).result()

@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from flows.full_study import raise_failures
+from flows.running import nodes
 from flows.running.processes import Failed
-from flows.stages import train
 from flows.stages.ingest import ingest_runs
 from flows.stages.models import plan_models
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
+from flows.stages.train import train_models
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Missing, Store
@@ -65,8 +66,8 @@ def test_a_failed_run_ends_no_other_run(tmp_path: Path, monkeypatch: pytest.Monk
     every = sorted(f"{model.variant}-{seed}" for model in planned for seed in seeds)
     failing = f"DR-{seeds[0]}"
     first = Trainings([failing])
-    monkeypatch.setattr(train, "run_module", first)
-    trained = train.train_models(study, store, prepared, planned)
+    monkeypatch.setattr(nodes, "run_module", first)
+    trained = train_models(study, store, prepared, planned)
     assert sorted(first.trained) == every
     assert {f"{run.model_id.split('-')[0]}-{run.seed}" for run in trained.runs if run.status == "failed"} == {failing}
     (failed,) = [run for run in trained.runs if run.status == "failed"]
@@ -83,10 +84,10 @@ def test_a_failed_run_ends_no_other_run(tmp_path: Path, monkeypatch: pytest.Monk
 
     # The study is not complete, and the next call goes on with the run that failed; the others lie in the store.
     with pytest.raises(Missing):
-        train.train_models(study, Store(store.root, builds=False), prepared, planned)
+        train_models(study, Store(store.root, builds=False), prepared, planned)
     again = Trainings([])
-    monkeypatch.setattr(train, "run_module", again)
-    trained = train.train_models(study, store, prepared, planned)
+    monkeypatch.setattr(nodes, "run_module", again)
+    trained = train_models(study, store, prepared, planned)
     assert sorted(again.trained) == sorted(name for name in every if name.split("-")[0] == failing.split("-")[0])
     assert {run.status for run in trained.runs} == {"complete"}
     ingest_runs(study, planned, trained)
@@ -98,8 +99,8 @@ def test_a_model_whose_seeds_all_fail_in_screening_has_none_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, store, prepared = prepared_study(tmp_path, screening=0.25)
-    monkeypatch.setattr(train, "run_module", Trainings(["DR-0", "DR-1", "LA-0"]))
-    trained = train.train_models(study, store, prepared, plan_models(study, 300))
+    monkeypatch.setattr(nodes, "run_module", Trainings(["DR-0", "DR-1", "LA-0"]))
+    trained = train_models(study, store, prepared, plan_models(study, 300))
     found = {f"{run.model_id.split('-')[0]}-{run.seed}": run.status for run in trained.runs}
     assert found == {
         **{"LA-0": "failed", "LA-1": "complete"},

@@ -265,14 +265,14 @@ def test_generation_arguments() -> None:
 
 
 def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> None:
-    """What CUDA computes in: bfloat16, except for routing, so that tokens keep their experts."""
+    """What CUDA computes in: bfloat16, except for routing, so that tokens keep their experts, and for gains."""
     model = copy.deepcopy(text_model.model)
     narrow(model)
     routing = {
         f"{router}.{name}" for router in model.routers() for name, _ in model.get_submodule(router).named_parameters()
     }
-    kinds = {name: parameter.dtype for name, parameter in model.named_parameters()}
-    assert all(kind == (torch.float32 if name in routing else torch.bfloat16) for name, kind in kinds.items())
+    for name, parameter in model.named_parameters():
+        assert parameter.dtype == (torch.float32 if name in routing or parameter.ndim == 1 else torch.bfloat16), name
     pairs = [("Question: How many?\nAnswer:", f" {number} coins") for number in range(10)]
     narrowed = LanguageModel(model, text_model.tokenizer).log_likelihoods(pairs)
     for (value, _), (expected, _) in zip(narrowed, text_model.log_likelihoods(pairs), strict=True):
