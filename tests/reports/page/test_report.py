@@ -185,7 +185,7 @@ def test_figures_for_papers_lie_beside_it(place: Path) -> None:
     starts = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<svg"}
     for kind, start in starts.items():
         files = list((place / "figures").glob(f"*.{kind}"))
-        assert len(files) == 15
+        assert len(files) == 16
         assert all(file.read_bytes().startswith(start) for file in files)
     assert "var(--" not in (place / "figures" / "accuracy-depth-4.svg").read_text()
     assert (place / "study.yaml").read_text().startswith("name: small\n")
