@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elastic_launch(config, program)(*rest)
     except ChildFailedError as error:
         _, failure = error.get_first_failure()
+        if failure.exitcode < 0:
+            print(f"{options.folder}: a rank was killed by signal {-failure.exitcode}", file=sys.stderr)
         return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
     except SignalException as error:
         return 128 + error.sigval

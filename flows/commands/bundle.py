@@ -15,6 +15,7 @@ from typing import Any
 
 from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
+from flows.running.patience import patiently
 from flows.stages.evaluate import job_settings
 from flows.stages.ingest import ingest_rows, ingest_study
 from flows.stages.models import describe_run, plan_models
@@ -42,8 +43,8 @@ def collect(options: argparse.Namespace) -> None:
     from reports.page.report import write_report
 
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    collect_bundle(study, options.folder)
-    write_report(study.database, study.study_id, study.report.parent)
+    patiently(lambda: collect_bundle(study, options.folder))
+    patiently(lambda: write_report(study.database, study.study_id, study.report.parent))
     print_outcome(study, *read_outcome(study))
 
 

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from flows.running.processes import BAD_INPUT, Failed
+from flows.running.processes import BAD_INPUT, Failed, Stopped
 from pipeline.errors import InputError, nearest_name
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
@@ -101,7 +101,7 @@ def _status_of(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    if not isinstance(error, InputError | Failed | OSError):
+    if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
     print(f"dreamer: {error}", file=sys.stderr)
     bad_place = isinstance(error, BAD_PATHS) or (isinstance(error, OSError) and error.errno in BAD_PLACES)

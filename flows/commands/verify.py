@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,11 @@ def verify(options: argparse.Namespace) -> int:
     study = load_study(options.study, root=options.root)
     if not study.store_folder.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {study.store_folder}")
+    with only_run(study) if options.repair else nullcontext():
+        return _verify(study, repairs=options.repair)
+
+
+def _verify(study: Study, *, repairs: bool) -> int:
     with progress.on_terminal():
         outputs, findings = find_damage(study.store_folder)
         broken = damaged_results(study.database)
@@ -45,11 +51,10 @@ def verify(options: argparse.Namespace) -> int:
         console.print(f"{study.name}: {outputs} outputs and the results are whole")
         return 0
     print_table(pd.DataFrame(rows, columns=["file", "damage"]))
-    if not options.repair:
+    if not repairs:
         console.print(f"`dreamer verify {study.arguments} --repair` removes what is damaged")
         return 1
-    with only_run(study):
-        repair(study, findings, broken)
+    repair(study, findings, broken)
     console.print(f"removed; `dreamer run {study.arguments}` makes it again")
     return 0
 
@@ -89,7 +94,7 @@ def damaged_results(database: Path) -> str:
 
 
 def repair(study: Study, findings: list[Finding], broken: str) -> None:
-    """Remove what is damaged from the store, and a results file that cannot be read."""
+    """Remove what is damaged from the store; put aside results that cannot be read."""
     for finding in findings:
         if MANIFEST not in finding.wrong:
             remove_damage(finding.stage, finding.folder, finding.wrong)
@@ -99,4 +104,5 @@ def repair(study: Study, findings: list[Finding], broken: str) -> None:
             shutil.rmtree(finding.folder)
     if broken:
         for path in (study.database, study.database.with_name(f"{study.database.name}.wal")):
-            path.unlink(missing_ok=True)
+            if path.exists():
+                path.rename(path.with_name(f"{path.name}.damaged"))

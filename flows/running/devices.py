@@ -58,7 +58,7 @@ def share_ranks(study: Study, runs: int) -> list[int]:
         raise InputError(f"training.nodes is {training.nodes}, but a batch has {rows} rows; each node computes some")
     if wanted or not found:
         return [wanted or 1] * runs
-    share, rest = divmod(concurrency(study), runs)
+    share, rest = divmod(min(found, concurrency(study)), runs)
     return [max(1, min(share + (run >= runs - rest), rows // training.nodes)) for run in range(runs)]
 
 

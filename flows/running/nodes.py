@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from flows.running import progress
 from flows.running.devices import Slots, gpus
@@ -95,7 +96,7 @@ def train_on_nodes(
         command = node.command(address, folder, ranks, options)
         announcement = study.folder / "nodes" / f"{_name(run)}.json"
         announcement.parent.mkdir(parents=True, exist_ok=True)
-        values = {"address": address, "run": folder, "ranks": ranks, "options": list(options)}
+        values = {"name": uuid4().hex, "address": address, "run": folder, "ranks": ranks, "options": list(options)}
         write_text_atomically(announcement, json.dumps(values))
 
         def touch() -> None:
@@ -133,7 +134,7 @@ class _Watch:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._seen: dict[str, int] = {}  # the time of each file's last touch, by address
+        self._seen: dict[str, int] = {}  # the time of each file's last touch, by the training's name
         self._joined: set[str] = set()
 
     def new(self) -> list[dict[str, Any]]:
@@ -144,9 +145,9 @@ class _Watch:
                 touched, values = path.stat().st_mtime_ns, json.loads(path.read_text())
             except FileNotFoundError:  # the training has just ended
                 continue
-            address = values["address"]
-            if address not in self._joined and self._seen.setdefault(address, touched) != touched:
-                self._joined.add(address)
+            name = values["name"]  # not the address: a port may come again
+            if name not in self._joined and self._seen.setdefault(name, touched) != touched:
+                self._joined.add(name)
                 found.append(values)
         return found
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from flows.running.private import private_folder
 from model.training.launch import GRACE_SECONDS, ProcessGroup, stop
 from pipeline.errors import InputError
+from pipeline.storage.store import Missing
 
 BAD_INPUT = 2
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
@@ -113,6 +114,8 @@ def stopped_on_exit() -> Iterator[None]:
         signal.signal(signal.SIGTERM, terminate)
     try:
         yield
+    except Missing:  # only asked what is there: nothing was started
+        raise
     except BaseException:
         stop_all()
         raise

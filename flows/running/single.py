@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -18,6 +19,7 @@ from pipeline.errors import InputError
 
 LOCK = ".running.lock"
 POLL_SECONDS = 1.0
+LOOKS = 5  # tries before a lock counts as held
 _held: set[Path] = set()
 
 
@@ -34,7 +36,12 @@ def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        while not _lock(file.fileno()):
+        patience = LOOKS
+        while not _lock(file.fileno(), fcntl.LOCK_EX):
+            if not follow and patience:  # `status` may be looking at the lock
+                patience -= 1
+                time.sleep(0.1)
+                continue
             if not follow:
                 raise InputError(
                     f"{study.name} is running already ({_holder(path)}); `dreamer status {study.arguments}` shows how "
@@ -60,12 +67,12 @@ def runs_elsewhere(study: Study) -> str:
     if not path.exists():
         return ""
     with path.open() as file:
-        return "" if _lock(file.fileno()) else _holder(path)
+        return "" if _lock(file.fileno(), fcntl.LOCK_SH) else _holder(path)  # NFS: an exclusive one wants to write
 
 
-def _lock(number: int) -> bool:
+def _lock(number: int, kind: int) -> bool:
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(number, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -100,17 +100,24 @@ def _evaluate(
         (folder / "job.json").write_text(json.dumps(job, indent=1))
         offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((folder / "cache").resolve())}
 
+        failures: list[Failed] = []
+
         def process(number: int) -> None:
-            with slots.take() as environment:
-                run_module(
-                    "model.evaluate",
-                    [str(folder / "job.json"), "--verbose"],
-                    log=folder / f"log-{number}.txt",
-                    tick=partial(_report, label, folder / "results" / "progress.json"),
-                    environment={**offline, **environment},
-                )
+            try:
+                with slots.take() as environment:
+                    run_module(
+                        "model.evaluate",
+                        [str(folder / "job.json"), "--verbose"],
+                        log=folder / f"log-{number}.txt",
+                        tick=partial(_report, label, folder / "results" / "progress.json"),
+                        environment={**offline, **environment},
+                    )
+            except Failed as error:
+                failures.append(error)
 
         side_by_side(range(min(processes, len(job["checkpoints"]))), process)
+        if failures:  # when all processes have ended, so that none goes on in a folder that others may take
+            raise failures[0]
         return {"run_id": run.run_id, "checkpoints": len(job["checkpoints"]), "limit": settings.limit}
 
     progress.report(label, 0.0, "waiting")

@@ -140,7 +140,9 @@ def _train_model(
 def _choose(
     folder: Path, seeds: list[int], stop_at: int | None, screen: Callable[[int], None], failures: Mapping[str, str]
 ) -> list[int]:
-    """Choose the seeds that go on: all, or after screening the one with the lowest loss. Decides once for a folder.
+    """Choose the seeds that go on: all, or after screening the one with the lowest loss.
+
+    Decides once for a folder, when all seeds have been screened.
 
     `screen` adds the seeds that fail to `failures`; where all fail, none goes on.
     """
@@ -153,6 +155,8 @@ def _choose(
         if not screened:
             return []
         best = choose_seed(screened)
+        if len(screened) < len(seeds):  # decided for this time: another call tries the failed seeds again
+            return [best]
         write_text_atomically(decided, json.dumps([best]))
     return json.loads(decided.read_text())
 

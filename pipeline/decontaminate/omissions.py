@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 FIGURE = (
-    r"(?s)\[asy\].*?\[/asy\]|<(asy|svg)\b[^>]*>.*?</(asy|svg)>|<img\b[^>]*>|!\[[^\]]*\]\([^)\s]*\)"
-    r"|\\begin\{(asy|tikzpicture|picture)\}.*?\\end\{(asy|tikzpicture|picture)\}"
-    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>|####[^\n]*"
+    r"(?s)\[asy\].{0,9000}?\[/asy\]|<(asy|svg)\b[^>]{0,999}>.{0,9000}?</(asy|svg)>|<img\b[^>]{0,9000}>"
+    r"|!\[[^\]\n]{0,500}\]\([^)\s]{0,9000}\)|\\begin\{(asy|tikzpicture|picture)\}.{0,9000}?\\end\{(asy|tikzpicture|picture)\}"
+    r"|\\includegraphics(\[[^\]]*\])?\{[^}]*\}|<<[^<>\n]{1,200}=[^<>\n]{1,80}>>|####[ \t]*[^\s\n]{1,30}[ \t]*(?=\n|$)"
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)

@@ -37,7 +37,7 @@ from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, text_
 
 # Names of functions, and single letters before a parenthesis.
 _FUNCTION = re.compile(
-    r"(?:\b|_)((?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min|[a-z](?=\())(?![a-z])",
+    r"(?<![A-Za-z])((?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min|[a-z](?=\())(?![a-z])",
     re.IGNORECASE,
 )
 _LONGEST_ANSWER = 8  # in words; a longer one is prose, which may be worded in many ways

@@ -168,12 +168,19 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Tell whether a failed request may succeed later: the hub failed, limits the rate, or the connection broke."""
+    """Tell whether a failed request may succeed later: the hub failed, limits the rate, or the connection broke.
+
+    The client says "not in the cache" of a request for a file's metadata that failed; the cause is behind that error.
+    """
+    if type(error).__name__ == "OfflineModeIsEnabled":
+        return False
     response = getattr(error, "response", None)
     if response is not None:
         return response.status_code in (408, 429) or response.status_code >= 500
     # By name: the client's transport, and so its errors, differ from version to version.
-    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(error).__mro__)
+    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(error).__mro__) or (
+        error.__cause__ is not None and _may_pass(error.__cause__)
+    )
 
 
 def _reason(error: Exception, repository: str, revision: str | None) -> str:

@@ -92,8 +92,8 @@ def pack(
 
     About `validation` documents, at most 2 %, are held out (`pipeline.tokens.validation`). Returns {"tokens",
     "documents", "rows", "padding", "validation": items written, "counts": by source and reason, with tokens}. Tokens
-    include end marks, not padding; "padding" is its fraction of all positions. About `shard_bytes` of text make a
-    shard; a process needs about four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`.
+    include end marks, not padding; "padding" is its fraction of all positions. At most about `shard_bytes` of text make
+    a shard; a process needs about four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`.
 
     A document of a source with one of the `weights` is packed that often on average: as often as the whole part of the
     weight says, and once more with the probability of the rest. "counts" count each packed document once, and as
@@ -109,7 +109,8 @@ def pack(
     read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
     files = shards(source)
     text_bytes = sum(bytes_of_text(path) for path in files)
-    chunks = divide(source, max(2**22, min(CHUNK_BYTES, text_bytes // 64)))
+    most = max([1.0, *(weights or {}).values()])  # a source of this weight alone would be packed as often
+    chunks = divide(source, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
     job = _Job(
@@ -118,7 +119,7 @@ def pack(
         sequence_length=sequence_length,
         seed=seed,
         chunks=len(chunks),
-        shards=max(1, -(-text_bytes // shard_bytes)),
+        shards=max(1, -(-int(text_bytes * most) // shard_bytes)),
         hash_bound=hash_bound(sum(pq.read_metadata(path).num_rows for path in files), validation),
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],

@@ -34,21 +34,31 @@ def watch(database: Path, page: Path, write: Callable[[], object], say: Callable
         Thread(target=serving.serve_forever, daemon=True).start()
         say(f"http://127.0.0.1:{serving.server_port}")
         try:
+            drawn, said = page.stat().st_mtime_ns, ""
             while True:
-                refresh(database, page, write, say)
+                drawn, words = refresh(database, drawn, write)
+                if words and words != said:
+                    say(words)
+                said = words
                 time.sleep(EVERY)
         finally:
             serving.shutdown()
 
 
-def refresh(database: Path, page: Path, write: Callable[[], object], say: Callable[[str], object]) -> None:
-    """Call `write` if the results file is newer than the page; a file that cannot be read now is tried again later."""
-    if database.stat().st_mtime <= page.stat().st_mtime:
-        return
+def refresh(database: Path, drawn: int, write: Callable[[], object]) -> tuple[int, str]:
+    """Call `write` if the results file has changed since the time `drawn`; returns the new time, and what went wrong.
+
+    Times are in nanoseconds, that of the file before it is read: rows that enter meanwhile are drawn the next time. A
+    file that cannot be read now is tried again later.
+    """
     try:
+        changed = database.stat().st_mtime_ns
+        if changed <= drawn:
+            return drawn, ""
         write()
-    except InputError as error:  # a study is entering its rows
-        say(str(error))
+    except (InputError, FileNotFoundError) as error:  # a study is entering its rows, or makes the file anew
+        return drawn, str(error)
+    return changed, ""
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -63,7 +63,7 @@ def sources(rows: pd.DataFrame) -> Table:
     return table(
         "table-4",
         "The training data: each source with its repository, pinned revision and licence, the documents read, and the "
-        "documents and tokens that went into training.",
-        [left("Source"), left("Repository"), left("Licence"), "Read", "Trained on", "Tokens", "Share"],
+        "documents and tokens that curation kept, before weights.",
+        [left("Source"), left("Repository"), left("Licence"), "Read", "Kept", "Tokens", "Share"],
         body,
     )

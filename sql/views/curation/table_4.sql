@@ -1,5 +1,6 @@
 -- One row: a data set of a study, as in the paper's Table 4, with its licence and what curation left of the data set.
--- The documents read are those of the first stage, the documents and tokens trained on those that the last stage kept.
+-- The documents read are those of the first stage, documents and tokens those that the last stage kept. Each counts once:
+-- a study that mixes its sources by weights packs them as often as the weights say.
 create or replace view table_4 as
 with counted as (
     select

@@ -35,6 +35,7 @@ def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_no_gpu_is_idle_where_there_are_fewer_runs(runs: int, ranks: list[int]) -> None:
     assert share_ranks(study(), runs) == ranks
+    assert share_ranks(study().model_copy(update={"workers": 16}), runs) == ranks
     assert share_ranks(study(ranks=3), runs) == [3] * runs
     assert share_ranks(study(batch_tokens=1024), runs) == [1] * runs  # a batch of one row cannot be shared
 

@@ -112,7 +112,13 @@ def test_only_living_trainings_are_joined_each_once(tmp_path: Path, monkeypatch:
     folder = tmp_path / "nodes"
     folder.mkdir()
     for name, port in (("dead", 1), ("alive", 2)):
-        values = {"address": f"first:{port}", "run": f"/shared/{name}/seed0", "ranks": 3, "options": ["--stop-at", "9"]}
+        values = {
+            "name": str(port),
+            "address": f"first:{port}",
+            "run": f"/shared/{name}/seed0",
+            "ranks": 3,
+            "options": ["--stop-at", "9"],
+        }
         (folder / f"{name}.json").write_text(json.dumps(values))
     touches: list[int] = []
 

@@ -107,3 +107,8 @@ def test_a_model_whose_seeds_all_fail_in_screening_has_none_to_go_on(
         **{"DR-0": "failed", "DR-1": "failed"},
         **{"DR+DA-0": "complete", "DR+DA-1": "screened"},
     }
+    again = Trainings([])
+    monkeypatch.setattr(nodes, "run_module", again)
+    trained = train_models(study, store, prepared, plan_models(study, 300))
+    assert {"LA-0", "DR-0", "DR-1"} <= set(again.trained), "seeds that failed in screening are tried again"
+    assert {run.status for run in trained.runs} == {"complete", "screened"}

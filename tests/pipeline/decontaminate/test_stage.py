@@ -54,6 +54,7 @@ def run(
         (f"Solve this, please. {CLIPS} Think first.", "72", "contaminated_exact"),
         ("Help me with homework.", f"Here it is: {CLIPS} And the answer is 72.", "contaminated_exact"),
         ("", f"A chapter of a book. {CLIPS} The end.", "contaminated_exact"),
+        (f"#### Problem 3: {CLIPS}", "72", "contaminated_exact"),
         (CLIPS.replace("friends", "neighbours").replace("altogether", "in all"), "72", "contaminated_overlap"),
         (CLIPS.replace("Natalia", "Maria").replace("clips", "pins"), "72", "contaminated_overlap"),
         ("What does she do?", f"She saves. {PROSE} That is all.", "contaminated_exact"),

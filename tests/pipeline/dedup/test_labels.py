@@ -55,6 +55,7 @@ def test_numbers_of_the_problem_are_no_label(question: str) -> None:
     ("one", "other", "different"),
     [
         ("\\sin(x) at 3", "\\cos(x) at 3", 2),
+        ("2sin(x) at 3", "2cos(x) at 3", 2),
         ("f(f(x)) at 3", "f(f(f(x))) at 3", 2),
         ("sin(x) at 3", "Sin(x) at the point 3", 1),
     ],

@@ -49,18 +49,18 @@ def test_nothing_else_is_answered(port: int, path: str, host: str, status: int) 
     assert get(port, path, host).status == status
 
 
-def test_newer_results_make_a_new_page(page: Path, tmp_path: Path) -> None:
-    database, written, said = tmp_path / "results.duckdb", [], []
+def test_newer_results_make_a_new_page(tmp_path: Path) -> None:
+    database, written = tmp_path / "results.duckdb", []
     database.touch()
-    os.utime(database, (1, 1))
-    refresh(database, page, lambda: written.append(1), said.append)
+    os.utime(database, ns=(100, 100))
+    assert refresh(database, 200, lambda: written.append(1)) == (200, "")
     assert not written
-    os.utime(page, (0, 0))
-    refresh(database, page, lambda: written.append(1), said.append)
+    assert refresh(database, 50, lambda: written.append(1)) == (100, "")
     assert written == [1]
 
     def locked() -> None:
         raise InputError("results.duckdb: another process writes")
 
-    refresh(database, page, locked, said.append)
-    assert said == ["results.duckdb: another process writes"]
+    assert refresh(database, 50, locked) == (50, "results.duckdb: another process writes")
+    database.unlink()
+    assert refresh(database, 50, locked)[0] == 50
