@@ -101,7 +101,6 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: al
         strokeDash=chart.dash(styles),
         detail="run:N",
         opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
-        tooltip=chart.tooltip(("variant:N",), ("seed:Q",), ("tokens:Q", ",.0f"), (f"{field}:Q", ".4~g")),
     )
     return alt.layer(base.mark_line(strokeWidth=1.4))
 
