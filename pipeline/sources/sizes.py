@@ -55,11 +55,15 @@ def size_of(source: Source, files: list[Path]) -> Size:
     text = sum(path.stat().st_size * (COMPRESSION if path.suffix in (".parquet", ".gz") else 1) for path in files)
     rows = None
     if all(path.suffix == ".parquet" for path in files):
-        try:
-            rows = sum(pq.read_metadata(path).num_rows for path in files)
-        except (OSError, ValueError) as error:
-            raise InputError(f"source {source.name!r}: a file is cut off or damaged ({error})") from error
+        rows = sum(_rows(source, path) for path in files)
     return Size(rows, 0, text)
+
+
+def _rows(source: Source, path: Path) -> int:
+    try:
+        return pq.read_metadata(path).num_rows
+    except (OSError, ValueError) as error:
+        raise InputError(f"source {source.name!r}: {path} is cut off or damaged ({error}); fetch it again") from error
 
 
 def stripped_text(source: Source, text: float) -> float:
