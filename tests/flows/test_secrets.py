@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -29,7 +30,8 @@ def contents(folder: Path) -> dict[Path, bytes]:
     for path in folder.rglob("*"):
         if path.is_file():
             parquet = path.suffix == ".parquet"
-            found[path] = str(pq.read_table(path).to_pylist()).encode() if parquet else path.read_bytes()
+            with suppress(FileNotFoundError):  # a file of Prefect's database that goes when its server has ended
+                found[path] = str(pq.read_table(path).to_pylist()).encode() if parquet else path.read_bytes()
     return found
 
 
