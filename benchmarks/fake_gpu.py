@@ -204,7 +204,7 @@ def _rms_norm(x: Tensor, shape: Sequence[int], eps: float) -> Tensor:
 
 @torch.library.custom_op("pretended::rms_norm", mutates_args=())
 def _norm(x: Tensor) -> tuple[Tensor, Tensor]:
-    raise NotImplementedError
+    raise NotImplementedError  # fake tensors have no numbers: only the shapes below are used
 
 
 @_norm.register_fake
@@ -214,7 +214,7 @@ def _(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("pretended::rms_norm_backward", mutates_args=())
 def _norm_backward(gradient: Tensor, x: Tensor, scale: Tensor) -> Tensor:
-    raise NotImplementedError
+    raise NotImplementedError  # fake tensors have no numbers: only the shapes below are used
 
 
 @_norm_backward.register_fake
