@@ -6,6 +6,8 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 
 from prefect import flow
@@ -13,13 +15,14 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
 from flows.running.patience import patiently
-from flows.running.processes import Failed, wait_unless_stopping
+from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_stages
+from flows.stages.live import evaluate_live, report_mark
 from flows.stages.models import plan_models
-from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
+from flows.stages.outputs import FILES, Evaluated, Prepared, Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.train import train_models
 from flows.study.loading import load_study
@@ -62,16 +65,21 @@ def evaluate_checkpoints_flow(
     root: str | None = None,
     prepared: Prepared | None = None,
     trust_code: bool = False,
-    trained: Trained | None = None,
+    live: bool = False,
 ) -> Evaluated:
-    """Evaluate every checkpoint on every benchmark; ingest the results. Raises InputError without trained models."""
+    """Evaluate every checkpoint on every benchmark; ingest the results. Raises InputError without trained models.
+
+    With `live` the models are trained beside it: a checkpoint is evaluated when it is written and a slot is free.
+    """
     chosen = load_study(study, mirror=mirror, root=root)
     prepared = prepared or read_finished(chosen, Prepared)
-    trained = trained or read_finished(chosen, Trained)
-    evaluated = evaluate_runs(
-        chosen, Store(chosen.store_folder, wait=wait_unless_stopping), prepared, trained, trust_code=trust_code
-    )
     planned = plan_models(chosen, prepared.vocabulary_size)
+    store = Store(chosen.store_folder, wait=wait_unless_stopping)
+    if live:
+        trained, evaluated = evaluate_live(chosen, store, prepared, planned, trust_code=trust_code)
+    else:
+        trained = read_finished(chosen, Trained)
+        evaluated = evaluate_runs(chosen, store, prepared, trained, trust_code=trust_code)
     ingest_stages(chosen, prepared, planned, trained, evaluated)
     return evaluated
 
@@ -82,6 +90,7 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
     chosen = load_study(study, mirror=mirror, root=root)
     progress.report("write report", 0.0, "figures and tables")
     path = str(patiently(lambda: write_report(chosen.database, chosen.study_id, chosen.report.parent)))
+    report_mark(chosen).unlink(missing_ok=True)
     progress.report("write report", 1.0, path)
     return path
 
@@ -107,10 +116,12 @@ def full_study(
         check_study(chosen, trust_code=trust_code)
         with progress.listening(progress.Artifacts()):
             prepared = prepare_data_flow(**arguments)
-            trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
-            evaluated = evaluate_checkpoints_flow(
-                **arguments, trust_code=trust_code, prepared=prepared, trained=trained
-            )
+            (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
+            with ThreadPoolExecutor(1) as beside, stopped_on_exit():
+                evaluate = partial(evaluate_checkpoints_flow, **arguments, trust_code=trust_code, live=True)
+                evaluating = beside.submit(copy_context().run, evaluate, prepared=prepared)
+                trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
+                evaluated = evaluating.result()
             path = report_flow(**arguments)
         for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
             rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"

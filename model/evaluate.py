@@ -14,51 +14,55 @@ from __future__ import annotations
 import argparse
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from model.checkpoint import weights_in
 from model.evaluation.job import Checkpoint, Job, check_settings, read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
+from model.evaluation.questions import Questions, build_questions
 from model.evaluation.resume import Part, Task, concatenate, finish_parts, remove_parts, split_evaluation
-from model.evaluation.tasks import PlainTask
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from model.introspect import Sample, sample_of_stream, sample_of_texts
 from model.ops.device import use_one_core
-from model.training.stream import read_packed
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
 TELL_SECONDS = 1.0
 
 
-def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> list[Path]:
+def evaluate(
+    job: Job,
+    *,
+    only: int | None = None,
+    questions: Callable[[Job, Tokenizer], Questions] = build_questions,
+    line: Callable[[str], object] = lambda text: None,
+) -> list[Path]:
     """Evaluate every checkpoint of the job that has no rows yet; return the folders of all checkpoints.
 
-    `line` gets a line per finished checkpoint. Raises InputError for bad input, also when the output holds results of
-    other tasks, limits or another tokenizer.
+    With `only`, evaluates the checkpoint with so many tokens alone. `questions` builds the job's questions, or knows
+    them from an earlier job. `line` gets a line per finished checkpoint. Raises InputError for bad input, also when the
+    output holds results of other tasks, limits or another tokenizer.
     """
     tokenizer = load_tokenizer(job.tokenizer)
     job.output.mkdir(parents=True, exist_ok=True)
     check_settings(job)
     folders = {checkpoint: _folder(job, checkpoint) for checkpoint in job.checkpoints}
-    if all(folder.exists() for folder in folders.values()):
+    wanted = {one: folder for one, folder in folders.items() if only is None or one.tokens == only}
+    if all(folder.exists() for folder in wanted.values()):
         return list(folders.values())
-    tasks = build_tasks(job)
-    progress = _Progress(job.output / "progress.json", tasks, folders.values())
-    evaluator = _Evaluator(job, tokenizer, tasks, progress)
+    asked = questions(job, tokenizer)
+    progress = _Progress(job.output / "progress.json", asked.tasks, folders.values())
+    evaluator = _Evaluator(job, tokenizer, asked, progress)
     for wait in (False, True):  # first the checkpoints no other process has, then those another may have left
-        for checkpoint, folder in folders.items():
+        for checkpoint, folder in wanted.items():
             with _claim(job, checkpoint, wait) as mine:
                 if mine and not folder.exists():
                     line(evaluator(checkpoint, folder))
@@ -68,55 +72,19 @@ def evaluate(job: Job, *, line: Callable[[str], object] = lambda text: None) -> 
     return list(folders.values())
 
 
-def build_tasks(job: Job) -> list[Task]:
-    """Build the tasks of a job with their prompts: lm-eval's, or plain items where lm-eval or its data are missing.
-
-    Raises InputError if a task needs lm-eval and it is not installed.
-    """
-    installed = importlib.util.find_spec("lm_eval") is not None
-    harness = installed if job.harness is None else job.harness and installed
-    default = {"limit": job.limit}
-    if job.max_new_tokens is not None:
-        default["max_new_tokens"] = job.max_new_tokens
-    plain = [bool(task.get("plain")) and not (harness and _has_definition(task)) for task in job.tasks]
-    if all(plain):
-        return [PlainTask(task, **default) for task in job.tasks]
-    if not installed:
-        task = job.tasks[plain.index(False)]
-        raise InputError(
-            f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
-            "pip install 'lm-eval[math]'"
-        )
-    from model.evaluation.harness_tasks import HarnessTask, fresh_cache, tune_libraries
-
-    tune_libraries()
-    with fresh_cache(job.output) as cache:
-        return [
-            PlainTask(task, **default)
-            if items
-            else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
-            for task, items in zip(job.tasks, plain, strict=True)
-        ]
-
-
-def _has_definition(task: Mapping[str, Any]) -> bool:
-    return bool(task.get("yaml") or task.get("dataset_path"))
-
-
 class _Evaluator:
     """Evaluates checkpoints; after a shortage of memory, in smaller batches from then on."""
 
-    def __init__(self, job: Job, tokenizer: Tokenizer, tasks: Sequence[Task], progress: _Progress) -> None:
-        self._job, self._tokenizer, self._tasks, self._progress = job, tokenizer, tasks, progress
+    def __init__(self, job: Job, tokenizer: Tokenizer, questions: Questions, progress: _Progress) -> None:
+        self._job, self._tokenizer, self._questions, self._progress = job, tokenizer, questions, progress
         self._batch_tokens = job.batch_tokens
-        self._sample = _sample(job, tokenizer, tasks)
 
     def __call__(self, checkpoint: Checkpoint, folder: Path) -> str:
         """Write the rows of one checkpoint to `folder`; return a line about them."""
         models = self._load(checkpoint)
         config = models[0].model.config
         depths = self._job.other_depths(checkpoint, config.depth) if config.recurrent else ()
-        parts = split_evaluation(checkpoint, models, self._tasks, self._sample, depths)
+        parts = split_evaluation(checkpoint, models, self._questions.tasks, self._questions.sample, depths)
         while True:
             self._progress.begin(parts)
             try:
@@ -150,18 +118,6 @@ class _Evaluator:
             )
             for weights in dict.fromkeys(weights_in(checkpoint.path, wanted) for wanted in asked)
         ]
-
-
-def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:
-    """Choose the text on which attention is observed: of tasks that hold texts alone, else of the training data."""
-    if job.observe is None:
-        return None
-    of_texts = [task.requests for task in tasks if task.requests.keys() == {"loglikelihood_rolling"}]
-    texts = [text for requests in of_texts for text in requests["loglikelihood_rolling"]]
-    encoded = [text for text in tokenizer.encode_all(texts) if len(text)]
-    if encoded:
-        return sample_of_texts(encoded, read_packed(job.observe)["sequence_length"])
-    return sample_of_stream(job.observe)
 
 
 def _folder(job: Job, checkpoint: Checkpoint) -> Path:
@@ -253,22 +209,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--verbose", action="store_true", help="print a line per checkpoint also where there is no terminal"
     )
     options = parser.parse_args(arguments)
+    prepare_process()
+    talks = options.verbose or sys.stdout.isatty()
+    line = (lambda text: print(text, flush=True)) if talks else (lambda text: None)
+    return exit_status(options.job, lambda: evaluate(read_job(options.job), line=line))
+
+
+def prepare_process() -> None:
+    """Keep libraries of this process offline and on one core, and let SIGTERM end the process by an exception."""
     # Data are local, so the libraries must not look for newer ones; they read these variables on import.
     for name, value in (("HF_HUB_OFFLINE", "1"), ("HF_DATASETS_OFFLINE", "1"), ("TOKENIZERS_PARALLELISM", "false")):
         os.environ.setdefault(name, value)
     use_one_core()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    talks = options.verbose or sys.stdout.isatty()
+
+
+def exit_status(job: object, work: Callable[[], object]) -> int:
+    """Do the work of a job and return the exit status; what went wrong is a line on standard error."""
     try:
-        evaluate(read_job(options.job), line=(lambda text: print(text, flush=True)) if talks else (lambda text: None))
+        work()
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
     except torch.OutOfMemoryError:
-        print(f"{options.job}: the device's memory is too small for one sequence of these models", file=sys.stderr)
+        print(f"{job}: the device's memory is too small for one sequence of these models", file=sys.stderr)
         return 1
     except OSError as error:
-        print(f"{options.job}: {error}", file=sys.stderr)
+        print(f"{job}: {error}", file=sys.stderr)
         return 1
     return 0
 

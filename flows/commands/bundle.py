@@ -17,7 +17,7 @@ from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
 from flows.running.patience import patiently
 from flows.stages.evaluate import job_settings
-from flows.stages.ingest import ingest_rows, ingest_study
+from flows.stages.ingest import compute_intervals, ingest_rows, ingest_study
 from flows.stages.models import describe_run, plan_models
 from flows.stages.outputs import Prepared, read_finished, result_folders
 from flows.stages.prepare import prepare_data
@@ -119,6 +119,7 @@ def collect_bundle(study: Study, folder: Path) -> None:
         for run in plan["runs"]
     ]
     ingest_rows(study, plan_models(study, prepared.vocabulary_size), runs, result_folders(folder / "results"))
+    compute_intervals(study)
 
 
 def _read_json(folder: Path, name: str, kind: type = dict) -> Any:

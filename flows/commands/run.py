@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> None:
 
 def is_complete(study: Study) -> bool:
     """Check that every output is in the store, its rows in the database, and the report written."""
-    if not (study.report.exists() and study.database.exists()):
+    if not (study.report.exists() and study.database.exists()) or list(study.folder.glob(".*-not-*")):
         return False
     store = Store(study.store_folder, builds=False)
     try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import re
 import threading
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -63,21 +65,31 @@ def share_ranks(study: Study, runs: int) -> list[int]:
 
 
 class Slots:
-    """Run at most `concurrency` processes at once; each GPU belongs to one process at a time."""
+    """Run at most `count` processes at once, the most urgent first; each GPU belongs to one process at a time."""
 
     def __init__(self, study: Study) -> None:
         self.gpus, self.count = gpus(study), concurrency(study)
         self._free, self._changed = self.count, threading.Condition()
+        self._arrivals = itertools.count()
+        self._waiting: list[tuple[tuple[int, ...], int]] = []  # in order: how urgent, then by arrival
 
     @contextmanager
-    def take(self, wanted: int = 1) -> Iterator[dict[str, str]]:
-        """Wait for `wanted` slots. Yields the environment variables that show processes only their own GPUs."""
-        taken = min(wanted, self.count)
+    def take(self, wanted: int = 1, urgency: tuple[int, ...] = ()) -> Iterator[dict[str, str]]:
+        """Wait for `wanted` slots; a smaller `urgency` goes first, and nobody overtakes who waits for several slots.
+
+        Yields the environment variables that show processes only their own GPUs.
+        """
+        taken, own = min(wanted, self.count), (urgency, next(self._arrivals))
         with self._changed:
-            while self._free < taken:
-                wait_unless_stopping(0)
-                self._changed.wait(POLL_SECONDS)
-            self._free -= taken
+            insort(self._waiting, own)
+            try:
+                while self._waiting[0] != own or self._free < taken:
+                    wait_unless_stopping(0)
+                    self._changed.wait(POLL_SECONDS)
+                self._free -= taken
+            finally:
+                self._waiting.remove(own)
+                self._changed.notify_all()
         try:
             if not self.gpus:
                 yield {}
@@ -88,6 +100,14 @@ class Slots:
             with self._changed:
                 self._free += taken
                 self._changed.notify_all()
+
+
+_shared: dict[tuple[Path, int, int], Slots] = {}
+
+
+def shared_slots(study: Study) -> Slots:
+    """Return the slots of a study, the same for all stages in this process: training and evaluation share them."""
+    return _shared.setdefault((study.folder.resolve(), concurrency(study), gpus(study)), Slots(study))
 
 
 @contextmanager

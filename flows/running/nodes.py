@@ -81,6 +81,7 @@ def train_on_nodes(
     options: Sequence[str],
     ranks: int,
     *,
+    urgency: tuple[int, ...],
     log: Path,
     tick: Callable[[], None],
 ) -> None:
@@ -88,7 +89,7 @@ def train_on_nodes(
 
     Raises what `run_module` raises.
     """
-    with slots.take(ranks) as environment:
+    with slots.take(ranks, urgency) as environment:
         if node.count == 1:
             run_module("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
             return

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,9 +25,11 @@ from pipeline.storage.store import Missing
 
 BAD_INPUT = 2
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
+TICK_SECONDS = 1.0
 _living: set[ProcessGroup] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
+_blocks = 0  # of `stopped_on_exit`, that have not ended
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -60,29 +62,42 @@ def run_module(
     period to notice, and are then killed. Raises InputError with the log's last line when the exit status is 2, Failed
     for any other failure, Stopped after `stop_all`.
     """
-    wait_unless_stopping(0)
-    # torch would keep compiled libraries in a shared folder of a name that anybody can guess, and load them from there.
-    cache = os.environ.get(COMPILED) or str(private_folder("compiled"))
-    group = ProcessGroup(module, *arguments, log=log, environment={COMPILED: cache, **(environment or {})}, ranks=ranks)
-    with _lock:
-        _living.add(group)
-    try:
+    with child_process(module, arguments, log=log, environment=environment, ranks=ranks) as group:
         while (status := group.poll()) is None:
             tick()
             time.sleep(0.3)
         tick()
+    check_status(group, status, " ".join([module, *arguments]))
+
+
+@contextmanager
+def child_process(module: str, arguments: Sequence[str] = (), **options: Any) -> Iterator[ProcessGroup]:
+    """Start `python -m module arguments` as a ProcessGroup with `options`, which does not outlive the block."""
+    wait_unless_stopping(0)
+    # torch would keep compiled libraries in a shared folder of a name that anybody can guess, and load them from there.
+    cache = os.environ.get(COMPILED) or str(private_folder("compiled"))
+    options["environment"] = {COMPILED: cache, **(options.get("environment") or {})}
+    group = ProcessGroup(module, *arguments, **options)
+    with _lock:
+        _living.add(group)
+    try:
+        yield group
     finally:
         group.kill()
         with _lock:
             _living.discard(group)
+
+
+def check_status(group: ProcessGroup, status: int, command: str) -> None:
+    """Raise what an exit status other than 0 means: InputError, Failed, or Stopped after `stop_all`."""
     if _stopping.is_set() and status:
-        raise Stopped(module)
+        raise Stopped(command)
     if status == BAD_INPUT:
         raise InputError(group.last_line())
     if status:
         line = group.last_line()
         reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
-        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {line}", reason)
+        raise Failed(f"{command} ended with status {status}; see {group.log}: {line}", reason)
 
 
 def wait_unless_stopping(seconds: float) -> None:
@@ -101,8 +116,16 @@ def stop_all(grace: float = GRACE_SECONDS) -> None:
 
 @contextmanager
 def stopped_on_exit() -> Iterator[None]:
-    """Stop all children when the block ends by an error, Ctrl-C, SIGTERM or a cancellation by Prefect."""
-    _stopping.clear()
+    """Stop all children when the block ends by an error, Ctrl-C, SIGTERM or a cancellation by Prefect.
+
+    Blocks may lie within one another, and in several threads: what one of them stops stays stopped until the outermost
+    block ends.
+    """
+    global _blocks
+    with _lock:
+        if not _blocks:
+            _stopping.clear()
+        _blocks += 1
 
     def terminate(*_: Any) -> None:
         raise SystemExit(128 + signal.SIGTERM)
@@ -120,25 +143,34 @@ def stopped_on_exit() -> Iterator[None]:
         stop_all()
         raise
     finally:
+        with _lock:
+            _blocks -= 1
         if ours:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def side_by_side(jobs: Sequence[T], work: Callable[[T], R]) -> list[R]:
+def side_by_side(jobs: Sequence[T], work: Callable[[T], R], *, tick: Callable[[], object] = lambda: None) -> list[R]:
     """Call `work` on all jobs, each in a thread of its own; the first error ends all.
 
-    The calling thread only waits, so that signals and cancellations reach it at once.
+    The calling thread only waits, so that signals and cancellations reach it at once, and calls `tick` every second.
     """
     if not jobs:
         return []
     pool = ThreadPoolExecutor(len(jobs))
     futures = [pool.submit(work, job) for job in jobs]
     try:
-        for future in as_completed(futures):
-            future.result()
+        while wait(futures, TICK_SECONDS, FIRST_EXCEPTION).not_done and not _failed(futures):
+            tick()
+        for future in futures:
+            if future.done():
+                future.result()
         return [future.result() for future in futures]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _failed(futures: Sequence[Future[R]]) -> bool:
+    return any(future.done() and future.exception() for future in futures)
 
 
 def read_progress(path: Path) -> dict[str, Any]:

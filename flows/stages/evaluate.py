@@ -1,28 +1,38 @@
-"""Evaluate every checkpoint of every complete run, in processes (`python -m model.evaluate`).
+"""Evaluate the checkpoints of every complete run, after the trainings or beside them, in the slots of the study.
 
-One run is one job. Where a machine has more slots than runs, several processes work on one job, each on checkpoints
-that no other process has taken.
+The evaluation of a run is an output of its own. Beside the trainings, a checkpoint is evaluated when a slot is free.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import Slots, concurrency
-from flows.running.processes import Failed, read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.devices import concurrency, shared_slots
+from flows.running.evaluators import Evaluators, evaluators
+from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.stages.checks import machine_memory
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained, checkpoint_folders, write_returned
 from flows.study.configuration import Study
+from model.evaluation.job import PARTS
 from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL, link, write_text_atomically
 from pipeline.storage.store import Output, Store
 
 PROCESS_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 VERSION = 3
+LOOK_SECONDS = 0.5
+LOG = "log.txt"
+
+Entered = Callable[[Run, Path], object]
+"""Called for every evaluated checkpoint, with its run and the place of its rows in the finished evaluation."""
 
 
 def evaluate_runs(
@@ -37,32 +47,48 @@ def evaluate_runs(
         raise InputError(
             f"{study.folder}: the models were trained on other data; `dreamer run {study.arguments}` trains them again"
         )
-    complete = [run for run in reversed(trained.runs) if run.status == "complete"]  # the slowest first
-    slots, count = Slots(study), concurrency(study)
-    if not study.workers:
-        count = min(count, machine_memory() // PROCESS_MEMORY)
-    processes = [max(1, count // len(complete) + (i < count % len(complete))) for i in range(len(complete))]
+    ended = [partial(lambda run: run, run) for run in reversed(trained.runs)]  # the slowest first
     with stopped_on_exit():
-        outputs = side_by_side(
-            list(zip(complete, processes, strict=True)),
-            lambda job: _attempt(lambda: _evaluate(study, store, prepared, slots, trust_code, *job)),
-        )
+        return follow_runs(study, store, prepared, ended, lambda: trained, trust_code=trust_code)
+
+
+def follow_runs(
+    study: Study,
+    store: Store,
+    prepared: Prepared,
+    looks: Sequence[Callable[[], Run]],
+    trained: Callable[[], Trained | None],
+    *,
+    trust_code: bool = False,
+    entered: Entered = lambda run, rows: None,
+    tick: Callable[[], object] = lambda: None,
+) -> Evaluated:
+    """Evaluate what the trainings of a study write, until they have ended and everything is evaluated.
+
+    `looks` tell how far each run is, `trained` what all have become, None while they go on. `tick` is called every
+    second. What goes wrong ends the evaluation, and not the trainings beside it.
+    """
+    count = concurrency(study)
+    if not study.workers:
+        count = max(1, min(count, machine_memory() // PROCESS_MEMORY))
+    place = study.folder / "evaluators"
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((place / "cache").resolve())}
     found: dict[str, str] = {}
     failures: dict[str, str] = {}
-    for run, output in zip(complete, outputs, strict=True):
-        if isinstance(output, Output):
-            found[run.run_id] = output.name
-        else:
-            failures[run.run_id] = output
-    evaluated = Evaluated(study.study_id, store.root, found, failures)
+    with evaluators(shared_slots(study), count, place, offline) as processes:
+        stage = _Stage(study, store, prepared, processes, trained, trust_code, entered)
+
+        def evaluate(look: Callable[[], Run]) -> None:
+            try:
+                if output := stage.evaluate(look):
+                    found[look().run_id] = output.name
+            except Failed as error:
+                failures[look().run_id] = str(error)
+
+        side_by_side(looks, evaluate, tick=tick)
+    evaluated = Evaluated(study.study_id, store.root, dict(sorted(found.items())), dict(sorted(failures.items())))
     write_returned(study, evaluated)
     return evaluated
-
-
-def checkpoints(run: Run) -> list[dict[str, Any]]:
-    """List a run's checkpoints in order of tokens, each as {run_id, tokens, path}."""
-    folders = sorted((run.folder / "checkpoints").iterdir())
-    return [{"run_id": run.run_id, "tokens": int(folder.name), "path": str(folder.resolve())} for folder in folders]
 
 
 def job_settings(study: Study) -> dict[str, Any]:
@@ -72,72 +98,152 @@ def job_settings(study: Study) -> dict[str, Any]:
     return {**{name: getattr(settings, name) for name in named}, "device": study.training.device}
 
 
-def _attempt(evaluate: Callable[[], Output]) -> Output | str:
-    """Evaluate a run, or return why that failed."""
-    try:
-        return evaluate()
-    except Failed as error:
-        return str(error)
+@dataclass(frozen=True)
+class _Stage:
+    """What the evaluations of all runs have in common."""
+
+    study: Study
+    store: Store
+    prepared: Prepared
+    processes: Evaluators
+    trained: Callable[[], Trained | None]
+    trust_code: bool
+    entered: Entered
+
+    def evaluate(self, look: Callable[[], Run]) -> Output | None:
+        """Evaluate the checkpoints of one run as they come; None for a run that does not reach the end."""
+        while (run := look()).status not in ("training", "complete"):
+            if self.trained():
+                return None
+            self.processes.wait(LOOK_SECONDS)
+        name = f"evaluate {run.model_id} seed {run.seed}"
+        try:
+            output = self._build(run, lambda folder: _Evaluation(self, look, name, folder).finish())
+        except _NotFinished:
+            progress.report(name, 1.0, "the training has failed")
+            return None
+        progress.report(name, 1.0, "done")
+        return output
+
+    def _build(self, run: Run, work: Callable[[Path], dict[str, Any]]) -> Output:
+        settings = self.study.evaluation
+        # The benchmarks and digests of their data are in the key of `items`, the packed tokens in that of the run.
+        configuration = {
+            "run_id": run.run_id,
+            **{
+                name: getattr(settings, name) for name in ("limit", "max_new_tokens", "depths", "weights", "introspect")
+            },
+        }
+        trained = Output(*run.output.split("/"), run.folder.parent, {})
+        if run.status == "complete" and not run.folder.exists():
+            raise InputError(f"{run.folder} is gone; `dreamer run {self.study.arguments}` trains the model again")
+        return self.store.build(
+            "evaluation", VERSION, configuration, [trained, self.prepared.items], work, resumes=True
+        )
 
 
-def _evaluate(
-    study: Study, store: Store, prepared: Prepared, slots: Slots, trust_code: bool, run: Run, processes: int
-) -> Output:
-    """Evaluate the checkpoints of one run by `processes` processes."""
-    label = f"evaluate {run.model_id} seed {run.seed}"
-    settings = study.evaluation
+class _NotFinished(Exception):
+    """The training of a run whose checkpoints were evaluated has failed."""
 
-    def work(folder: Path) -> dict[str, Any]:
+
+class _Evaluation:
+    """The evaluation of one run in an unfinished folder of the store."""
+
+    def __init__(self, stage: _Stage, look: Callable[[], Run], name: str, folder: Path) -> None:
+        self.stage, self.look, self.name, self.folder = stage, look, name, folder
+        self.expected = len(stage.study.training.points)
+        self.asked: dict[int, Future[str]] = {}
+        self.entered: set[int] = set()
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # links of an attempt that was killed
+
+    def finish(self) -> dict[str, Any]:
+        """Ask for the evaluation of every checkpoint, and return the results when all are evaluated."""
+        while True:
+            over = self.stage.trained() is not None
+            run = self.look()  # before the checkpoints: those of a complete run are all there
+            self.ask(run)
+            waiting = [tokens for tokens in self.asked if not self.take(run, tokens)]
+            if not waiting and run.status == "complete":
+                break
+            if not waiting and over:
+                raise _NotFinished(self.name)
+            self.report(len(waiting))
+            self.stage.processes.wait(LOOK_SECONDS)
+        shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
+        self.write_job(run, checkpoint_folders(run))
+        return {"run_id": run.run_id, "checkpoints": len(self.asked), "limit": self.stage.study.evaluation.limit}
+
+    def ask(self, run: Run) -> None:
+        """Ask for the evaluation of checkpoints that have come since the last time."""
+        folders = checkpoint_folders(run)
+        new = [tokens for tokens in folders if tokens not in self.asked]
+        if not new:
+            return
+        if run.status != "complete":
+            # The training's folder gets its final name while a checkpoint may be in use: links keep their names.
+            try:
+                folders = {tokens: _linked(folder, self.folder / "checkpoints") for tokens, folder in folders.items()}
+            except FileNotFoundError:  # at this moment
+                return
+        self.write_job(run, folders)
+        for tokens in new:
+            rows = self.folder / "results" / run.run_id / f"{tokens:015d}"
+            if rows.exists() and not rows.with_name(rows.name + PARTS).exists():
+                self.asked[tokens] = Future()
+                self.asked[tokens].set_result(f"{run.run_id} {tokens:,}: evaluated already")
+            else:
+                self.asked[tokens] = self.stage.processes.evaluate(self.folder / "job.json", tokens)
+
+    def take(self, run: Run, tokens: int) -> bool:
+        """Note an evaluated checkpoint. Returns whether it is evaluated; raises what went wrong with it."""
+        if tokens in self.entered:
+            return True
+        if not self.asked[tokens].done():
+            return False
+        with (self.folder / LOG).open("a") as log:
+            log.write(self.asked[tokens].result() + "\n")
+        self.entered.add(tokens)
+        final = self.folder.with_name(self.folder.name.removesuffix(PARTIAL))
+        self.stage.entered(run, final / "results" / run.run_id / f"{tokens:015d}" / "rows")
+        return True
+
+    def write_job(self, run: Run, folders: dict[int, Path]) -> None:
+        """Write the job of the run's checkpoints that are there."""
+        study, prepared = self.stage.study, self.stage.prepared
         job = {
             **job_settings(study),
-            "checkpoints": checkpoints(run),
+            "checkpoints": [
+                {"run_id": run.run_id, "tokens": tokens, "path": str(folder.resolve())}
+                for tokens, folder in folders.items()
+            ],
+            "trained_to": study.training.tokens,
             "tokenizer": str(prepared.tokenizer.path.resolve()),
             "tasks": prepared.tasks,
-            "trust_code": trust_code,
-            "observe": str(prepared.packed.path.resolve()) if settings.introspect else None,
-            "output": str((folder / "results").resolve()),
+            "trust_code": self.stage.trust_code,
+            "observe": str(prepared.packed.path.resolve()) if study.evaluation.introspect else None,
+            "output": str((self.folder / "results").resolve()),
         }
-        (folder / "job.json").write_text(json.dumps(job, indent=1))
-        offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((folder / "cache").resolve())}
+        write_text_atomically(self.folder / "job.json", json.dumps(job, indent=1), durable=False)
 
-        failures: list[Failed] = []
-
-        def process(number: int) -> None:
-            try:
-                with slots.take() as environment:
-                    run_module(
-                        "model.evaluate",
-                        [str(folder / "job.json"), "--verbose"],
-                        log=folder / f"log-{number}.txt",
-                        tick=partial(_report, label, folder / "results" / "progress.json"),
-                        environment={**offline, **environment},
-                    )
-            except Failed as error:
-                failures.append(error)
-
-        side_by_side(range(min(processes, len(job["checkpoints"]))), process)
-        if failures:  # when all processes have ended, so that none goes on in a folder that others may take
-            raise failures[0]
-        return {"run_id": run.run_id, "checkpoints": len(job["checkpoints"]), "limit": settings.limit}
-
-    progress.report(label, 0.0, "waiting")
-    # The benchmarks and digests of their data are in the key of `items`, the packed tokens in that of the run.
-    configuration = {
-        "run_id": run.run_id,
-        **{name: getattr(settings, name) for name in ("limit", "max_new_tokens", "depths", "weights", "introspect")},
-    }
-    trained = store.find(*run.output.split("/"))
-    if trained is None:
-        raise InputError(f"{run.folder} is gone; `dreamer run {study.arguments}` trains the model again")
-    output = store.build("evaluation", VERSION, configuration, [trained, prepared.items], work, resumes=True)
-    progress.report(label, 1.0, "done")
-    return output
+    def report(self, waiting: int) -> None:
+        """Report the share of the run's checkpoints that is evaluated."""
+        if not self.asked:
+            return
+        done, state = len(self.entered), read_progress(self.folder / "results" / "progress.json")
+        rate = f", {state['items_per_second']:,.0f} items/s" if waiting and state.get("items_per_second") else ""
+        share = max(done, len(self.asked) * state["done"] / state["total"]) if waiting and state.get("total") else done
+        words = f"{done} of {self.expected} checkpoints{rate}"
+        progress.report(self.name, min(share / self.expected, 0.999), words)
 
 
-def _report(label: str, path: Path) -> None:
-    """Report an evaluation's progress: items per second and seconds left."""
-    state = read_progress(path)
-    if state.get("total"):
-        left = state.get("seconds_left")
-        words = f"{state.get('items_per_second') or 0:,.0f} items/s" + (f", {left:,.0f} s left" if left else "")
-        progress.report(label, min(state["done"] / state["total"], 0.999), words)
+def _linked(checkpoint: Path, place: Path) -> Path:
+    """Return a folder with links to the files of a checkpoint."""
+    folder = place / checkpoint.name
+    if not folder.exists():
+        unfinished = folder.with_name(folder.name + PARTIAL)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        for path in checkpoint.iterdir():
+            link(path, unfinished / path.name)
+        unfinished.rename(folder)
+    return folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import threading
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -30,8 +31,8 @@ from sql.statistics.compute import compute_statistics
 EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
 PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
 
-
 PATIENCE = 5.0  # seconds that a stage waits for the results file before its rows wait and the study goes on
+ENTERING = threading.RLock()  # training and evaluation go on side by side, and one of them writes at a time
 
 
 def ingest_stages(
@@ -52,17 +53,23 @@ def ingest_stages(
         work["trained"] = lambda: ingest_runs(study, planned, trained)
     if evaluated:
         work["evaluated"] = lambda: ingest_evaluations(study, evaluated)
-    marks = {stage: study.folder / f".{stage}-not-ingested" for stage in work}
+    marks = {stage: not_ingested(study, stage) for stage in work}
     marks[list(work)[-1]].touch()
-    for stage, mark in marks.items():
-        if not mark.exists():
-            continue
-        try:
-            patiently(work[stage]) if evaluated else work[stage]()
-        except Busy as busy:
-            progress.report(LABEL, 0.0, f"{busy}; rows wait, the study goes on")
-            return
-        mark.unlink()
+    with ENTERING:
+        for stage, mark in marks.items():
+            if not mark.exists():
+                continue
+            try:
+                patiently(work[stage]) if evaluated else work[stage]()
+            except Busy as busy:
+                progress.report(LABEL, 0.0, f"{busy}; rows wait, the study goes on")
+                return
+            mark.unlink()
+
+
+def not_ingested(study: Study, stage: str) -> Path:
+    """Return the file that marks rows of a stage as not ingested yet, or not in their final state."""
+    return study.folder / f".{stage}-not-ingested"
 
 
 def ingest_study(study: Study, prepared: Prepared) -> None:
@@ -136,15 +143,13 @@ def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained)
 def ingest_evaluations(study: Study, evaluated: Evaluated) -> None:
     """Ingest all rows of the evaluations, then compute the intervals and curves."""
     ingest_rows(study, [], [], evaluated.row_folders())
+    compute_intervals(study)
 
 
 def ingest_rows(
     study: Study, planned: Sequence[PlannedModel], runs: Sequence[tuple[str, str, Path]], evaluations: Sequence[Path]
 ) -> None:
-    """Ingest models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations.
-
-    After evaluations, computes the intervals of the factors anew.
-    """
+    """Ingest models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations."""
     models = [
         {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())} for model in planned
     ]
@@ -164,9 +169,12 @@ def ingest_rows(
         },
     }
     ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
-    if evaluations:
-        with closing(connect(study.database)) as connection:
-            compute_statistics(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
+
+
+def compute_intervals(study: Study) -> None:
+    """Compute the intervals of the factors from all evaluations that are in the results."""
+    with closing(connect(study.database, wait=PATIENCE)) as connection:
+        compute_statistics(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
 
 
 def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:

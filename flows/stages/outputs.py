@@ -88,7 +88,10 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Run:
-    """One trained model: `status` is 'complete', 'failed', or 'screened' when another seed went on to the end."""
+    """One trained model: `status` is 'complete', 'failed', or 'screened' when another seed went on to the end.
+
+    While models are trained also 'waiting' and 'training', and 'evaluating' when only the evaluation goes on.
+    """
 
     run_id: str
     model_id: str
@@ -181,3 +184,8 @@ def read_finished(study: Study, kind: type[Returned]) -> Returned:
 def result_folders(results: Path) -> list[Path]:
     """List the `rows` folders in an evaluation's `results`, one for each finished checkpoint; others have a suffix."""
     return sorted(results.glob("*/*[0-9]/rows"))
+
+
+def checkpoint_folders(run: Run) -> dict[int, Path]:
+    """List a run's finished checkpoints in order, their folders by tokens."""
+    return {int(folder.name): folder for folder in sorted((run.folder / "checkpoints").glob("[0-9]*[0-9]"))}

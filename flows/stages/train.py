@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import Slots, share_ranks
+from flows.running.devices import share_ranks, shared_slots
 from flows.running.nodes import this_node, train_on_nodes
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.stages.models import PlannedModel, describe_run, identity
@@ -24,11 +25,12 @@ from flows.study.configuration import Study
 from model.training.code_changes import read_code_changes
 from model.training.records import choose_seed
 from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
+from pipeline.storage.files import PARTIAL, write_text_atomically
 from pipeline.storage.integrity import reopen
 from pipeline.storage.store import Missing, Output, Store
 
 VERSION = 1
+CHOSEN = "chosen.json"
 
 
 def train_models(
@@ -49,10 +51,10 @@ def train_models(
     packed, node = prepared.packed, this_node(study)
     if node.number:
         raise InputError("node 0 starts the trainings; `dreamer run` on the other nodes joins them")
-    if node.count > 1 and store.builds:
-        (study.folder / FILES[Trained]).unlink(missing_ok=True)  # which the other nodes wait for
+    if store.builds:
+        (study.folder / FILES[Trained]).unlink(missing_ok=True)  # which evaluation and other nodes wait for
     arguments = ["--accept-code-change"] if accept_code_change else []
-    launch = partial(train_on_nodes, study, node, Slots(study))
+    launch = partial(train_on_nodes, study, node, shared_slots(study))
     with stopped_on_exit():
         outputs = side_by_side(
             range(len(planned)),
@@ -63,15 +65,7 @@ def train_models(
         store.root,
         packed.key,
         tuple(
-            Run(
-                run_id=describe_run(study, packed, model, seed)["run_id"],
-                model_id=model.model_id,
-                seed=seed,
-                status=_status(output, seed),
-                output=output.name,
-                folder=output.path / f"seed{seed}",
-                failure=output.results.get("failures", {}).get(str(seed), ""),
-            )
+            describe_output(study, packed, model, seed, output)
             for model, output in zip(planned, outputs, strict=True)
             for seed in study.training.seeds
         ),
@@ -80,10 +74,49 @@ def train_models(
     return trained
 
 
-def _status(output: Output, seed: int) -> str:
-    if str(seed) in output.results.get("failures", {}):
-        return "failed"
-    return "complete" if seed in output.results["chosen"] else "screened"
+def lookouts(study: Study, store: Store, packed: Output, planned: Sequence[PlannedModel]) -> list[Callable[[], Run]]:
+    """Make, for each run of a study, a function that looks how far the run is while its model is trained.
+
+    The status is 'waiting' until the run is on its way to the end, then 'training'. When the training of the model has
+    ended, the run is as in `Trained`.
+    """
+    found = []
+    for model in planned:
+        key = store.key("training", VERSION, configuration(study, packed, model), [packed])
+        for seed in study.training.seeds:
+            run_id = describe_run(study, packed, model, seed)["run_id"]
+            folder = store.root / "training" / f"{key}{PARTIAL}" / f"seed{seed}"
+            begun = Run(run_id, model.model_id, seed, "waiting", f"training/{key}", folder)
+            found.append(partial(_look, study, store, packed, model, begun))
+    return found
+
+
+def _look(study: Study, store: Store, packed: Output, model: PlannedModel, begun: Run) -> Run:
+    if output := store.find(*begun.output.split("/")):
+        return describe_output(study, packed, model, begun.seed, output)
+    seeds = study.training.seeds if study.training.stop_at is None else _decided(begun.folder.parent)
+    return replace(begun, status="training") if begun.seed in seeds and begun.folder.exists() else begun
+
+
+def describe_output(study: Study, packed: Output, model: PlannedModel, seed: int, output: Output) -> Run:
+    """Describe one run of a finished training."""
+    failures = output.results.get("failures", {})
+    ended = "complete" if seed in output.results["chosen"] else "screened"
+    return Run(
+        run_id=describe_run(study, packed, model, seed)["run_id"],
+        model_id=model.model_id,
+        seed=seed,
+        status="failed" if str(seed) in failures else ended,
+        output=output.name,
+        folder=output.path / f"seed{seed}",
+        failure=failures.get(str(seed), ""),
+    )
+
+
+def configuration(study: Study, packed: Output, model: PlannedModel) -> dict[str, Any]:
+    """Return what decides the trainings of a model, for the key of their output."""
+    runs = [describe_run(study, packed, model, seed) for seed in study.training.seeds]
+    return {"runs": [identity(run) for run in runs], "stop_at": study.training.stop_at}
 
 
 def _train_model(
@@ -115,7 +148,9 @@ def _train_model(
         def train(seed: int, goal: int | None, ranks: int | None = None) -> None:
             own, ranks = folder / f"seed{seed}", ranks or of_all[seeds.index(seed)]
             try:
-                _train(model, own, seed, goal, ranks, launch, arguments)
+                # Seeds in turn, of each seed the slowest model first: every model soon has a curve to compare.
+                urgency = (1, seeds.index(seed), -place)
+                _train(model, own, seed, goal, partial(launch, ranks=ranks, urgency=urgency), arguments)
             except Failed as error:
                 failures[str(seed)] = error.reason.removeprefix(f"{own}: ")
 
@@ -128,13 +163,13 @@ def _train_model(
         }
         return results | {name: found for name, found in (("code_changes", changes), ("failures", failures)) if found}
 
-    configuration = {"runs": [identity(run) for run in runs], "stop_at": stop_at}
-    earlier = store.find("training", store.key("training", VERSION, configuration, [packed]))
+    decisive = configuration(study, packed, model)
+    earlier = store.find("training", store.key("training", VERSION, decisive, [packed]))
     if earlier and earlier.results.get("failures"):
         if not store.builds:
             raise Missing(earlier.name)
         reopen(earlier.path)
-    return store.build("training", VERSION, configuration, [packed], work, resumes=True)
+    return store.build("training", VERSION, decisive, [packed], work, resumes=True)
 
 
 def _choose(
@@ -148,8 +183,7 @@ def _choose(
     """
     if not stop_at:
         return seeds
-    decided = folder / "chosen.json"
-    if not decided.exists():
+    if not _decided(folder):
         side_by_side(seeds, screen)
         screened = {seed: folder / f"seed{seed}" for seed in seeds if str(seed) not in failures}
         if not screened:
@@ -157,8 +191,14 @@ def _choose(
         best = choose_seed(screened)
         if len(screened) < len(seeds):  # decided for this time: another call tries the failed seeds again
             return [best]
-        write_text_atomically(decided, json.dumps([best]))
-    return json.loads(decided.read_text())
+        write_text_atomically(folder / CHOSEN, json.dumps([best]))
+    return _decided(folder)
+
+
+def _decided(folder: Path) -> list[int]:
+    """Read which seed goes on after screening; none while that is not decided."""
+    path = folder / CHOSEN
+    return json.loads(path.read_text()) if path.exists() else []
 
 
 def _train(
@@ -166,16 +206,15 @@ def _train(
     run: Path,
     seed: int,
     stop_at: int | None,
-    ranks: int,
     launch: Callable[..., None],
     arguments: list[str],
 ) -> None:
-    """Train one run by `ranks` processes on each node, to `stop_at` tokens or to the end."""
+    """Train one run, to `stop_at` tokens or to the end."""
     label = f"{'screen' if stop_at else 'train'} {model.model_id} seed {seed}"
     progress.report(label, 0.0, "waiting")
     stop = ["--stop-at", str(stop_at)] if stop_at else []
     goal = stop_at or json.loads((run / "run.json").read_text())["training"]["tokens"]
-    launch(run, [*stop, *arguments], ranks, log=run.with_suffix(".log"), tick=partial(_report, label, run, goal))
+    launch(run, [*stop, *arguments], log=run.with_suffix(".log"), tick=partial(_report, label, run, goal))
     progress.report(label, 1.0, "done")
 
 

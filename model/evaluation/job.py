@@ -22,6 +22,7 @@ from model.settings import (
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
+PARTS = ".parts"  # ends the name of the folder in which a checkpoint's evaluation goes on
 COUNT = "must be a whole number of at least 1"
 RULES = (
     ("limit max_new_tokens batch_tokens", lambda value: value is None or (is_whole(value) and value >= 1), COUNT),
@@ -71,12 +72,14 @@ class Job(EvaluationSettings):
     device: str = "auto"
     harness: bool | None = None  # use lm-eval also for tasks with plain items; None: where lm-eval is installed
     trust_code: bool = False  # task files and overrides may run Python
+    trained_to: int | None = None  # tokens that runs end with, where further checkpoints may come
     observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
 
     def other_depths(self, checkpoint: Checkpoint, trained: int) -> tuple[int, ...]:
         """Return the depths at which a recurrent checkpoint of depth `trained` is evaluated besides its own."""
-        last = max(other.tokens for other in self.checkpoints if other.run_id == checkpoint.run_id)
-        return tuple(depth for depth in self.depths if depth != trained) if checkpoint.tokens == last else ()
+        known = (other.tokens for other in self.checkpoints if other.run_id == checkpoint.run_id)
+        is_last = checkpoint.tokens >= (self.trained_to or max(known))
+        return tuple(depth for depth in self.depths if depth != trained) if is_last else ()
 
 
 _FIELDS = {**field_types(Job), "checkpoints": "tuple[dict, ...]", "tasks": "tuple[dict, ...]"}

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from model.evaluation.job import Checkpoint
+from model.evaluation.job import PARTS, Checkpoint
 from model.evaluation.language_model import LanguageModel
 from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, schema, tables
 from model.introspect import Sample, observe
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Rows = Mapping[str, pa.Table]  # by table
-
-PARTS = ".parts"
 
 ANSWERS: dict[str, Callable[[LanguageModel, list[Any]], list[Any]]] = {
     "loglikelihood": LanguageModel.log_likelihoods,

@@ -56,10 +56,19 @@ def bound_command(module: str, *arguments: str) -> list[str]:
 
 
 class ProcessGroup:
-    """The processes (ranks) of one `python -m module arguments`; their output is appended to the file `log`."""
+    """The processes (ranks) of one `python -m module arguments`; their output is appended to the file `log`.
+
+    With `asked`, a single process reads lines from its standard input and answers on its standard output (`ask`).
+    """
 
     def __init__(
-        self, module: str, *arguments: str, log: Path, environment: Mapping[str, str] | None = None, ranks: int = 1
+        self,
+        module: str,
+        *arguments: str,
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        ranks: int = 1,
+        asked: bool = False,
     ) -> None:
         self.log = log
         self._children: list[subprocess.Popen[bytes]] = []
@@ -72,8 +81,8 @@ class ProcessGroup:
                 for variables in rank_environments(ranks):
                     child = subprocess.Popen(
                         command,
-                        stdin=subprocess.DEVNULL,
-                        stdout=output,
+                        stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
+                        stdout=subprocess.PIPE if asked else output,
                         stderr=subprocess.STDOUT,
                         start_new_session=True,
                         env={**inherited, **variables},
@@ -96,6 +105,23 @@ class ProcessGroup:
                 return None
             self.kill()
         return max((child.returncode for child in self._children if child.returncode), default=0)
+
+    def ask(self, line: str) -> str:
+        """Send a line, wait for the answer and return it; "" where the process has ended instead."""
+        (child,) = self._children
+        try:
+            child.stdin.write(line.encode() + b"\n")
+            child.stdin.flush()
+        except BrokenPipeError:
+            return ""
+        return child.stdout.readline().decode().rstrip("\n")
+
+    def wait(self) -> int:
+        """Close the standard input of a process that is asked, wait for its end, and return its exit status."""
+        (child,) = self._children
+        with suppress(BrokenPipeError):
+            child.stdin.close()
+        return child.wait()
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to every rank and all that the rank has started."""

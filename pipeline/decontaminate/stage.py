@@ -11,8 +11,6 @@ recorded only.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -34,6 +32,7 @@ from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, count_documents, sum_counts
+from pipeline.storage.files import link
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
@@ -161,7 +160,7 @@ def _search(
             for (_, batch), causes in zip(numbered_batches(shard), removed, strict=True):
                 _split(writer, batch, causes, ids)
         else:
-            _link(shard.path, writer.folder / "documents" / shard.path.name)
+            link(shard.path, writer.folder / "documents" / shard.path.name)
         results = [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
         return {"passed": passed, "found": results}
 
@@ -182,14 +181,6 @@ def _split(writer: DocumentWriter, batch: pa.RecordBatch, causes: dict[int, Matc
     reasons = pa.array([f"contaminated_{match.grade}" for match in causes.values()], pa.string())
     items = pa.array([ids[match.item] for match in causes.values()], pa.string())
     writer.drop(batch.filter(pa.array(gone)), reasons, items)
-
-
-def _link(source: Path, target: Path) -> None:
-    """Give the file a second name, or copy it where the file system has no links."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _findings(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]) -> pa.Table:

@@ -42,7 +42,8 @@ create table if not exists runs (
     study_id varchar,
     model_id varchar,
     seed bigint,
-    -- 'complete'; 'screened' when another seed of the model went on in its place; 'failed', 'stopped' (run_details)
+    -- 'complete'; 'screened' when another seed of the model went on in its place; 'failed', 'stopped' (run_details);
+    -- of a study under way 'waiting', 'training', 'evaluating'
     status varchar,
     tokens bigint check (tokens >= 0),
     seconds double,

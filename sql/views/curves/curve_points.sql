@@ -1,20 +1,17 @@
 -- One row: a point of a model's curve (a metric of a task against tokens) and a run with its checkpoint there.
--- needs: token_scores
+-- needs: counted_scores
 -- `measure` is 'accuracy', 'loss', 'perplexity', or null for another metric. A model is a depth and variant of a study,
 -- its runs are its seeds. The curve has a point where all of them have a checkpoint; a run without evaluations of a task
 -- does not count for that task.
 create or replace view curve_points as
 with
--- A screened run stopped early because another seed went on: as a second seed it would cut the curve short.
--- A checkpoint before training has no place on a logarithmic axis.
 curves as (
     select
         *,
         dense_rank() over (partition by study_id order by depth, variant, measure, task, metric, filter) as curve,
         first_value(run_id) over (model order by seed nulls last, run_id) as first_run,
         count(distinct run_id) over model as seeds
-    from token_scores
-    where status is distinct from 'screened' and tokens > 0
+    from counted_scores
     window model as (partition by study_id, depth, variant, measure, task, metric, filter)
 ),
 

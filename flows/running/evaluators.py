@@ -1,0 +1,125 @@
+"""Evaluate checkpoints in processes that stay for the next checkpoint: importing lm-eval takes seconds."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from flows.running.devices import Slots
+from flows.running.processes import Stopped, check_status, child_process, wait_unless_stopping
+from model.training.launch import ProcessGroup
+
+MODULE = "model.evaluator"
+URGENCY = (0,)  # before the trainings that wait: an evaluation is short and shows a result
+
+
+class Evaluators:
+    """Processes (`python -m model.evaluator`) that evaluate what is asked, in order, at most `count` of them at once.
+
+    Each takes a slot of the study and keeps the slot until nothing waits. On a CPU an idle process stays; a process
+    with a GPU ends, so that the GPU is free.
+    """
+
+    def __init__(self, slots: Slots, count: int, logs: Path, environment: Mapping[str, str]) -> None:
+        self._slots, self._logs, self._environment = slots, logs, environment
+        self._waiting: deque[tuple[str, Future[str]]] = deque()
+        self._idle: list[ProcessGroup] = []
+        self._started, self._closed = 0, False
+        self._living: dict[ProcessGroup, ExitStack] = {}
+        self._pool = ThreadPoolExecutor(count)
+
+    def evaluate(self, job: Path, tokens: int) -> Future[str]:
+        """Ask for the evaluation of a job's checkpoint. The future holds the line about it, or what went wrong."""
+        future: Future[str] = Future()
+        self._waiting.append((json.dumps({"job": str(job), "tokens": tokens}), future))
+        self._pool.submit(self._work)
+        return future
+
+    def wait(self, seconds: float) -> None:
+        """Wait. Raises Stopped when the processes have been ended, or the study is being stopped."""
+        wait_unless_stopping(seconds)
+        if self._closed:
+            raise Stopped("the evaluation has ended")
+
+    def close(self) -> None:
+        """Forget what waits, and end the processes."""
+        self._closed = True
+        self._waiting.clear()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(self._living):
+            self._end(process)
+
+    def _work(self) -> None:
+        """Take a slot and evaluate until nothing waits."""
+        if not self._waiting:
+            return
+        try:
+            with self._slots.take(urgency=URGENCY) as devices:
+                self._evaluate_waiting(devices)
+        except BaseException as error:  # no slot can be had: nobody else would tell those who wait
+            for _, future in self._next():
+                future.set_exception(error)
+
+    def _evaluate_waiting(self, devices: Mapping[str, str]) -> None:
+        process = None
+        for request, future in self._next():
+            try:
+                process = process or self._process(devices)
+                future.set_result(_ask(process, request))
+            except BaseException as error:
+                if process:
+                    self._end(process)
+                process = None
+                future.set_exception(error)
+        if process and devices:
+            self._end(process)
+        elif process:
+            self._idle.append(process)
+
+    def _next(self) -> Iterator[tuple[str, Future[str]]]:
+        """Take what waits, one request after another."""
+        while True:
+            try:
+                yield self._waiting.popleft()
+            except IndexError:
+                return
+
+    def _process(self, devices: Mapping[str, str]) -> ProcessGroup:
+        """Take an idle process, or start a process."""
+        with suppress(IndexError):
+            return self._idle.pop()
+        self._started += 1
+        log = self._logs / f"evaluator-{self._started}.log"
+        held = ExitStack()
+        process = held.enter_context(
+            child_process(MODULE, log=log, environment={**self._environment, **devices}, asked=True)
+        )
+        self._living[process] = held
+        return process
+
+    def _end(self, process: ProcessGroup) -> None:
+        if held := self._living.pop(process, None):
+            held.close()
+
+
+@contextmanager
+def evaluators(slots: Slots, count: int, logs: Path, environment: Mapping[str, str]) -> Iterator[Evaluators]:
+    """Make Evaluators, whose processes end with the block."""
+    found = Evaluators(slots, count, logs, environment)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _ask(process: ProcessGroup, request: str) -> str:
+    answer = process.ask(request)
+    if not answer:
+        status = process.wait()
+        assert status, "an evaluator answers or fails"
+        check_status(process, status, MODULE)
+    return answer

@@ -1,0 +1,135 @@
+"""Show results while models are trained: enter rows as they come, and write the report again, at little cost."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from flows.running import progress
+from flows.stages.evaluate import follow_runs
+from flows.stages.ingest import ENTERING, compute_intervals, ingest_rows, ingest_runs, not_ingested
+from flows.stages.models import PlannedModel
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained, checkpoint_folders, read_finished
+from flows.stages.train import lookouts
+from flows.study.configuration import Study
+from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL
+from pipeline.storage.store import Store
+from reports.page.report import write_report
+
+SHARE = 0.05  # of the time, at most, that is spent on entering rows, and again on the report
+REPORT_SECONDS = 30.0  # between two reports, at least
+
+
+def evaluate_live(
+    study: Study, store: Store, prepared: Prepared, planned: Sequence[PlannedModel], *, trust_code: bool = False
+) -> tuple[Trained, Evaluated]:
+    """Evaluate every checkpoint of a study that is being trained as soon as a slot is free, and show the results.
+
+    Returns when everything is trained and evaluated. The trainings do not end because an evaluation fails.
+    """
+    looks = lookouts(study, store, prepared.packed, planned)
+    results = LiveResults(study, planned, looks)
+    try:
+        evaluated = follow_runs(
+            study,
+            store,
+            prepared,
+            looks,
+            partial(trained_now, study),
+            trust_code=trust_code,
+            entered=results.add,
+            tick=results.update,
+        )
+    except InputError as error:
+        progress.report("evaluate", 0.0, f"ended, the trainings go on: {error}")
+        raise
+    return read_finished(study, Trained), evaluated
+
+
+def trained_now(study: Study) -> Trained | None:
+    """Read what the runs of a study have become; None while they are trained."""
+    try:
+        return read_finished(study, Trained)
+    except InputError:
+        return None
+
+
+def report_mark(study: Study) -> Path:
+    """Return the file that marks the report as one of an unfinished study."""
+    return study.folder / ".report-not-final"
+
+
+class LiveResults:
+    """The results of a study under way: `add` notes an evaluated checkpoint, `update` enters what was added.
+
+    What is entered is not final: marks in the study's folder say that the stages have to ingest their rows.
+    """
+
+    def __init__(self, study: Study, planned: Sequence[PlannedModel], looks: Sequence[Callable[[], Run]]) -> None:
+        self._study, self._planned, self._looks = study, planned, looks
+        self._added: list[Path] = []
+        self._evaluated: Counter[str] = Counter()
+        self._status: list[str] = []
+        self._enter_at = self._report_at = 0.0
+        self._drawn = True
+
+    def add(self, run: Run, rows: Path) -> None:
+        """Note the rows of an evaluated checkpoint, by their place in the finished evaluation."""
+        self._evaluated[run.run_id] += 1
+        self._added.append(rows)
+
+    def update(self) -> None:
+        """Enter what is new and draw the report, unless one of these would take more than its share of the time."""
+        if time.monotonic() >= self._enter_at:
+            self._enter_at = self._spend(self._enter)
+        if not self._drawn and time.monotonic() >= self._report_at:
+            self._report_at = max(self._spend(self._draw), time.monotonic() + REPORT_SECONDS)
+
+    def _spend(self, work: Callable[[], None]) -> float:
+        """Do some work, and return the time at which the work may be done again."""
+        began = time.monotonic()
+        with ENTERING:
+            try:
+                work()
+            except (InputError, FileNotFoundError) as error:  # another program reads, or a stage moves its folder
+                progress.report("live results", 0.0, f"later: {error}")
+        ended = time.monotonic()
+        return ended + (ended - began) * (1 / SHARE - 1)
+
+    def _enter(self) -> None:
+        """Enter rows of new evaluations, and of all runs where one has got further."""
+        runs = [self._stated(look()) for look in self._looks]
+        status, added = [run.status for run in runs], list(self._added)
+        if status == self._status and not added:
+            return
+        for stage in ("trained", "evaluated"):
+            not_ingested(self._study, stage).touch()
+        report_mark(self._study).touch()
+        ingest_runs(
+            self._study, self._planned, Trained(self._study.study_id, self._study.store_folder, "", tuple(runs))
+        )
+        ingest_rows(self._study, [], [], [_present(rows) for rows in added])
+        self._status, self._drawn = status, self._drawn and not added
+        del self._added[: len(added)]
+
+    def _draw(self) -> None:
+        """Write the report of what is there."""
+        compute_intervals(self._study)
+        write_report(self._study.database, self._study.study_id, self._study.report.parent, papers=False)
+        self._drawn = True
+
+    def _stated(self, run: Run) -> Run:
+        """Return a run with the status 'evaluating' while some of its checkpoints are not evaluated."""
+        behind = run.status == "complete" and self._evaluated[run.run_id] < len(checkpoint_folders(run))
+        return replace(run, status="evaluating") if behind else run
+
+
+def _present(rows: Path) -> Path:
+    """Return where rows of an evaluation are now: in its finished folder, or in the unfinished one."""
+    output = rows.parents[3]
+    return rows if rows.exists() else output.with_name(output.name + PARTIAL) / rows.relative_to(output)

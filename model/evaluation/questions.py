@@ -1,0 +1,92 @@
+"""Build what every checkpoint of a job is asked: the tasks with their prompts, and a text to observe attention on."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from model.evaluation.job import Job
+from model.evaluation.resume import Task
+from model.evaluation.tasks import PlainTask
+from model.evaluation.tokenizer import Tokenizer
+from model.introspect import Sample, sample_of_stream, sample_of_texts
+from model.training.stream import read_packed
+from pipeline.errors import InputError
+
+
+@dataclass(frozen=True)
+class Questions:
+    """The tasks of a job, and the text on which attention is observed; None: attention is not observed."""
+
+    tasks: list[Task]
+    sample: Sample | None
+
+
+def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
+    """Build the questions of a job. Raises InputError for a task that cannot be asked here."""
+    tasks = build_tasks(job)
+    return Questions(tasks, _sample(job, tokenizer, tasks))
+
+
+class KeptQuestions:
+    """Builds the questions of a job, or returns those of the job before where the job asks the same."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[object, ...] = ()
+        self._questions: Questions | None = None
+
+    def __call__(self, job: Job, tokenizer: Tokenizer) -> Questions:
+        """Return the questions of a job."""
+        asked = (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.harness, job.trust_code, job.observe)
+        if self._questions is None or asked != self._asked:
+            self._asked, self._questions = asked, build_questions(job, tokenizer)
+        return self._questions
+
+
+def build_tasks(job: Job) -> list[Task]:
+    """Build the tasks of a job with their prompts: lm-eval's, or plain items where lm-eval or its data are missing.
+
+    Raises InputError if a task needs lm-eval and it is not installed.
+    """
+    installed = importlib.util.find_spec("lm_eval") is not None
+    harness = installed if job.harness is None else job.harness and installed
+    default = {"limit": job.limit}
+    if job.max_new_tokens is not None:
+        default["max_new_tokens"] = job.max_new_tokens
+    plain = [bool(task.get("plain")) and not (harness and _has_definition(task)) for task in job.tasks]
+    if all(plain):
+        return [PlainTask(task, **default) for task in job.tasks]
+    if not installed:
+        task = job.tasks[plain.index(False)]
+        raise InputError(
+            f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
+            "pip install 'lm-eval[math]'"
+        )
+    from model.evaluation.harness_tasks import HarnessTask, fresh_cache, tune_libraries
+
+    tune_libraries()
+    with fresh_cache(job.output) as cache:
+        return [
+            PlainTask(task, **default)
+            if items
+            else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
+            for task, items in zip(job.tasks, plain, strict=True)
+        ]
+
+
+def _has_definition(task: Mapping[str, Any]) -> bool:
+    return bool(task.get("yaml") or task.get("dataset_path"))
+
+
+def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:
+    """Choose the text on which attention is observed: of tasks that hold texts alone, else of the training data."""
+    if job.observe is None:
+        return None
+    of_texts = [task.requests for task in tasks if task.requests.keys() == {"loglikelihood_rolling"}]
+    texts = [text for requests in of_texts for text in requests["loglikelihood_rolling"]]
+    encoded = [text for text in tokenizer.encode_all(texts) if len(text)]
+    if encoded:
+        return sample_of_texts(encoded, read_packed(job.observe)["sequence_length"])
+    return sample_of_stream(job.observe)
