@@ -9,11 +9,13 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
+from pathlib import Path
 
-from prefect import flow
-from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect import flow, get_client, runtime, tags
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 
 from flows.running import progress
+from flows.running.artifacts import artifact_key
 from flows.running.patience import patiently
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.running.single import only_run
@@ -25,13 +27,20 @@ from flows.stages.models import plan_models
 from flows.stages.outputs import FILES, Evaluated, Prepared, Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.train import train_models
+from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Store
 from reports.page.report import write_report
+from reports.page.summary import summary
 from sql.results import query
 
 
-@flow(name="prepare-data")
+def _name_run() -> str:
+    """Name a flow run after its flow and its study."""
+    return f"{runtime.flow_run.flow_name} of {Path(runtime.flow_run.parameters['study']).stem}"
+
+
+@flow(name="prepare-data", flow_run_name=_name_run)
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
     chosen = load_study(study, mirror=mirror, root=root)
@@ -40,7 +49,7 @@ def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str 
     return prepared
 
 
-@flow(name="train-models")
+@flow(name="train-models", flow_run_name=_name_run)
 def train_models_flow(
     study: str = "demo",
     mirror: str | None = None,
@@ -58,7 +67,7 @@ def train_models_flow(
     return trained
 
 
-@flow(name="evaluate-checkpoints")
+@flow(name="evaluate-checkpoints", flow_run_name=_name_run)
 def evaluate_checkpoints_flow(
     study: str = "demo",
     mirror: str | None = None,
@@ -76,7 +85,8 @@ def evaluate_checkpoints_flow(
     planned = plan_models(chosen, prepared.vocabulary_size)
     store = Store(chosen.store_folder, wait=wait_unless_stopping)
     if live:
-        trained, evaluated = evaluate_live(chosen, store, prepared, planned, trust_code=trust_code)
+        show = partial(_show_summary, chosen)
+        trained, evaluated = evaluate_live(chosen, store, prepared, planned, trust_code=trust_code, drawn=show)
     else:
         trained = read_finished(chosen, Trained)
         evaluated = evaluate_runs(chosen, store, prepared, trained, trust_code=trust_code)
@@ -84,7 +94,7 @@ def evaluate_checkpoints_flow(
     return evaluated
 
 
-@flow(name="report")
+@flow(name="report", flow_run_name=_name_run)
 def report_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> str:
     """Write the HTML report and its figures from the results database."""
     chosen = load_study(study, mirror=mirror, root=root)
@@ -95,7 +105,7 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
     return path
 
 
-@flow(name="full-study")
+@flow(name="full-study", flow_run_name=_name_run)
 def full_study(
     study: str = "demo",
     mirror: str | None = None,
@@ -114,7 +124,8 @@ def full_study(
     chosen = load_study(**arguments)
     with only_run(chosen):
         check_study(chosen, trust_code=trust_code)
-        with progress.listening(progress.Artifacts()):
+        _tag_run(chosen.name)
+        with tags(chosen.name), progress.listening(progress.Artifacts(chosen.name)):
             prepared = prepare_data_flow(**arguments)
             (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
             with ThreadPoolExecutor(1) as beside, stopped_on_exit():
@@ -127,10 +138,24 @@ def full_study(
             rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
             factors = patiently(partial(query, chosen.database, rows_of_study))
             rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-            create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
-        create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
+            description = f"{what} of {chosen.study_id}"
+            create_table_artifact(rows, key=artifact_key(chosen.name, view), description=description)
+        _show_summary(chosen)
+        create_link_artifact(chosen.report.resolve().as_uri(), "The report", artifact_key(chosen.name, "report"))
     raise_failures(trained, evaluated, path)
     return path
+
+
+def _show_summary(study: Study) -> None:
+    """Show the answer of a study, its factors and its curves in Prefect's UI, as far as they are known."""
+    text = patiently(partial(summary, study.database, study.study_id))
+    create_markdown_artifact(text, artifact_key(study.name, "summary"), f"What {study.study_id} says")
+
+
+def _tag_run(tag: str) -> None:
+    """Tag the flow run that goes on, whose parameters alone do not name the study."""
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(runtime.flow_run.id, tags={*runtime.flow_run.tags, tag})
 
 
 def raise_failures(trained: Trained, evaluated: Evaluated, report: str) -> None:

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from typing import Any, Protocol
 
+from flows.running.artifacts import artifact_key
+
 
 class Listener(Protocol):
     """The interface of a listener: `update` is called for every report."""
@@ -96,16 +98,19 @@ class Lines:
 
 
 class Artifacts:
-    """Send progress artifacts and log lines to the current flow run, for each key at most once in two seconds.
+    """Send progress artifacts of a study to the current flow run, at most one in two seconds for each key.
+
+    At every tenth of a key's work, the same words are a line in the log of the flow run.
 
     Reports come from worker threads, which belong to no flow run, so artifacts are sent in the context in which this
     object was made. A server that does not answer costs the progress in the UI, not the study.
     """
 
-    def __init__(self) -> None:
-        self.context = copy_context()
+    def __init__(self, study: str) -> None:
+        self.study, self.context = study, copy_context()
         self.artifacts: dict[str, Any] = {}
         self.seen: dict[str, float] = {}
+        self.tenths: dict[str, int] = {}
         self.broken = False
 
     def update(self, key: str, fraction: float, words: str) -> None:
@@ -123,11 +128,11 @@ class Artifacts:
         from prefect import get_run_logger
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-        if fraction >= 1:
-            get_run_logger().info("%s: %s", key, words)
+        if self.tenths.get(key) != (tenth := int(fraction * 10)):
+            self.tenths[key] = tenth
+            get_run_logger().info("%s: %.0f %%, %s", key, fraction * 100, words)
+        shown = {"progress": fraction * 100, "description": f"{key}: {words}"}
         if key in self.artifacts:
-            update_progress_artifact(self.artifacts[key], progress=fraction * 100)
-            return
-        slug = "-".join("".join(c if c.isalnum() else " " for c in key.lower()).split())
-        description = f"{key}: {words}"
-        self.artifacts[key] = create_progress_artifact(progress=fraction * 100, key=slug, description=description)
+            update_progress_artifact(self.artifacts[key], **shown)
+        else:
+            self.artifacts[key] = create_progress_artifact(key=artifact_key(self.study, key), **shown)

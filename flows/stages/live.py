@@ -26,14 +26,21 @@ REPORT_SECONDS = 30.0  # between two reports, at least
 
 
 def evaluate_live(
-    study: Study, store: Store, prepared: Prepared, planned: Sequence[PlannedModel], *, trust_code: bool = False
+    study: Study,
+    store: Store,
+    prepared: Prepared,
+    planned: Sequence[PlannedModel],
+    *,
+    trust_code: bool = False,
+    drawn: Callable[[], object] = lambda: None,
 ) -> tuple[Trained, Evaluated]:
     """Evaluate every checkpoint of a study that is being trained as soon as a slot is free, and show the results.
 
-    Returns when everything is trained and evaluated. The trainings do not end because an evaluation fails.
+    `drawn` is called whenever the report was written. Returns when everything is trained and evaluated. The trainings
+    do not end because an evaluation fails.
     """
     looks = lookouts(study, store, prepared.packed, planned)
-    results = LiveResults(study, planned, looks)
+    results = LiveResults(study, planned, looks, drawn)
     try:
         evaluated = follow_runs(
             study,
@@ -70,8 +77,14 @@ class LiveResults:
     What is entered is not final: marks in the study's folder say that the stages have to ingest their rows.
     """
 
-    def __init__(self, study: Study, planned: Sequence[PlannedModel], looks: Sequence[Callable[[], Run]]) -> None:
-        self._study, self._planned, self._looks = study, planned, looks
+    def __init__(
+        self,
+        study: Study,
+        planned: Sequence[PlannedModel],
+        looks: Sequence[Callable[[], Run]],
+        drawn: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._study, self._planned, self._looks, self._tell = study, planned, looks, drawn
         self._added: list[Path] = []
         self._evaluated: Counter[str] = Counter()
         self._status: list[str] = []
@@ -122,6 +135,7 @@ class LiveResults:
         compute_intervals(self._study)
         write_report(self._study.database, self._study.study_id, self._study.report.parent, papers=False)
         self._drawn = True
+        self._tell()
 
     def _stated(self, run: Run) -> Run:
         """Return a run with the status 'evaluating' while some of its checkpoints are not evaluated."""

@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows.stages.evaluate import checkpoints
 from flows.stages.ingest import EVALUATION_TABLES
 from flows.stages.models import plan_models
+from flows.stages.outputs import checkpoint_folders
 from flows.stages.prepare import prepare_data
 from flows.stages.train import train_models
 from flows.study.loading import load_study
@@ -71,7 +71,11 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     prepared = prepare_data(study, store)
     trained = train_models(study, store, prepared, plan_models(study, prepared.vocabulary_size))
     asked = {
-        "checkpoints": [checkpoint for run in trained.runs for checkpoint in checkpoints(run)],
+        "checkpoints": [
+            {"run_id": run.run_id, "tokens": tokens, "path": str(folder.resolve())}
+            for run in trained.runs
+            for tokens, folder in checkpoint_folders(run).items()
+        ],
         "tokenizer": str(prepared.tokenizer.path.resolve()),
         "tasks": prepared.tasks,
         "harness": False,

@@ -1,0 +1,75 @@
+"""Write what a study says in a few lines of Markdown: the answer, what makes the answer weak, factors and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from reports.data import AVERAGE, BASELINE, StudyData, read_study
+from reports.page.answer import first_screen
+from reports.style.theme import styles
+from reports.text.names import depth_name, task_name
+from reports.text.numbers import tokens
+
+ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
+
+
+def summary(database: Path, study_id: str) -> str:
+    """Summarise a study in Markdown.
+
+    Raises InputError when the results file is missing or locked by another process, or holds no such study.
+    """
+    data = read_study(database, study_id)
+    first = first_screen(data, styles(data.variants))
+    warnings = "\n".join(f"* {_plain(one)}" for one in first.warnings)
+    parts = [f"# {_plain(study_id)}", *map(_plain, first.sentences), warnings]
+    return "\n\n".join(filter(None, [*parts, _factors(data), *_curves(data)])) + "\n"
+
+
+def _factors(data: StudyData) -> str:
+    """Tabulate the mean factors against the baseline, on the average and on every task."""
+    rows = data.mean_factors[data.mean_factors["factor"].notna() & (data.mean_factors["variant"] != BASELINE)]
+    if rows.empty:
+        return ""
+    cells = [
+        [
+            depth_name(row.depth, short=True),
+            row.variant,
+            task_name(row.task),
+            row.metric,
+            _number(row.factor),
+            "" if pd.isna(row.low) else f"{_number(row.low)} to {_number(row.high)}",
+        ]
+        for row in rows.itertuples()
+    ]
+    return _table(["Depth", "Model", "Benchmark", "Measure", "Times fewer tokens", "95 % interval"], cells)
+
+
+def _curves(data: StudyData) -> list[str]:
+    """Tabulate the average accuracy of each depth: a row for each checkpoint, a column for each model."""
+    curve = data.curve
+    known = curve[curve["task"] == AVERAGE] if (curve["task"] == AVERAGE).any() else curve
+    found = []
+    for (depth, task), part in known.groupby(["depth", "task"]):
+        grid = part.pivot_table(index="tokens", columns="variant", values="accuracy")
+        grid = grid[[variant for variant in data.variants if variant in grid]]
+        cells = [[tokens(count), *map(_number, row)] for count, row in zip(grid.index, grid.to_numpy(), strict=True)]
+        found.append(f"Accuracy at {depth_name(depth).lower()}, {_plain(task_name(task))}:")
+        found.append(_table(["Tokens", *grid], cells))
+    return found
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [[_plain(cell) for cell in line] for line in (head, *rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (lines[0], ["---"] * len(head), *lines[1:]))
+
+
+def _number(value: float) -> str:
+    return "" if pd.isna(value) else f"{value:.3g}"
+
+
+def _plain(text: str) -> str:
+    """Escape what Markdown would take for marks: names come from study files and data."""
+    return str(text).translate(ESCAPED)
