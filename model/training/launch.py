@@ -83,7 +83,7 @@ class ProcessGroup:
                         command,
                         stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
                         stdout=subprocess.PIPE if asked else output,
-                        stderr=subprocess.STDOUT,
+                        stderr=output,
                         start_new_session=True,
                         env={**inherited, **variables},
                     )

@@ -1,5 +1,7 @@
 """How a study shares a machine's devices among its runs, and that this decides nothing about them."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +10,7 @@ import yaml
 
 import flows.running.devices
 from flows.commands.cli import main
-from flows.running.devices import Slots, check_devices, share_ranks
+from flows.running.devices import Slots, check_devices, share_ranks, shared_slots
 from flows.stages.models import describe_run, plan_models
 from flows.study.loading import load_study
 from model.training.config import HOW_IT_RUNS, TrainingConfig
@@ -87,6 +89,32 @@ def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,../../planted")
     with pytest.raises(InputError, match=r"holds '../../planted', which names no device"), Slots(study()).take():
         pass
+
+
+def test_the_most_urgent_goes_first_and_nobody_overtakes_who_waits_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.running.devices, "POLL_SECONDS", 0.01)
+    slots, order = Slots(study(device="cpu").model_copy(update={"workers": 2})), list[str]()
+    waiting = [("late", 1, (1, 5)), ("large", 2, (1, 0)), ("evaluation", 1, (0,)), ("soon", 1, (1, 1))]
+
+    def work(job: tuple[str, int, tuple[int, ...]]) -> None:
+        name, wanted, urgency = job
+        with slots.take(wanted, urgency):
+            order.append(name)
+
+    with ThreadPoolExecutor(len(waiting)) as pool, slots.take(1), slots.take(1):
+        done = [pool.submit(work, job) for job in waiting]
+        while len(slots._waiting) < len(waiting):
+            time.sleep(0.01)
+        assert order == []
+        assert not any(future.done() for future in done)
+    assert order[:2] == ["evaluation", "large"]
+    assert sorted(order[2:]) == ["late", "soon"]
+
+
+def test_the_stages_of_a_study_share_its_slots(tmp_path: Path) -> None:
+    here, there = (study().model_copy(update={"root": tmp_path / name, "workers": 2}) for name in ("a", "b"))
+    assert shared_slots(here) is shared_slots(here)
+    assert shared_slots(here) is not shared_slots(there)
 
 
 def test_how_a_run_is_computed_is_no_part_of_what_it_is() -> None:

@@ -1,0 +1,103 @@
+"""Evaluating processes stay for the next checkpoint, and one that fails takes nothing with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import flows.running.evaluators
+from flows.running.devices import Slots
+from flows.running.evaluators import Evaluators, evaluators
+from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+
+FAKE = """
+import json, os, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["tokens"] == 13:
+        sys.exit(print("the loss is not a number", file=sys.stderr) or 1)
+    if request["tokens"] == 22:
+        sys.exit(print("no such task", file=sys.stderr) or 2)
+    while request["tokens"] == 99:
+        pass
+    print(os.getpid(), os.environ.get("CUDA_VISIBLE_DEVICES", "cpu"), request["job"], request["tokens"], flush=True)
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "fake_evaluator.py").write_text(FAKE)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(flows.running.evaluators, "MODULE", "fake_evaluator")
+    with stopped_on_exit():
+        yield
+
+
+def made(tmp_path: Path, count: int = 1) -> Evaluators:
+    builtin = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
+    recipe = {"tokens": 10**6, "batch_tokens": 2**14, "sequence_length": 1024, "device": "cpu"}
+    study = load_study({"name": "small", **builtin, "training": recipe, "workers": count})
+    return evaluators(Slots(study), count, tmp_path / "logs", {})
+
+
+@pytest.mark.usefixtures("fake")
+def test_one_process_evaluates_checkpoints_of_several_jobs_in_order(tmp_path: Path) -> None:
+    with made(tmp_path) as processes:
+        first = processes.evaluate(Path("a.json"), 1).result(60).split()
+        rest = [processes.evaluate(Path(job), tokens) for job, tokens in (("a.json", 2), ("b.json", 1))]
+        answers = [future.result(60).split() for future in rest]
+    assert first[1:] == ["cpu", "a.json", "1"]
+    assert answers == [[first[0], "cpu", "a.json", "2"], [first[0], "cpu", "b.json", "1"]]
+    assert not Path(f"/proc/{first[0]}").exists()
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_failure_is_told_and_the_next_checkpoint_gets_a_new_process(tmp_path: Path) -> None:
+    with made(tmp_path) as processes:
+        before = processes.evaluate(Path("a.json"), 1).result(60).split()
+        with pytest.raises(Failed, match=r"evaluator-1\.log: the loss is not a number"):
+            processes.evaluate(Path("a.json"), 13).result(60)
+        with pytest.raises(InputError, match="no such task"):
+            processes.evaluate(Path("a.json"), 22).result(60)
+        after = processes.evaluate(Path("a.json"), 2).result(60).split()
+    assert before[0] != after[0]
+
+
+@pytest.mark.usefixtures("fake")
+def test_with_gpus_a_process_ends_when_nothing_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    slots = SimpleNamespace(take=lambda urgency: _Taken({"CUDA_VISIBLE_DEVICES": "3"}))
+    with evaluators(slots, 1, tmp_path / "logs", {}) as processes:
+        first = processes.evaluate(Path("a.json"), 1).result(60).split()
+        while Path(f"/proc/{first[0]}").exists():
+            pass
+        second = processes.evaluate(Path("a.json"), 2).result(60).split()
+    assert (first[1], second[1]) == ("3", "3")
+    assert first[0] != second[0]
+
+
+class _Taken(dict):
+    """Slots that are free, with these variables."""
+
+    def __enter__(self) -> dict[str, str]:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+@pytest.mark.usefixtures("fake")
+def test_stopping_ends_what_is_evaluated(tmp_path: Path) -> None:
+    with made(tmp_path) as processes:
+        pid = processes.evaluate(Path("a.json"), 1).result(60).split()[0]
+        endless = processes.evaluate(Path("a.json"), 99)
+        stop_all(grace=1)
+        with pytest.raises(Stopped):
+            endless.result(60)
+        with pytest.raises(Stopped):
+            processes.wait(0)
+    assert not Path(f"/proc/{pid}").exists()
