@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -141,3 +142,27 @@ def test_on_a_bare_machine(place: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     for table, count in (("items", 2), ("evaluation_versions", 2), ("expert_usage", 2), ("depth_evaluations", 1)):
         assert len(list((place / "bare-machine").glob(f"run/*/rows/{table}.parquet"))) == count
+
+
+def test_an_evaluator_answers_request_after_request(place: Path) -> None:
+    """As `model.evaluate` does; what cannot be evaluated ends the process with words and a status."""
+    checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(2)]
+    paths = [write_job(place, name, checkpoints=checkpoints, tasks=carried(place)) for name in ("asked", "asked-too")]
+    whole = write_job(place, "asked-as-a-whole", checkpoints=checkpoints, tasks=carried(place))
+    evaluate(read_job(whole))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command, pipe = [sys.executable, "-m", "model.evaluator"], subprocess.PIPE
+    process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    answers = []
+    for path, tokens in ((paths[0], 1), (paths[1], 0), (paths[0], 0), (paths[0], 0)):
+        process.stdin.write(json.dumps({"job": str(path), "tokens": tokens}) + "\n")
+        process.stdin.flush()
+        answers.append(process.stdout.readline().split(":")[0])
+    assert answers == ["run 1", "run 0", "run 0", "there already\n"]
+    for tokens in range(2):
+        asked, at_once = (place / name / "run" / f"{tokens:015d}" for name in ("asked", "asked-as-a-whole"))
+        for name in ("evaluations", "items"):
+            assert rows(asked, name) == rows(at_once, name)
+    out, err = process.communicate(json.dumps({"job": "nowhere.json", "tokens": 1}), timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert err == "nowhere.json: there is no such job file\n"

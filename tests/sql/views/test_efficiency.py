@@ -216,6 +216,25 @@ def test_screened_runs_and_runs_without_evaluations_do_not_shorten_a_curve(sql):
     assert efficiency(sql) == (0.5, 20, 20, 1.0, "exact")
 
 
+@pytest.mark.parametrize("status", ["failed", "waiting", "training", "evaluating"])
+def test_runs_that_failed_or_are_under_way_do_not_shorten_a_curve(sql, status):
+    pair(sql, {10: 0.1, 20: 0.5}, {10: 0.3, 20: 0.6}, seed=0)
+    pair(sql, {10: 0.9}, {10: 0.0}, seed=1)
+    sql.execute("update runs set status = 'complete' where seed = 0")
+    sql.execute("update runs set status = ? where seed = 1", [status])
+    assert efficiency(sql) == (0.5, 20, 20, 1.0, "exact")
+    points = sql.execute("select count(*) from scored_points('s', 'accuracy', 't')").fetchall()
+    assert points == [(4,)]
+
+
+def test_runs_under_way_count_where_no_run_of_their_model_has_ended(sql):
+    pair(sql, {10: 0.1, 20: 0.5}, {10: 0.3, 20: 0.6}, seed=0)
+    pair(sql, {10: 0.3}, {10: 0.5}, seed=1)
+    sql.execute("update runs set status = 'training'")
+    curve = sql.execute("select variant, tokens, accuracy from accuracy_curve where task = 't' order by all").fetchall()
+    assert curve == [("DR", 10, pytest.approx(0.4)), ("LA", 10, pytest.approx(0.2))]
+
+
 # Against a reference on any curves ----------------------------------------------------------------------------------
 
 TOKENS = (1000, 2000, 5000, 7000, 20_000)

@@ -1,0 +1,273 @@
+"""Results of a study under way: checkpoints are evaluated beside the trainings, and the results are the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+import flows.running.processes
+from flows.full_study import raise_failures
+from flows.running.processes import Failed, Stopped, stopped_on_exit, wait_unless_stopping
+from flows.stages import evaluate, live
+from flows.stages.evaluate import evaluate_runs, follow_runs
+from flows.stages.ingest import not_ingested
+from flows.stages.live import LiveResults, evaluate_live, report_mark
+from flows.stages.models import plan_models
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained
+from flows.stages.prepare import prepare_data
+from flows.stages.train import lookouts, train_models
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+from pipeline.storage.store import Store
+from sql.results import ingest, query
+
+TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+
+
+def tiny(root: Path, **training: Any) -> Study:
+    content = yaml.safe_load(TINY.read_text())
+    content["training"] |= {"seeds": [0], "tokens": 3000, "checkpoints": 2, "screening": 0, **training}
+    content["models"]["variants"] = ["LA", "DR"]
+    content["evaluation"] |= {"limit": 5, "bootstrap_replicates": 0, "introspect": False}
+    return load_study({**content, "workers": 1}, root=root)
+
+
+def never() -> bool:
+    return False
+
+
+class Evaluating:
+    """Stands for the evaluating processes: writes rows; a run whose name begins with a key of `failing` fails so."""
+
+    def __init__(self, failing: dict[str, Exception]) -> None:
+        self.failing, self.asked, self.closed = failing, list[tuple[str, int]](), False
+
+    def __call__(self, *_: Any) -> Evaluating:
+        return self
+
+    def __enter__(self) -> Evaluating:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.closed = True
+
+    def wait(self, seconds: float) -> None:
+        if self.closed:
+            raise Stopped("the evaluation has ended")
+
+    def evaluate(self, path: Path, tokens: int) -> Future[str]:
+        job, future = json.loads(path.read_text()), Future()
+        (checkpoint,) = [one for one in job["checkpoints"] if one["tokens"] == tokens]
+        assert json.loads(Path(checkpoint["path"], "checkpoint.json").read_text())["tokens"] == tokens
+        self.asked.append((checkpoint["run_id"], tokens))
+        for name, error in self.failing.items():
+            if checkpoint["run_id"].startswith(name):
+                future.set_exception(error)
+                return future
+        rows = Path(job["output"]) / checkpoint["run_id"] / f"{tokens:015d}" / "rows"
+        rows.mkdir(parents=True)
+        row = {"run_id": checkpoint["run_id"], "tokens": tokens, "task": "t", "metric": "acc", "filter": "none"}
+        pq.write_table(pa.Table.from_pylist([{**row, "value": 0.5, "items": 4}]), rows / "evaluations.parquet")
+        future.set_result(f"{checkpoint['run_id']} {tokens:,}")
+        return future
+
+
+class Training:
+    """A study whose trainings are made by hand, checkpoint by checkpoint."""
+
+    def __init__(self, study: Study) -> None:
+        self.study, self.store = study, Store(study.store_folder)
+        outputs = [self.store.build(stage, 1, {}, [], self._results) for stage in ("items", "tokenizer", "tokens")]
+        self.prepared = Prepared(study.study_id, self.store.root, tuple(output.name for output in outputs))
+        self.planned = plan_models(study, 300)
+        self.looks = lookouts(study, self.store, self.prepared.packed, self.planned)
+        self.ended: Trained | None = None
+
+    @staticmethod
+    def _results(folder: Path) -> dict[str, Any]:
+        return {"vocabulary_size": 300}
+
+    def write_checkpoint(self, run: Run, tokens: int) -> None:
+        folder = run.folder / "checkpoints" / f"{tokens:015d}"
+        folder.mkdir(parents=True)
+        known = {"run_id": run.run_id, "tokens": tokens, "step": 1, "epoch": 0.1, "loss": 1.0, "seconds": 1.0}
+        (folder / "checkpoint.json").write_text(json.dumps({**known, "stream_hash": "a"}))
+        (run.folder / "rows").mkdir(exist_ok=True)
+        row = {"run_id": run.run_id, "seed": 0, "status": "stopped", "tokens": tokens}
+        step = {"run_id": run.run_id, "step": 1, "tokens": tokens, "loss": 1.0}
+        for table, values in (("runs", row), ("steps", step)):
+            pq.write_table(pa.Table.from_pylist([values]), run.folder / "rows" / f"{table}.parquet")
+
+    def end(self, *names: str, failed: bool = False) -> None:
+        """End the trainings of these models."""
+        for look, model in zip(self.looks, self.planned, strict=True):
+            run = look()
+            if model.variant in names:
+                folder = run.folder.parent
+                results = {"chosen": [] if failed else [0], "failures": {"0": "no number"} if failed else {}}
+                key = run.output.split("/")[1]
+                manifest = {"stage": "training", "version": 1, "key": key, "configuration": {}, "inputs": []}
+                manifest |= {"results": results, "seconds": 1, "files": {}}
+                (folder / "manifest.json").write_text(json.dumps(manifest))
+                folder.rename(folder.with_name(key))
+
+    def close(self) -> Trained:
+        self.ended = Trained(self.study.study_id, self.store.root, "p", tuple(look() for look in self.looks))
+        return self.ended
+
+    def follow(
+        self, steps: Iterator[Callable[[], object]], tick_too: Callable[[], object] = never, **options: Any
+    ) -> Evaluated:
+        """Follow the trainings; `steps` makes them, and yields what has to be true before the next step."""
+        until = [next(steps)]
+
+        def tick() -> None:
+            tick_too()
+            if until[0]():
+                until[0] = next(steps)
+
+        return follow_runs(self.study, self.store, self.prepared, self.looks, lambda: self.ended, tick=tick, **options)
+
+
+@pytest.fixture
+def evaluating(monkeypatch: pytest.MonkeyPatch) -> Evaluating:
+    stand_in = Evaluating({})
+    monkeypatch.setattr(evaluate, "evaluators", stand_in)
+    monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.01)
+    return stand_in
+
+
+def test_checkpoints_are_evaluated_while_their_models_train(tmp_path: Path, evaluating: Evaluating) -> None:
+    training, entered = Training(tiny(tmp_path)), []
+    layered, recurrent = (look() for look in training.looks)
+    assert {layered.status, recurrent.status} == {"waiting"}
+
+    def steps() -> Iterator[Callable[[], object]]:
+        training.write_checkpoint(layered, 1000)
+        training.write_checkpoint(recurrent, 1000)
+        yield lambda: len(entered) == 2
+        assert [look().status for look in training.looks] == ["training", "training"]
+        training.write_checkpoint(layered, 3000)
+        training.end("LA")
+        yield lambda: list(training.store.root.glob("evaluation/*/manifest.json"))
+        training.end("DR", failed=True)
+        training.close()
+        yield never
+
+    evaluated = training.follow(steps(), entered=lambda run, rows: entered.append(rows))
+    assert sorted(evaluating.asked) == [(recurrent.run_id, 1000), (layered.run_id, 1000), (layered.run_id, 3000)]
+    # A failed training has no evaluation, and what there is of one is kept for the next attempt.
+    assert set(evaluated.outputs) == {layered.run_id}
+    assert evaluated.failures == {}
+    (output,) = (training.store.root / name for name in evaluated.outputs.values())
+    assert [rows.parent.name for rows in evaluated.row_folders()] == [f"{1000:015d}", f"{3000:015d}"]
+    assert set(evaluated.row_folders()) < set(entered)
+    assert sorted(path.name for path in output.iterdir()) == ["job.json", "log.txt", "manifest.json", "results"]
+    job = json.loads((output / "job.json").read_text())
+    assert job["trained_to"] == 3000
+    assert all(Path(one["path"]).parent.parent == training.looks[0]().folder for one in job["checkpoints"])
+
+
+def test_a_failed_evaluation_ends_no_other_one_and_is_named(tmp_path: Path, evaluating: Evaluating) -> None:
+    training = Training(tiny(tmp_path))
+    evaluating.failing["LA"] = Failed("model.evaluator ended with status 1; see its log: no memory")
+    layered, recurrent = (look() for look in training.looks)
+
+    def steps() -> Iterator[Callable[[], object]]:
+        for run in (layered, recurrent):
+            training.write_checkpoint(run, 3000)
+        training.end("LA", "DR")
+        training.close()
+        yield never
+
+    evaluated = training.follow(steps())
+    assert set(evaluated.outputs) == {recurrent.run_id}
+    with pytest.raises(
+        Failed, match=rf"1 failed, .* is here; evaluation of {layered.run_id}: .* see its log: no memory"
+    ):
+        raise_failures(training.ended, evaluated, "here")
+
+
+def test_bad_input_of_an_evaluation_is_said_at_once_and_stops_no_training(
+    tmp_path: Path, evaluating: Evaluating
+) -> None:
+    training = Training(tiny(tmp_path))
+    evaluating.failing["DR"] = InputError("no such task")
+    with stopped_on_exit():
+        training.write_checkpoint(training.looks[1](), 1000)
+        with pytest.raises(InputError, match="no such task"):
+            training.follow(iter([never]))
+        wait_unless_stopping(0)
+
+
+def test_rows_are_entered_and_the_report_is_written_while_models_train(
+    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, drawn = tiny(tmp_path), []
+    training = Training(study)
+    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    results = LiveResults(study, training.planned, training.looks, lambda: drawn.append(study.report.read_text()))
+    monkeypatch.setattr(live, "SHARE", 1.0)
+    (layered, recurrent), seen = (look() for look in training.looks), []
+
+    def status() -> list[str]:
+        return query(study.database, "select status from runs order by run_id desc")["status"].to_list()
+
+    def steps() -> Iterator[Callable[[], object]]:
+        training.write_checkpoint(layered, 1000)
+        yield lambda: drawn
+        seen.append(status())
+        assert not query(study.database, "from evaluations where tokens = 1000").empty
+        assert report_mark(study).exists()
+        training.write_checkpoint(layered, 3000)
+        training.write_checkpoint(recurrent, 3000)
+        training.end("LA", "DR")
+        yield lambda: query(study.database, "from evaluations").shape[0] == 3 and status() == ["complete"] * 2
+        training.close()
+        yield never
+
+    training.follow(steps(), entered=results.add, tick_too=results.update)
+    assert seen == [["training", "waiting"]]
+    assert "Not complete: 2 runs of 2" in drawn[0]
+    assert len(drawn) == 1, "the second report has to wait"
+    assert not_ingested(study, "trained").exists(), "the last word is not said"
+
+
+@pytest.mark.slow
+def test_evaluated_beside_training_or_after_gives_the_same_rows(tmp_path: Path) -> None:
+    """With the paper's race: only the seed that goes on is evaluated, its early checkpoints after the choice."""
+    study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
+    study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})
+    store = Store(study.store_folder)
+    prepared = prepare_data(study, store)
+    planned = plan_models(study, prepared.vocabulary_size)
+    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    with ThreadPoolExecutor(1) as beside, stopped_on_exit():
+        evaluating = beside.submit(evaluate_live, study, store, prepared, planned)
+        trained = train_models(study, store, prepared, planned)
+        also_trained, evaluated = evaluating.result()
+    assert also_trained == trained
+    assert set(evaluated.outputs) == {run.run_id for run in trained.runs if run.status == "complete"}
+    assert len(evaluated.outputs) == 2
+    assert not query(study.database, "from evaluations").empty
+
+    beside_training = {rows.parent: tables(rows) for rows in evaluated.row_folders()}
+    for output in store.root.glob("evaluation/*"):
+        shutil.rmtree(output)
+    again = evaluate_runs(study, store, prepared, trained)
+    assert again == evaluated
+    assert {rows.parent: tables(rows) for rows in again.row_folders()} == beside_training
+
+
+def tables(rows: Path) -> dict[str, list[dict[str, Any]]]:
+    return {path.name: pq.read_table(path).to_pylist() for path in rows.iterdir()}
