@@ -18,6 +18,7 @@ from flows.running import progress
 from flows.running.artifacts import artifact_key
 from flows.running.patience import patiently
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
+from flows.running.report_links import link_to_report
 from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
@@ -141,15 +142,15 @@ def full_study(
             description = f"{what} of {chosen.study_id}"
             create_table_artifact(rows, key=artifact_key(chosen.name, view), description=description)
         _show_summary(chosen)
-        create_link_artifact(chosen.report.resolve().as_uri(), "The report", artifact_key(chosen.name, "report"))
     raise_failures(trained, evaluated, path)
     return path
 
 
 def _show_summary(study: Study) -> None:
-    """Show the answer of a study, its factors and its curves in Prefect's UI, as far as they are known."""
+    """Show the answer of a study, its factors and its curves in Prefect's UI, and link to its report."""
     text = patiently(partial(summary, study.database, study.study_id))
     create_markdown_artifact(text, artifact_key(study.name, "summary"), f"What {study.study_id} says")
+    create_link_artifact(link_to_report(study), "The report", artifact_key(study.name, "report"))
 
 
 def _tag_run(tag: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from flows.running.processes import Failed
+from flows.running.report_links import serving_reports
 from model.training.launch import bound_command
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
@@ -37,7 +38,9 @@ def main() -> None:
     try:
         print(f"Prefect answers at {address.removesuffix('/api')}", flush=True)
         print("In a second terminal: prefect deployment run full-study --watch", flush=True)
-        serve(*deployments(), limit=1)
+        with serving_reports((urlsplit(address).port or 4200) + 1) as reports:
+            print(f"Reports are at {reports}", flush=True)
+            serve(*deployments(), limit=1)
     except KeyboardInterrupt:
         pass
     finally:

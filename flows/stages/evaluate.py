@@ -175,16 +175,15 @@ class _Evaluation:
 
     def ask(self, run: Run) -> None:
         """Ask for the evaluation of checkpoints that have come since the last time."""
-        folders = checkpoint_folders(run)
-        new = [tokens for tokens in folders if tokens not in self.asked]
-        if not new:
-            return
-        if run.status != "complete":
-            # The training's folder gets its final name while a checkpoint may be in use: links keep their names.
-            try:
-                folders = {tokens: _linked(folder, self.folder / "checkpoints") for tokens, folder in folders.items()}
-            except FileNotFoundError:  # at this moment
+        try:
+            folders = checkpoint_folders(run)
+            if not (new := [tokens for tokens in folders if tokens not in self.asked]):
                 return
+            if run.status != "complete":
+                # The training's folder gets another name when the training ends, perhaps while a checkpoint is read.
+                folders = {tokens: _linked(folder, self.folder / "checkpoints") for tokens, folder in folders.items()}
+        except FileNotFoundError:  # the folder gets its other name at this moment: the next look finds it
+            return
         self.write_job(run, folders)
         for tokens in new:
             rows = self.folder / "results" / run.run_id / f"{tokens:015d}"

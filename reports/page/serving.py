@@ -15,7 +15,7 @@ from pipeline.errors import InputError
 EVERY = 2  # seconds between two looks at the results file, and between two questions of an open page
 RELOAD = f"""<script>
 (async () => {{
-  const version = async () => (await fetch("/version")).text();
+  const version = async () => (await fetch("version")).text();
   const shown = await version();
   setInterval(async () => (await version()) !== shown && location.reload(), {1000 * EVERY});
 }})();
@@ -23,14 +23,17 @@ RELOAD = f"""<script>
 """
 
 
-def server(page: Path, port: int = 0) -> ThreadingHTTPServer:
-    """Make a server of one page on the loopback address; port 0 takes a free one."""
-    return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, page))
+def server(find: Callable[[str], Path | None], port: int = 0) -> ThreadingHTTPServer:
+    """Make a server on the loopback address of the pages that `find` returns by name; port 0 takes a free one.
+
+    The page `name` is at `/name/`, the page "" at `/`.
+    """
+    return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, find))
 
 
 def watch(database: Path, page: Path, write: Callable[[], object], say: Callable[[str], object]) -> None:
     """Serve a page and call `write` whenever the results file is newer than the page, until interrupted."""
-    with server(page) as serving:
+    with server({"": page}.get) as serving:
         Thread(target=serving.serve_forever, daemon=True).start()
         say(f"http://127.0.0.1:{serving.server_port}")
         try:
@@ -62,23 +65,26 @@ def refresh(database: Path, drawn: int, write: Callable[[], object]) -> tuple[in
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answer `/` with the page and `/version` with what changes when the page is written."""
+    """Answer `/name/` with a page and `/name/version` with what changes when the page is written."""
 
-    def __init__(self, page: Path, *connection: object) -> None:
-        self.page = page
+    def __init__(self, find: Callable[[str], Path | None], *connection: object) -> None:
+        self.find = find
         super().__init__(*connection)
 
     def do_GET(self) -> None:
         """Answer a browser of this machine; another host's name in the address is refused (DNS rebinding)."""
         if self.headers.get("Host", "").partition(":")[0] not in ("127.0.0.1", "localhost"):
             self.send_error(HTTPStatus.FORBIDDEN)
-        elif self.path == "/version":
-            self._answer("text/plain", str(self.page.stat().st_mtime_ns))
-        elif self.path == "/":
-            text = self.page.read_text(encoding="utf-8")
-            self._answer("text/html; charset=utf-8", text.replace("</body>", f"{RELOAD}</body>"))
-        else:
+            return
+        name, _, part = self.path.removeprefix("/").rpartition("/")
+        page = self.find(name) if part in ("", "version") else None
+        if page is None:
             self.send_error(HTTPStatus.NOT_FOUND)
+        elif part:
+            self._answer("text/plain", str(page.stat().st_mtime_ns))
+        else:
+            text = page.read_text(encoding="utf-8")
+            self._answer("text/html; charset=utf-8", text.replace("</body>", f"{RELOAD}</body>"))
 
     def _answer(self, kind: str, text: str) -> None:
         body = text.encode()

@@ -232,7 +232,8 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(
         training.write_checkpoint(layered, 3000)
         training.write_checkpoint(recurrent, 3000)
         training.end("LA", "DR")
-        yield lambda: query(study.database, "from evaluations").shape[0] == 3 and status() == ["complete"] * 2
+        yield lambda: status() == ["complete"] * 2
+        assert query(study.database, "from evaluations").shape[0] == 3
         training.close()
         yield never
 

@@ -23,7 +23,7 @@ def page(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def port(page: Path) -> Iterator[int]:
-    with server(page) as serving:
+    with server({"": page, "named": page}.get) as serving:
         Thread(target=serving.serve_forever, daemon=True).start()
         yield serving.server_port
         serving.shutdown()
@@ -38,13 +38,18 @@ def get(port: int, path: str, host: str = "127.0.0.1") -> HTTPResponse:
 def test_the_page_asks_for_its_version(port: int, page: Path) -> None:
     text = get(port, "/").read().decode()
     assert text.startswith("<html><body>Tokens<script>")
-    assert 'fetch("/version")' in text
+    assert 'fetch("version")' in text
+    assert get(port, "/named/").read().decode() == text
     before = get(port, "/version").read()
+    assert get(port, "/named/version").read() == before
     os.utime(page, (1, 1))
     assert get(port, "/version").read() != before
 
 
-@pytest.mark.parametrize(("path", "host", "status"), [("/../secret", "localhost", 404), ("/", "evil.example", 403)])
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [("/../secret", "localhost", 404), ("/other/", "localhost", 404), ("/", "evil.example", 403)],
+)
 def test_nothing_else_is_answered(port: int, path: str, host: str, status: int) -> None:
     assert get(port, path, host).status == status
 

@@ -1,0 +1,52 @@
+"""Link to reports from Prefect's UI: no browser opens a file from a server's page, so `make up` serves the reports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+from flows.running.private import open_private, private_folder
+from flows.study.configuration import Study
+from reports.page.serving import server
+
+ADDRESS = "DREAMER_REPORTS"  # an environment variable: where reports are served, for the flow runs of `make up`
+
+
+@contextmanager
+def serving_reports(port: int = 0) -> Iterator[str]:
+    """Serve the reports of studies that run on this machine during the block. Yields the address, which runs inherit.
+
+    The address has another port where `port` is taken.
+    """
+    try:
+        serving = server(find_report, port)
+    except OSError:
+        serving = server(find_report)
+    with serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        os.environ[ADDRESS] = f"http://127.0.0.1:{serving.server_port}"
+        try:
+            yield os.environ[ADDRESS]
+        finally:
+            serving.shutdown()
+            os.environ.pop(ADDRESS, None)
+
+
+def link_to_report(study: Study) -> str:
+    """Return the address of a study's report: where reports are served, else the file's."""
+    if not (address := os.environ.get(ADDRESS)):
+        return study.report.resolve().as_uri()
+    with open_private(private_folder("reports") / study.name) as file:
+        file.write(str(study.report.resolve()))
+    return f"{address}/{study.name}/"
+
+
+def find_report(study: str) -> Path | None:
+    """Find the report of a study that was linked to; None for any other name."""
+    if study not in os.listdir(private_folder("reports")):
+        return None
+    page = Path((private_folder("reports") / study).read_text())
+    return page if page.is_file() else None
