@@ -23,6 +23,7 @@ from reports.page.report import write_report
 
 SHARE = 0.05  # of the time, at most, that is spent on entering rows, and again on the report
 REPORT_SECONDS = 30.0  # between two reports, at least
+UNDER_WAY = {"waiting", "training", "evaluating"}
 
 
 def evaluate_live(
@@ -100,7 +101,8 @@ class LiveResults:
         """Enter what is new and draw the report, unless one of these would take more than its share of the time."""
         if time.monotonic() >= self._enter_at:
             self._enter_at = self._spend(self._enter)
-        if not self._drawn and time.monotonic() >= self._report_at:
+        # When nothing is under way any more, the report stage follows at once.
+        if not self._drawn and UNDER_WAY & set(self._status) and time.monotonic() >= self._report_at:
             self._report_at = max(self._spend(self._draw), time.monotonic() + REPORT_SECONDS)
 
     def _spend(self, work: Callable[[], None]) -> float:
