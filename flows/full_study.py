@@ -140,7 +140,7 @@ def full_study(
             factors = patiently(partial(query, chosen.database, rows_of_study))
             rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
             description = f"{what} of {chosen.study_id}"
-            create_table_artifact(rows, key=artifact_key(chosen.name, view), description=description)
+            create_table_artifact(rows, key=artifact_key(chosen.name, view.replace("_", " ")), description=description)
         _show_summary(chosen)
     raise_failures(trained, evaluated, path)
     return path
