@@ -19,8 +19,11 @@ group by name, kind, description
 
 union all
 
-select function_name, 'macro', comment, array_to_string(parameters, ', ')
+-- A reader's own temporary macros come on top of those in the file, and go before them.
+select function_name, 'macro', arg_max(comment, database_name = 'temp'),
+    arg_max(array_to_string(parameters, ', '), database_name = 'temp')
 from duckdb_functions()
 where not internal and function_type = 'table_macro'
+group by function_name
 
 order by kind, name
