@@ -6,12 +6,15 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from prefect import flow
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
 from flows.running import progress
+from flows.running.engine import attempt, call, reporting
 from flows.running.patience import patiently
 from flows.running.processes import Failed, wait_unless_stopping
 from flows.running.single import only_run
@@ -22,19 +25,28 @@ from flows.stages.models import plan_models
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.train import train_models
+from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Store
 from reports.page.report import write_report
 from sql.results import query
 
 
+@contextmanager
+def _running(study: str, mirror: str | None, root: str | None) -> Iterator[Study]:
+    """Load a study and hold its lock, which `full-study` holds already where it calls its sub-flows."""
+    chosen = load_study(study, mirror=mirror, root=root)
+    with only_run(chosen):
+        yield chosen
+
+
 @flow(name="prepare-data")
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
-    chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
-    ingest_stages(chosen, prepared)
-    return prepared
+    with _running(study, mirror, root) as chosen:
+        prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
+        ingest_stages(chosen, prepared)
+        return prepared
 
 
 @flow(name="train-models")
@@ -46,13 +58,13 @@ def train_models_flow(
     prepared: Prepared | None = None,
 ) -> Trained:
     """Train matched models on the same token stream. Raises InputError where no data have been prepared."""
-    chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepared or read_finished(chosen, Prepared)
-    planned = plan_models(chosen, prepared.vocabulary_size)
-    store = Store(chosen.store_folder, wait=wait_unless_stopping)
-    trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
-    ingest_stages(chosen, prepared, planned, trained)
-    return trained
+    with _running(study, mirror, root) as chosen:
+        prepared = prepared or read_finished(chosen, Prepared)
+        planned = plan_models(chosen, prepared.vocabulary_size)
+        store = Store(chosen.store_folder, wait=wait_unless_stopping)
+        trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
+        ingest_stages(chosen, prepared, planned, trained)
+        return trained
 
 
 @flow(name="evaluate-checkpoints")
@@ -65,25 +77,25 @@ def evaluate_checkpoints_flow(
     trained: Trained | None = None,
 ) -> Evaluated:
     """Evaluate every checkpoint on every benchmark; ingest the results. Raises InputError without trained models."""
-    chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepared or read_finished(chosen, Prepared)
-    trained = trained or read_finished(chosen, Trained)
-    evaluated = evaluate_runs(
-        chosen, Store(chosen.store_folder, wait=wait_unless_stopping), prepared, trained, trust_code=trust_code
-    )
-    planned = plan_models(chosen, prepared.vocabulary_size)
-    ingest_stages(chosen, prepared, planned, trained, evaluated)
-    return evaluated
+    with _running(study, mirror, root) as chosen:
+        prepared = prepared or read_finished(chosen, Prepared)
+        trained = trained or read_finished(chosen, Trained)
+        evaluated = evaluate_runs(
+            chosen, Store(chosen.store_folder, wait=wait_unless_stopping), prepared, trained, trust_code=trust_code
+        )
+        planned = plan_models(chosen, prepared.vocabulary_size)
+        ingest_stages(chosen, prepared, planned, trained, evaluated)
+        return evaluated
 
 
 @flow(name="report")
 def report_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> str:
     """Write the HTML report and its figures from the results database."""
-    chosen = load_study(study, mirror=mirror, root=root)
-    progress.report("write report", 0.0, "figures and tables")
-    path = str(patiently(lambda: write_report(chosen.database, chosen.study_id, chosen.report.parent)))
-    progress.report("write report", 1.0, path)
-    return path
+    with _running(study, mirror, root) as chosen:
+        progress.report("write report", 0.0, "figures and tables")
+        path = str(patiently(lambda: write_report(chosen.database, chosen.study_id, chosen.report.parent)))
+        progress.report("write report", 1.0, path)
+        return path
 
 
 @flow(name="full-study")
@@ -102,22 +114,22 @@ def full_study(
     where a run or an evaluation has failed.
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
-    chosen = load_study(**arguments)
-    with only_run(chosen):
+    with _running(**arguments) as chosen:
         check_study(chosen, trust_code=trust_code)
-        with progress.listening(progress.Artifacts()):
-            prepared = prepare_data_flow(**arguments)
-            trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
-            evaluated = evaluate_checkpoints_flow(
-                **arguments, trust_code=trust_code, prepared=prepared, trained=trained
+        with reporting(progress.Artifacts()):
+            prepared = call(prepare_data_flow, **arguments)
+            trained = call(train_models_flow, **arguments, accept_code_change=accept_code_change, prepared=prepared)
+            evaluated = call(
+                evaluate_checkpoints_flow, **arguments, trust_code=trust_code, prepared=prepared, trained=trained
             )
-            path = report_flow(**arguments)
+            path = call(report_flow, **arguments)
         for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
             rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
             factors = patiently(partial(query, chosen.database, rows_of_study))
             rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-            create_table_artifact(rows, key=view.replace("_", "-"), description=f"{what} of {chosen.study_id}")
-        create_link_artifact(chosen.report.resolve().as_uri(), link_text="The report", key="report")
+            key, description = view.replace("_", "-"), f"{what} of {chosen.study_id}"
+            attempt(create_table_artifact, rows, key=key, description=description)
+        attempt(create_link_artifact, chosen.report.resolve().as_uri(), link_text="The report", key="report")
     raise_failures(trained, evaluated, path)
     return path
 

@@ -98,26 +98,20 @@ class Lines:
 class Artifacts:
     """Send progress artifacts and log lines to the current flow run, for each key at most once in two seconds.
 
-    Reports come from worker threads, which belong to no flow run, so artifacts are sent in the context in which this
-    object was made. A server that does not answer costs the progress in the UI, not the study.
+    Artifacts are sent in the context in which this object was made: other threads belong to no flow run.
     """
 
     def __init__(self) -> None:
         self.context = copy_context()
         self.artifacts: dict[str, Any] = {}
         self.seen: dict[str, float] = {}
-        self.broken = False
 
     def update(self, key: str, fraction: float, words: str) -> None:
         now = time.monotonic()
-        if self.broken or (key in self.seen and fraction < 1 and now - self.seen[key] < 2):
+        if key in self.seen and fraction < 1 and now - self.seen[key] < 2:
             return
         self.seen[key] = now
-        try:
-            self.context.run(self._send, key, fraction, words)
-        except Exception as error:  # whatever the client and its transport may raise
-            self.broken = True
-            sys.stderr.write(f"no more progress in Prefect's UI: its server did not take an artifact ({error})\n")
+        self.context.run(self._send, key, fraction, words)
 
     def _send(self, key: str, fraction: float, words: str) -> None:
         from prefect import get_run_logger
