@@ -60,9 +60,7 @@ def only_one(address: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
-                f"it is running already and serves the deployments at {address}; stop it first"
-            ) from None
+            raise InputError(f"it is running already and serves the deployments at {address}; stop it first") from None
         yield
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import Slots, concurrency
 from flows.running.processes import Failed, read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.silence import watched
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
@@ -101,6 +102,8 @@ def _evaluate(
         offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((folder / "cache").resolve())}
 
         failures: list[Failed] = []
+        told = folder / "results" / "progress.json"
+        tick = watched(label, told, partial(_report, label, told))
 
         def process(number: int) -> None:
             try:
@@ -109,7 +112,7 @@ def _evaluate(
                         "model.evaluate",
                         [str(folder / "job.json"), "--verbose"],
                         log=folder / f"log-{number}.txt",
-                        tick=partial(_report, label, folder / "results" / "progress.json"),
+                        tick=tick,
                         environment={**offline, **environment},
                     )
             except Failed as error:
