@@ -48,12 +48,10 @@ def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
     watched.fn = noted
     try:
         return watched(*arguments, **named)
-    except Exception as error:
-        if error in raised:
-            raise
+    except Exception as error:  # whatever the engine, the client and its transport may raise
+        if raised:
+            raise raised[0] from None
         note_loss(error)
-    if raised:
-        raise raised[0]
     return returned[0] if returned else flow.fn(*arguments, **named)
 
 
@@ -63,7 +61,7 @@ def attempt(send: Callable[..., Any], *arguments: Any, **named: Any) -> None:
         return
     try:
         send(*arguments, **named)
-    except Exception as error:  # whatever the client and its transport may raise
+    except Exception as error:  # as in `call`
         note_loss(error)
 
 

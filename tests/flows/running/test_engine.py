@@ -48,6 +48,8 @@ def test_a_flow_without_a_server_returns_what_its_function_returns(capsys: pytes
 def test_a_flow_without_a_server_raises_what_its_function_raises() -> None:
     with pytest.raises(InputError, match="no such study"):
         call(refuse)
+    with pytest.raises(InputError, match="no such study"):  # as a plain function now
+        call(refuse)
 
 
 def test_nothing_is_sent_to_a_lost_server() -> None:
