@@ -6,6 +6,7 @@ The deployment `full-study` runs the `demo` preset unless told otherwise; beside
 from __future__ import annotations
 
 import fcntl
+import logging
 import signal
 import sys
 import tempfile
@@ -41,6 +42,8 @@ def up() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with only_one(address):
         joins = healthy(address)
+        # Without its server Prefect's runner would print a traceback, and goes on by asking from time to time.
+        logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
         tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
         try:
             with nullcontext() if joins else kept_alive(address):

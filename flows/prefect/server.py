@@ -115,7 +115,7 @@ def kept_alive(address: str) -> Iterator[None]:
             if ending.is_set():
                 return
             by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-            print(f"Prefect's server {by}; another one starts, studies go on", file=sys.stderr, flush=True)
+            print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
             try:
                 servers.append(start_server(address))
             except Failed as error:

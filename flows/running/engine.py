@@ -45,7 +45,7 @@ def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
         return returned[0]
 
     watched = copy.copy(flow)
-    watched.fn = noted
+    watched.fn, watched.should_validate_parameters = noted, False  # types are those of the flow's module, not of ours
     try:
         return watched(*arguments, **named)
     except Exception as error:  # whatever the engine, the client and its transport may raise

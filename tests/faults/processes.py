@@ -47,11 +47,11 @@ def child(parent: int, words: str) -> int | None:
     return None
 
 
-def until(condition: Callable[[], object], process: subprocess.Popen[bytes], log: Path) -> None:
+def until(condition: Callable[[], object], process: subprocess.Popen[bytes], log: Path, pause: float = 0.1) -> None:
     """Wait until something is so, while a process runs."""
     while not condition():
         assert process.poll() is None, log.read_text()
-        time.sleep(0.1)
+        time.sleep(pause)
 
 
 def trains(root: Path) -> bool:

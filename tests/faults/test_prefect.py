@@ -23,6 +23,7 @@ def test_a_study_outlives_its_server(tmp_path: Path, number: signal.Signals) -> 
     until(lambda: trains(root), process, log)
     server = child(process.pid, "prefect server start")
     assert server is not None
+    assert "Prefect's server is lost" not in log.read_text()
     os.kill(server, number)
     assert process.wait(400) == 0, log.read_text()
     said = log.read_text()
