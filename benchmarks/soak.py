@@ -117,7 +117,7 @@ def run_study(study: Path, root: Path, chance: random.Random, kills: int, pace: 
         while (status := flow.poll()) is None and time.monotonic() < deadline:
             _measure(flow.pid, outcome)
             if time.monotonic() >= due and outcome.kills.total() < kills:
-                outcome.kills[_kill_one(root, chance)] += 1
+                outcome.kills.update(_kill_one(root, chance))
                 due = time.monotonic() + chance.uniform(0.2, 1.8) * pace
             time.sleep(0.2)
     if status is None:
@@ -127,13 +127,14 @@ def run_study(study: Path, root: Path, chance: random.Random, kills: int, pace: 
     return outcome
 
 
-def _kill_one(root: Path, chance: random.Random) -> str:
-    """Kill one of the living processes of a study; returns what kind it was."""
+def _kill_one(root: Path, chance: random.Random) -> list[str]:
+    """Kill one of the living processes of a study; returns what kind it was, nothing where all have just ended."""
     living = [(kind, number) for kind, words in VICTIMS.items() for number in _processes(words, root)]
-    kind, number = chance.choice(living)
-    with suppress(ProcessLookupError):
-        os.kill(number, signal.SIGKILL)
-    return kind
+    for kind, number in chance.sample(living, min(1, len(living))):
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
+            return [kind]
+    return []
 
 
 def _processes(words: str, root: Path) -> list[int]:
