@@ -62,5 +62,6 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ.clear()
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
         os.environ.update(before)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.prefect.in_process import environment
 from flows.prefect.serve import only_one
-from flows.prefect.server import allow_loopback, check_port, healthy, start_anew_if_damaged
+from flows.prefect.server import check_port, healthy, start_anew_if_damaged
 from pipeline.errors import InputError
 
 PROJECT = Path(__file__).parents[3]
@@ -38,15 +37,6 @@ def test_a_second_make_up_is_one_line() -> None:
         second = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
     assert second.stderr == f"make up: it is running already and serves the deployments at {address}; stop it first\n"
     assert second.returncode == 2
-
-
-def test_variables_of_a_run_end_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_HOME", "mine")
-    before = os.environ.copy()
-    with environment({"PREFECT_HOME": "the run's", "PREFECT_API_URL": "http://127.0.0.1:1/api"}):
-        allow_loopback()
-        assert os.environ["PREFECT_HOME"] == "the run's"
-    assert os.environ == before
 
 
 def test_a_damaged_database_of_prefects_server_is_removed_and_said(
