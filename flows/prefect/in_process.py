@@ -16,6 +16,7 @@ LABEL = "Prefect's server"
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_LOGGING_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
+    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_API_REQUEST_TIMEOUT": "10",  # seconds; with one retry, a server that hangs holds a stage's end for 45 s
     "PREFECT_CLIENT_MAX_RETRIES": "1",
