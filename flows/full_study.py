@@ -6,7 +6,9 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
@@ -16,6 +18,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 
 from flows.running import progress
 from flows.running.artifacts import artifact_key
+from flows.running.engine import attempt, call, reporting
 from flows.running.patience import patiently
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.running.report_links import link_to_report
@@ -41,13 +44,21 @@ def _name_run() -> str:
     return f"{runtime.flow_run.flow_name} of {Path(runtime.flow_run.parameters['study']).stem}"
 
 
+@contextmanager
+def _running(study: str, mirror: str | None, root: str | None) -> Iterator[Study]:
+    """Load a study and hold its lock, which `full-study` holds already where it calls its sub-flows."""
+    chosen = load_study(study, mirror=mirror, root=root)
+    with only_run(chosen):
+        yield chosen
+
+
 @flow(name="prepare-data", flow_run_name=_name_run)
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
-    chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
-    ingest_stages(chosen, prepared)
-    return prepared
+    with _running(study, mirror, root) as chosen:
+        prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
+        ingest_stages(chosen, prepared)
+        return prepared
 
 
 @flow(name="train-models", flow_run_name=_name_run)
@@ -59,13 +70,13 @@ def train_models_flow(
     prepared: Prepared | None = None,
 ) -> Trained:
     """Train matched models on the same token stream. Raises InputError where no data have been prepared."""
-    chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepared or read_finished(chosen, Prepared)
-    planned = plan_models(chosen, prepared.vocabulary_size)
-    store = Store(chosen.store_folder, wait=wait_unless_stopping)
-    trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
-    ingest_stages(chosen, prepared, planned, trained)
-    return trained
+    with _running(study, mirror, root) as chosen:
+        prepared = prepared or read_finished(chosen, Prepared)
+        planned = plan_models(chosen, prepared.vocabulary_size)
+        store = Store(chosen.store_folder, wait=wait_unless_stopping)
+        trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
+        ingest_stages(chosen, prepared, planned, trained)
+        return trained
 
 
 @flow(name="evaluate-checkpoints", flow_run_name=_name_run)
@@ -81,29 +92,29 @@ def evaluate_checkpoints_flow(
 
     With `live` the models are trained beside it: a checkpoint is evaluated when it is written and a slot is free.
     """
-    chosen = load_study(study, mirror=mirror, root=root)
-    prepared = prepared or read_finished(chosen, Prepared)
-    planned = plan_models(chosen, prepared.vocabulary_size)
-    store = Store(chosen.store_folder, wait=wait_unless_stopping)
-    if live:
-        show = partial(_show_summary, chosen)
-        trained, evaluated = evaluate_live(chosen, store, prepared, planned, trust_code=trust_code, drawn=show)
-    else:
-        trained = read_finished(chosen, Trained)
-        evaluated = evaluate_runs(chosen, store, prepared, trained, trust_code=trust_code)
-    ingest_stages(chosen, prepared, planned, trained, evaluated)
-    return evaluated
+    with _running(study, mirror, root) as chosen:
+        prepared = prepared or read_finished(chosen, Prepared)
+        planned = plan_models(chosen, prepared.vocabulary_size)
+        store = Store(chosen.store_folder, wait=wait_unless_stopping)
+        if live:
+            show = partial(_show_summary, chosen)
+            trained, evaluated = evaluate_live(chosen, store, prepared, planned, trust_code=trust_code, drawn=show)
+        else:
+            trained = read_finished(chosen, Trained)
+            evaluated = evaluate_runs(chosen, store, prepared, trained, trust_code=trust_code)
+        ingest_stages(chosen, prepared, planned, trained, evaluated)
+        return evaluated
 
 
 @flow(name="report", flow_run_name=_name_run)
 def report_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> str:
     """Write the HTML report and its figures from the results database."""
-    chosen = load_study(study, mirror=mirror, root=root)
-    progress.report("write report", 0.0, "figures and tables")
-    path = str(patiently(lambda: write_report(chosen.database, chosen.study_id, chosen.report.parent)))
-    report_mark(chosen).unlink(missing_ok=True)
-    progress.report("write report", 1.0, path)
-    return path
+    with _running(study, mirror, root) as chosen:
+        progress.report("write report", 0.0, "figures and tables")
+        path = str(patiently(lambda: write_report(chosen.database, chosen.study_id, chosen.report.parent)))
+        report_mark(chosen).unlink(missing_ok=True)
+        progress.report("write report", 1.0, path)
+        return path
 
 
 @flow(name="full-study", flow_run_name=_name_run)
@@ -122,25 +133,24 @@ def full_study(
     where a run or an evaluation has failed.
     """
     arguments = {"study": study, "mirror": mirror, "root": root}
-    chosen = load_study(**arguments)
-    with only_run(chosen):
+    with _running(**arguments) as chosen:
         check_study(chosen, trust_code=trust_code)
-        _tag_run(chosen.name)
-        with tags(chosen.name), progress.listening(progress.Artifacts(chosen.name)):
-            prepared = prepare_data_flow(**arguments)
+        attempt(_tag_run, chosen.name)
+        with tags(chosen.name), reporting(progress.Artifacts(chosen.name)):
+            prepared = call(prepare_data_flow, **arguments)
             (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
             with ThreadPoolExecutor(1) as beside, stopped_on_exit():
-                evaluate = partial(evaluate_checkpoints_flow, **arguments, trust_code=trust_code, live=True)
+                evaluate = partial(call, evaluate_checkpoints_flow, **arguments, trust_code=trust_code, live=True)
                 evaluating = beside.submit(copy_context().run, evaluate, prepared=prepared)
-                trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
+                trained = call(train_models_flow, **arguments, accept_code_change=accept_code_change, prepared=prepared)
                 evaluated = evaluating.result()
-            path = report_flow(**arguments)
+            path = call(report_flow, **arguments)
         for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
             rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
             factors = patiently(partial(query, chosen.database, rows_of_study))
             rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-            description = f"{what} of {chosen.study_id}"
-            create_table_artifact(rows, key=artifact_key(chosen.name, view.replace("_", " ")), description=description)
+            key, description = artifact_key(chosen.name, view.replace("_", " ")), f"{what} of {chosen.study_id}"
+            attempt(create_table_artifact, rows, key=key, description=description)
         _show_summary(chosen)
     raise_failures(trained, evaluated, path)
     return path
@@ -149,8 +159,8 @@ def full_study(
 def _show_summary(study: Study) -> None:
     """Show the answer of a study, its factors and its curves in Prefect's UI, and link to its report."""
     text = patiently(partial(summary, study.database, study.study_id))
-    create_markdown_artifact(text, artifact_key(study.name, "summary"), f"What {study.study_id} says")
-    create_link_artifact(link_to_report(study), "The report", artifact_key(study.name, "report"))
+    attempt(create_markdown_artifact, text, artifact_key(study.name, "summary"), f"What {study.study_id} says")
+    attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
 
 
 def _tag_run(tag: str) -> None:

@@ -17,6 +17,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -197,6 +198,8 @@ class _Progress:
             "total": len(self._folders) * self._items,
             "items_per_second": self._answered / elapsed,
             "seconds_left": (len(self._folders) - done) / pace if pace else None,
+            "process": os.getpid(),
+            "machine": socket.gethostname(),
         }
         write_text_atomically(self._path, json.dumps(values), shared=True, durable=False)
 

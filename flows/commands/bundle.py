@@ -16,6 +16,7 @@ from typing import Any
 from flows.commands.tables import print_outcome, read_outcome
 from flows.running import progress
 from flows.running.patience import patiently
+from flows.running.single import only_run
 from flows.stages.evaluate import job_settings
 from flows.stages.ingest import compute_intervals, ingest_rows, ingest_study
 from flows.stages.models import describe_run, plan_models
@@ -31,7 +32,7 @@ from pipeline.storage.store import Store
 def bundle(options: argparse.Namespace) -> None:
     """Write a bundle, and print the commands that come next."""
     study, folder = load_study(options.study, mirror=options.mirror, root=options.root), options.folder
-    with progress.on_terminal():
+    with progress.on_terminal(), only_run(study):
         plan = write_bundle(study, folder)
     print(f"{folder}: {len(plan['runs'])} runs of {plan['study_id']}. There, with this project's folder beside it:")
     print(f"  python -m model.carried {folder.name} --processes 1")
@@ -43,8 +44,9 @@ def collect(options: argparse.Namespace) -> None:
     from reports.page.report import write_report
 
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    patiently(lambda: collect_bundle(study, options.folder))
-    patiently(lambda: write_report(study.database, study.study_id, study.report.parent))
+    with only_run(study):
+        patiently(lambda: collect_bundle(study, options.folder))
+        patiently(lambda: write_report(study.database, study.study_id, study.report.parent))
     print_outcome(study, *read_outcome(study))
 
 

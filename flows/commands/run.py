@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import sqlite3
 import sys
-from contextlib import closing, nullcontext
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flows.commands.data_plan import amount, data_bytes
 from flows.commands.sources import print_notices
 from flows.commands.tables import print_outcome, read_outcome
+from flows.prefect.in_process import run_in_process
 from flows.running import progress
 from flows.running.devices import check_devices, share_ranks
 from flows.running.nodes import join_trainings, this_node
@@ -53,10 +52,17 @@ def run(options: argparse.Namespace) -> None:
         with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
             if not (options.follow and is_complete(study)):
                 preflight(study, trust_code=options.trust_code)
-                run_in_process(study, options)
+                run_in_process(study, **flow_arguments(options))
     with progress.on_terminal():
         outcome = patiently(lambda: read_outcome(study))
     print_outcome(study, *outcome)
+
+
+def flow_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Take the flow's parameters from the command's options."""
+    names = ("study", "mirror", "root", "accept_code_change", "trust_code")
+    given = {name: getattr(options, name) for name in names}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
 
 
 def is_complete(study: Study) -> bool:
@@ -120,50 +126,3 @@ def preflight(study: Study, *, trust_code: bool) -> None:
         connect(study.database, wait=1).close()
     except Busy as busy:
         print(f"{busy}; rows wait, the study goes on", file=sys.stderr)
-
-
-def run_in_process(study: Study, options: argparse.Namespace) -> None:
-    """Run `full-study` on the Prefect server of the project's settings if it answers, else on a server of our own."""
-    settings = {
-        "PREFECT_HOME": str((study.folder / ".prefect").resolve()),
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
-        "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-        "DO_NOT_TRACK": "1",
-    }
-    for key, value in settings.items():
-        os.environ.setdefault(key, value)
-    # Prefect reads its environment when it is imported.
-    from flows.prefect.serve import allow_loopback, healthy, own_server
-
-    allow_loopback()
-    from prefect.settings import PREFECT_API_URL, get_current_settings, temporary_settings
-
-    from flows.full_study import full_study
-
-    start_anew_if_damaged(study.folder / ".prefect" / "prefect.db")
-    configured = get_current_settings().api.url
-    arguments = {
-        name: str(path) if isinstance(path := getattr(options, name), Path) else path
-        for name in ("study", "mirror", "root", "accept_code_change", "trust_code")
-    }
-    progress.report("Prefect's server", 0.0, "starting")
-    with nullcontext(configured) if configured and healthy(configured) else own_server() as address:
-        progress.report("Prefect's server", 1.0, address)
-        with temporary_settings({PREFECT_API_URL: address}):
-            full_study(**arguments)
-
-
-def start_anew_if_damaged(database: Path) -> None:
-    """Remove the database of a study's own Prefect server where SQLite finds damage: results need no server."""
-    if not database.exists():
-        return
-    try:
-        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
-    except sqlite3.DatabaseError:
-        whole = False
-    if not whole:
-        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
-        for path in database.parent.glob(f"{database.name}*"):
-            path.unlink()

@@ -5,26 +5,33 @@ The deployment `full-study` runs the `demo` preset unless told otherwise; beside
 
 from __future__ import annotations
 
-import os
+import fcntl
+import logging
 import signal
-import socket
-import subprocess
 import sys
-import time
-import urllib.request
+import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
 
-from flows.running.processes import Failed
+from flows.prefect.server import allow_loopback, healthy, kept_alive
+from flows.running.private import open_private, private_folder
+from flows.running.processes import BAD_INPUT, Failed
 from flows.running.report_links import serving_reports
-from model.training.launch import bound_command
-
-START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
+from pipeline.errors import InputError
 
 
 def main() -> None:
+    """Serve the deployments; ends with one line where that is not possible."""
+    try:
+        up()
+    except (InputError, Failed) as error:
+        print(f"make up: {error}", file=sys.stderr)
+        sys.exit(BAD_INPUT if isinstance(error, InputError) else 1)
+
+
+def up() -> None:
     """Start a server if none answers, print its address, serve until stopped, and end the server that was started."""
     allow_loopback()
     from prefect import serve
@@ -32,21 +39,35 @@ def main() -> None:
 
     address = get_current_settings().api.url
     if not address:
-        sys.exit("dreamer up: no Prefect API address is set; run this from the project's root, where pyproject.toml is")
-    server = None if healthy(address) else start_server(address)
+        raise InputError("no Prefect API address is set; run this from the project's folder, where pyproject.toml is")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        print(f"Prefect answers at {address.removesuffix('/api')}", flush=True)
-        print("In a second terminal: prefect deployment run full-study --watch", flush=True)
-        with serving_reports((urlsplit(address).port or 4200) + 1) as reports:
-            print(f"Reports are at {reports}", flush=True)
-            serve(*deployments(), limit=1)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        if server:
-            server.terminate()
-            server.wait(30)
+    with only_one(address):
+        joins = healthy(address)
+        # Without its server Prefect's runner would print a traceback, and goes on by asking from time to time.
+        logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
+        tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
+        try:
+            with nullcontext() if joins else kept_alive(address):
+                whose = " (a server that was there before, and stays)" if joins else ""
+                print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
+                print("In a second terminal: prefect deployment run full-study --watch", flush=True)
+                with serving_reports((urlsplit(address).port or 4200) + 1) as reports:
+                    print(f"Reports are at {reports}", flush=True)
+                    serve(*deployments(), limit=1)
+        except KeyboardInterrupt:
+            pass
+
+
+@contextmanager
+def only_one(address: str) -> Iterator[None]:
+    """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs."""
+    place = urlsplit(address)
+    with open_private(private_folder("up") / f"{place.hostname}-{place.port}.lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"it is running already and serves the deployments at {address}; stop it first") from None
+        yield
 
 
 def deployments() -> list[Any]:
@@ -56,56 +77,6 @@ def deployments() -> list[Any]:
 
     named = {"full-study": "demo"} | {preset: preset for preset in presets()}
     return [full_study.to_deployment(name, parameters={"study": preset}) for name, preset in named.items()]
-
-
-def allow_loopback() -> None:
-    """Exclude loopback addresses from a proxy, through which Prefect's client would not reach its own server."""
-    for name in ("NO_PROXY", "no_proxy"):
-        os.environ[name] = ",".join(filter(None, [os.environ.get(name), "127.0.0.1", "localhost"]))
-
-
-def healthy(address: str) -> bool:
-    """Check that a Prefect API answers at an address."""
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=2) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
-
-
-def start_server(address: str) -> subprocess.Popen[bytes]:
-    """Start a Prefect server at an address and wait until the server answers; it ends when this process ends.
-
-    Raises Failed when the server ends or does not answer in time.
-    """
-    place = urlsplit(address)
-    command = bound_command(
-        "prefect", "server", "start", "--host", str(place.hostname), "--port", str(place.port or 4200)
-    )
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True)
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            raise Failed(f"Prefect's server ended with status {server.returncode}: see `prefect server start`")
-        if healthy(address):
-            return server
-        time.sleep(0.2)
-    server.terminate()
-    raise Failed(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
-
-
-@contextmanager
-def own_server() -> Iterator[str]:
-    """Run a Prefect server on a free loopback port during the block. Yields the address of its API."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
-    server = start_server(address)
-    try:
-        yield address
-    finally:
-        server.terminate()
-        server.wait(30)
 
 
 if __name__ == "__main__":

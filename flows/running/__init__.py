@@ -1,3 +1,3 @@
 """Running work: child processes that never outlive a study, devices, and progress for whoever listens.
 
-Imports `flows.study`, `model.training` (the launcher of ranks) and `pipeline.errors`."""
+Imports `flows.study`, `model.training` (the launcher of ranks), `pipeline.errors`, and in `engine.py` Prefect."""

@@ -1,8 +1,9 @@
 """Train a study on several machines (nodes): `dreamer run` of the same study on each, over a shared file system.
 
 Node 0 prepares the data and starts every training. It announces each in a file, `nodes/<name>.json` in the study's
-folder, and touches the file while the training lasts; the other nodes join what they find announced. The nodes are
-alike: all have as many GPUs, and see the study's folder under one path.
+folder, and touches the file while the training lasts; the other nodes join what they find announced. While node 0 runs
+the study it touches `nodes/alive`, and removes that file at its end; the other nodes end when node 0 has ended or is
+silent. The nodes are alike: all have as many GPUs, and see the study's folder under one path.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +30,8 @@ from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
 POLL_SECONDS = 1.0
+BEAT_SECONDS = 5.0
+SILENCE_SECONDS = 300.0  # a shared file system may show a change a minute late
 
 
 @dataclass(frozen=True)
@@ -110,17 +116,73 @@ def train_on_nodes(
             announcement.unlink(missing_ok=True)
 
 
+@contextmanager
+def alive(study: Study) -> Iterator[None]:
+    """Show the other nodes of a study, if there are any, that node 0 lives during the block."""
+    if study.training.nodes == 1:
+        yield
+        return
+    sign, ended = _sign(study), threading.Event()
+    sign.parent.mkdir(parents=True, exist_ok=True)
+
+    def beat() -> None:
+        while not ended.is_set():
+            sign.touch()
+            ended.wait(BEAT_SECONDS)
+
+    beating = threading.Thread(target=beat, daemon=True)
+    beating.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        beating.join()
+        sign.unlink(missing_ok=True)
+
+
+def _sign(study: Study) -> Path:
+    return study.folder / "nodes" / "alive"
+
+
+class _Pulse:
+    """Looks whether node 0 lives. Clocks of machines differ, so only changes of the file's time count."""
+
+    def __init__(self, sign: Path) -> None:
+        self._sign, self._changed, self._beaten = sign, time.monotonic(), False
+        self._last = self._time()
+
+    def _time(self) -> int | None:
+        return self._sign.stat().st_mtime_ns if self._sign.exists() else None
+
+    def lost(self) -> str:
+        """Say how node 0 was lost; "" while it lives, or may be starting."""
+        found = self._time()
+        if found is None and self._beaten:
+            return "node 0 has ended before the models were trained"
+        if found != self._last:
+            self._last, self._changed, self._beaten = found, time.monotonic(), found is not None
+        if time.monotonic() - self._changed < SILENCE_SECONDS:
+            return ""
+        return f"node 0 has shown no sign of life for {SILENCE_SECONDS:.0f} s ({self._sign})"
+
+
 def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> None:
     """Take part in every training that node 0 announces, until `finished` tells that all models are trained.
 
     A training that fails ends no other. Raises InputError where the processes of this node end with bad input, or where
-    the node has fewer GPUs than node 0.
+    the node has fewer GPUs than node 0; Failed where node 0 ends before the models are trained, or is silent.
     """
     slots, watch, joined = Slots(study), _Watch(study.folder / "nodes"), list[Future[None]]()
+    pulse = _Pulse(_sign(study))
     pool = ThreadPoolExecutor(slots.count)
     with stopped_on_exit():
         try:
-            while not finished():
+            while True:
+                lost = pulse.lost()
+                if finished():  # looked at later: node 0 ends when all is trained
+                    break
+                if lost:
+                    raise Failed(f"{lost}; start the study again on every node")
                 joined += [pool.submit(_join, study, node, slots, values) for values in watch.new()]
                 for training in joined:
                     if training.done():

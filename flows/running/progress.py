@@ -102,8 +102,7 @@ class Artifacts:
 
     At every tenth of a key's work, the same words are a line in the log of the flow run.
 
-    Reports come from worker threads, which belong to no flow run, so artifacts are sent in the context in which this
-    object was made. A server that does not answer costs the progress in the UI, not the study.
+    Artifacts are sent in the context in which this object was made: other threads belong to no flow run.
     """
 
     def __init__(self, study: str) -> None:
@@ -111,18 +110,13 @@ class Artifacts:
         self.artifacts: dict[str, Any] = {}
         self.seen: dict[str, float] = {}
         self.tenths: dict[str, int] = {}
-        self.broken = False
 
     def update(self, key: str, fraction: float, words: str) -> None:
         now = time.monotonic()
-        if self.broken or (key in self.seen and fraction < 1 and now - self.seen[key] < 2):
+        if key in self.seen and fraction < 1 and now - self.seen[key] < 2:
             return
         self.seen[key] = now
-        try:
-            self.context.run(self._send, key, fraction, words)
-        except Exception as error:  # whatever the client and its transport may raise
-            self.broken = True
-            sys.stderr.write(f"no more progress in Prefect's UI: its server did not take an artifact ({error})\n")
+        self.context.run(self._send, key, fraction, words)
 
     def _send(self, key: str, fraction: float, words: str) -> None:
         from prefect import get_run_logger

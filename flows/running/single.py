@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from flows.running import progress
+from flows.running.nodes import alive
 from flows.running.processes import wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
@@ -56,7 +57,8 @@ def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
         file.flush()
         _held.add(path)
         try:
-            yield
+            with alive(study):
+                yield
         finally:
             _held.discard(path)
 

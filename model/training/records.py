@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import socket
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
@@ -135,6 +136,8 @@ class Progress:
             "step": step,
             "state": state,
             "note": note,
+            "process": os.getpid(),
+            "machine": socket.gethostname(),
         }
         write_text_atomically(self._path, json.dumps(values), durable=False)
         words = [

@@ -10,11 +10,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import duckdb
 import pandas as pd
 import pytest
 
 import flows.full_study
+from benchmarks.soak import read_tables
 from flows.commands.cli import main
 from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
 from flows.running import progress
@@ -26,23 +26,6 @@ from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.sql.processes import shell
 
 DREAMER = Path(sys.executable).with_name("dreamer")
-# Everything but what a clock has measured.
-TABLES = {
-    "curation": "*",
-    "models": "*",
-    "runs": "* EXCLUDE (seconds, tokens_per_second, mfu)",
-    "steps": "* EXCLUDE (seconds)",
-    "evaluations": "*",
-    "raw_evaluations": "*",
-    "items": "*",
-    "token_accuracy": "*",
-    "data_efficiency": "*",
-    "factor_intervals": "*",
-    "mean_factor_intervals": "*",
-    "depth_attention": "*",
-    "expert_usage": "*",
-    "checkpoints": "* EXCLUDE (seconds)",
-}
 
 
 def start(root: Path, log: Path) -> subprocess.Popen[bytes]:
@@ -52,14 +35,6 @@ def start(root: Path, log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command, stdout=output, stderr=output, env=environment, cwd=PROJECT, start_new_session=True
         )
-
-
-def tables(root: Path) -> dict[str, pd.DataFrame]:
-    with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
-        return {
-            name: connection.execute(f"SELECT {columns} FROM {name} ORDER BY ALL").df()
-            for name, columns in TABLES.items()
-        }
 
 
 @pytest.mark.slow
@@ -86,7 +61,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     assert kills >= 1
     last = start(tmp_path / "killed", tmp_path / "killed.log")
     assert last.wait(600) == 0, (tmp_path / "killed.log").read_text()
-    expected, found = tables(tmp_path / "calm"), tables(tmp_path / "killed")
+    expected, found = read_tables(tmp_path / "calm"), read_tables(tmp_path / "killed")
     for name, table in expected.items():
         assert len(table), name
         pd.testing.assert_frame_equal(found[name], table)

@@ -1,10 +1,9 @@
-"""Signals end the command in one line; a damaged database of the private Prefect server ends nothing."""
+"""Signals end the command in one line."""
 
 from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.run import start_anew_if_damaged
 from sql.results import connect
 
 PROJECT = Path(__file__).parents[3]
@@ -39,20 +37,3 @@ def computed(process: int) -> float:
     """CPU seconds of a process so far."""
     user, system = Path(f"/proc/{process}/stat").read_text().split()[13:15]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
-def test_a_damaged_database_of_prefects_server_is_removed_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    database = tmp_path / "prefect.db"
-    start_anew_if_damaged(database)
-    with sqlite3.connect(database) as connection:
-        connection.execute("create table run as select 1 as number")
-    start_anew_if_damaged(database)
-    assert database.exists()
-    assert capsys.readouterr().err == ""
-    database.write_bytes(b"SQLite format 3\0" + b"damaged " * 1000)
-    (tmp_path / "prefect.db-wal").write_bytes(b"old")
-    start_anew_if_damaged(database)
-    assert "prefect.db is damaged; no result depends on this file" in capsys.readouterr().err
-    assert not list(tmp_path.glob("prefect.db*"))

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,6 +16,7 @@ import yaml
 import flows.running.nodes
 from flows.running.devices import share_ranks
 from flows.running.nodes import Node, first_host, join_trainings, this_node
+from flows.running.processes import Failed, stopped_on_exit
 from flows.stages.models import plan_models
 from flows.stages.outputs import Trained
 from flows.stages.prepare import prepare_data
@@ -130,6 +131,74 @@ def test_only_living_trainings_are_joined_each_once(tmp_path: Path, monkeypatch:
     join_trainings(study(tmp_path, nodes=2), Node(1, 2, "first"), finished)
     place = ["--node", "1", "--nodes", "2", "--ranks", "3", "--first", "first:2"]
     assert joined == [[*place, "/shared/alive/seed0", "--", "--stop-at", "9"]]
+
+
+NODE_0 = """
+import json, sys
+import flows.running.nodes
+from flows.running.single import only_run
+from flows.study.loading import load_study
+flows.running.nodes.BEAT_SECONDS = 0.1
+with only_run(load_study(json.loads(sys.argv[1]))):
+    print("lives", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def node_0(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs a study of two nodes until its input ends."""
+    content = {**SMALL, "root": str(tmp_path), "training": {**SMALL["training"], "nodes": 2}}
+    command = [sys.executable, "-c", NODE_0, json.dumps(content)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def join_while(chosen: Study, act: Callable[[], None], seconds: float) -> None:
+    """Join trainings as node 1, and call `act` after some seconds."""
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    try:
+        join_trainings(chosen, Node(1, 2, "first"), lambda: False)
+    finally:
+        timer.join()
+        with stopped_on_exit():  # this process goes on: its next test may start processes
+            pass
+
+
+def test_the_others_end_when_node_0_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node_0: subprocess.Popen[str]
+) -> None:
+    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.05)
+    node_0.stdout.readline()
+    ended = r"node 0 has ended before the models were trained; start the study again on every node"
+    with pytest.raises(Failed, match=ended):
+        join_while(study(tmp_path, nodes=2), node_0.stdin.close, seconds=2)
+
+
+def test_the_others_end_when_node_0_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node_0: subprocess.Popen[str]
+) -> None:
+    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(flows.running.nodes, "SILENCE_SECONDS", 3.0)
+    node_0.stdout.readline()
+    started = time.monotonic()
+    with pytest.raises(Failed, match=r"node 0 has shown no sign of life for 3 s \(.*alive\)"):
+        join_while(study(tmp_path, nodes=2), node_0.kill, seconds=2)
+    assert time.monotonic() - started > 4
+    assert (tmp_path / "nodes" / "alive").exists()
+
+
+def test_the_others_do_not_wait_for_ever_for_a_node_0_that_never_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(flows.running.nodes, "SILENCE_SECONDS", 0.5)
+    (tmp_path / "nodes").mkdir()
+    (tmp_path / "nodes" / "alive").touch()  # of a node 0 that was killed
+    with pytest.raises(Failed, match="no sign of life"):
+        join_while(study(tmp_path, nodes=2), lambda: None, seconds=0)
 
 
 def train(chosen: Study) -> Trained:

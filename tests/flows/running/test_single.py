@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from flows.commands.cli import main
+from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
 from flows.running.single import only_run, runs_elsewhere
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -51,3 +53,17 @@ def test_a_second_start_follows(tmp_path: Path) -> None:
     study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 1)
     with only_run(study, follow=True):
         assert first.wait(10) == 0
+
+
+def test_sub_flows_alone_and_bundles_take_the_lock_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first = hold(tmp_path, 60)
+    try:
+        arguments = {"study": str(TINY), "root": str(tmp_path)}
+        for flow in (prepare_data_flow, train_models_flow, evaluate_checkpoints_flow, report_flow):
+            with pytest.raises(InputError, match=rf"running already \(process {first.pid} on "):
+                flow.fn(**arguments)
+        assert main(["bundle", str(TINY), str(tmp_path / "bundle"), "--root", str(tmp_path)]) == 2
+        assert "running already" in capsys.readouterr().err
+    finally:
+        first.kill()
+        first.wait()

@@ -1,0 +1,68 @@
+"""Run the flow `full-study` in this process, for `dreamer run`: on a Prefect server that lives as long as the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from flows.prefect.server import allow_loopback, healthy, own_server, start_anew_if_damaged
+from flows.running import progress
+from flows.running.processes import Failed
+from flows.study.configuration import Study
+
+LABEL = "Prefect's server"
+SETTINGS = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
+    "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_API_REQUEST_TIMEOUT": "10",  # seconds; with one retry, a server that hangs holds a stage's end for 45 s
+    "PREFECT_CLIENT_MAX_RETRIES": "1",
+    "DO_NOT_TRACK": "1",
+}
+
+
+def run_in_process(chosen: Study, **arguments: Any) -> None:
+    """Run `full-study` on a server of the run's own, or on the one that PREFECT_API_URL in the environment names.
+
+    Says which. Where no server starts, the study runs without one.
+    """
+    given, home = os.environ.get("PREFECT_API_URL", ""), str((chosen.folder / ".prefect").resolve())
+    settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
+    with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
+        allow_loopback()
+        # Prefect reads its environment when it is imported.
+        from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+
+        from flows.full_study import full_study
+        from flows.running.engine import call, forget_loss, note_loss
+
+        forget_loss()
+        progress.report(LABEL, 0.0, "starting")
+        try:
+            if given and healthy(given):
+                address, whose = given, "named by PREFECT_API_URL"
+            else:
+                start_anew_if_damaged(chosen.folder / ".prefect" / "prefect.db")
+                address = stack.enter_context(own_server())
+                whose = f"this run's own; none answers at {given}" if given else "this run's own"
+            stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home}))
+            progress.report(LABEL, 1.0, f"{address} ({whose})")
+        except Failed as error:
+            note_loss(error)
+        call(full_study, **arguments)
+
+
+@contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment during the block."""
+    before = os.environ.copy()
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)

@@ -1,0 +1,145 @@
+"""Start, watch and end a Prefect server on this machine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from flows.running.processes import Failed
+from model.training.launch import bound_command
+from pipeline.errors import InputError
+
+START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
+END_SECONDS = 30
+
+
+def allow_loopback() -> None:
+    """Exclude loopback addresses from a proxy, through which Prefect's client would not reach its own server."""
+    for name in ("NO_PROXY", "no_proxy"):
+        given = [host for host in os.environ.get(name, "").split(",") if host]
+        os.environ[name] = ",".join(dict.fromkeys([*given, "127.0.0.1", "localhost"]))
+
+
+def healthy(address: str) -> bool:
+    """Check that a Prefect API answers at an address."""
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=2) as answer:
+            return answer.status == 200
+    except (OSError, ValueError):
+        return False
+
+
+def check_port(address: str) -> None:
+    """Raise InputError where no server can be started at an address: another program's, or another machine's."""
+    place = urlsplit(address)
+    try:
+        socket.create_server((str(place.hostname), place.port or 4200)).close()
+    except OSError as error:
+        raise InputError(
+            f"no Prefect server answers at {address}, and none can start there ({error.strerror}): another program "
+            "has the port, or the address is not of this machine. For another port: "
+            "PREFECT_API_URL=http://127.0.0.1:4201/api make up"
+        ) from None
+
+
+def start_server(address: str) -> subprocess.Popen[bytes]:
+    """Start a Prefect server at an address and wait until the server answers; it ends when this process ends.
+
+    Raises Failed when the server ends or does not answer in time.
+    """
+    place = urlsplit(address)
+    command = bound_command(
+        "prefect", "server", "start", "--host", str(place.hostname), "--port", str(place.port or 4200)
+    )
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True)
+    deadline = time.monotonic() + START_SECONDS
+    try:
+        while time.monotonic() < deadline:
+            if server.poll() is not None:
+                raise Failed(f"Prefect's server ended with status {server.returncode}: see `prefect server start`")
+            if healthy(address):
+                return server
+            time.sleep(0.2)
+        raise Failed(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
+    except BaseException:
+        end_server(server)
+        raise
+
+
+def end_server(server: subprocess.Popen[bytes]) -> None:
+    """End a server; by force where it does not answer a request to end."""
+    server.terminate()
+    try:
+        server.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+@contextmanager
+def own_server() -> Iterator[str]:
+    """Run a Prefect server on a free loopback port during the block. Yields the address of its API."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
+    server = start_server(address)
+    try:
+        yield address
+    finally:
+        end_server(server)
+
+
+@contextmanager
+def kept_alive(address: str) -> Iterator[None]:
+    """Run a Prefect server at an address during the block; one that is killed is started again, and that is said.
+
+    Raises InputError where another program has the port, Failed where the server does not start. Ends this process with
+    status 1 where the server does not start again: studies under way need no server, and go on.
+    """
+    check_port(address)
+    servers, ending = [start_server(address)], threading.Event()
+
+    def watch() -> None:
+        while True:
+            status = servers[-1].wait()
+            if ending.is_set():
+                return
+            by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+            print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
+            try:
+                servers.append(start_server(address))
+            except Failed as error:
+                print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
+                os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    finally:
+        ending.set()
+        end_server(servers[-1])
+
+
+def start_anew_if_damaged(database: Path) -> None:
+    """Remove the database of a study's own Prefect server where SQLite finds damage: results need no server."""
+    if not database.exists():
+        return
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    except sqlite3.DatabaseError:
+        whole = False
+    if not whole:
+        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
+        for path in database.parent.glob(f"{database.name}*"):
+            path.unlink()

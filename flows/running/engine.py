@@ -1,0 +1,126 @@
+"""Call flows through Prefect's engine, and go on without Prefect once its server is lost.
+
+No result depends on Prefect: its server only shows what is done. The outcome of a call is therefore what the flow's own
+function returns or raises, whatever becomes of the server. The loss is said once.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from prefect import Flow
+
+from flows.running import progress
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CLOSE_SECONDS = 5.0  # for the last reports to reach the server
+_lost = threading.Event()
+
+
+def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
+    """Call a flow through Prefect's engine, or its function alone where the server was lost before the function began.
+
+    The engine fails in many ways without its server, and an error of the function may be hidden behind them.
+    """
+    if _lost.is_set():
+        return flow.fn(*arguments, **named)
+    returned: list[R] = []
+    raised: list[BaseException] = []
+
+    @wraps(flow.fn)
+    def noted(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            returned.append(flow.fn(*arguments, **named))
+        except BaseException as error:
+            raised.append(error)
+            raise
+        return returned[0]
+
+    watched = copy.copy(flow)
+    watched.fn, watched.should_validate_parameters = noted, False  # types are those of the flow's module, not of ours
+    try:
+        return watched(*arguments, **named)
+    except Exception as error:  # whatever the engine, the client and its transport may raise
+        if raised:
+            raise raised[0] from None
+        note_loss(error)
+    return returned[0] if returned else flow.fn(*arguments, **named)
+
+
+def attempt(send: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+    """Send something to Prefect's server, unless the server is lost."""
+    if _lost.is_set():
+        return
+    try:
+        send(*arguments, **named)
+    except Exception as error:  # as in `call`
+        note_loss(error)
+
+
+def note_loss(error: Exception) -> None:
+    """Call Prefect's server lost from now on, and say so the first time."""
+    if not _lost.is_set():
+        _lost.set()
+        reason = " ".join(str(error).split()) or type(error).__name__
+        sys.stderr.write(f"Prefect's server is lost ({reason}); the study goes on without showing itself there\n")
+
+
+def forget_loss() -> None:
+    """Begin anew, with another server."""
+    _lost.clear()
+
+
+@contextmanager
+def reporting(listener: progress.Listener) -> Iterator[None]:
+    """Pass the progress of the block to a listener that sends to Prefect's server, from a thread of its own.
+
+    A slow server holds nobody: of each key only the newest report waits. Reports that wait at the end of the block are
+    dropped after CLOSE_SECONDS.
+    """
+    mailbox = _Mailbox()
+    sender = threading.Thread(target=mailbox.empty_into, args=[listener], daemon=True)
+    sender.start()
+    try:
+        with progress.listening(mailbox):
+            yield
+    finally:
+        mailbox.close()
+        sender.join(CLOSE_SECONDS)
+
+
+class _Mailbox:
+    """Holds the newest report of each key until a sender takes it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, tuple[float, str]] = {}
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        with self._changed:
+            self._waiting[key] = (fraction, words)
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def empty_into(self, listener: progress.Listener) -> None:
+        """Send what waits, in order, until the mailbox is closed and empty."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                key = next(iter(self._waiting))
+                fraction, words = self._waiting.pop(key)
+            attempt(listener.update, key, fraction, words)

@@ -1,0 +1,59 @@
+"""Start studies as a user does, and find the processes that they have started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from tests.flows.small_study import PROJECT
+
+
+def start(study: Path, root: Path, log: Path, **variables: str) -> subprocess.Popen[bytes]:
+    """`dreamer run` of a study; what it says is appended to `log`."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    command = [sys.executable, "-m", "flows.commands.cli", "run", str(study), "--root", str(root)]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=output,
+            cwd=PROJECT,
+            env={**ours, "OMP_NUM_THREADS": "1", **variables},
+            start_new_session=True,
+        )
+
+
+def commands() -> dict[int, str]:
+    """The command line of every process."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # a process that has ended meanwhile
+            found[int(path.parent.name)] = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return found
+
+
+def child(parent: int, words: str) -> int | None:
+    """A child of a process, with these words in its command line."""
+    for number, command in commands().items():
+        with suppress(OSError):
+            status = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+            if int(status[1]) == parent and words in command:
+                return number
+    return None
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen[bytes], log: Path, pause: float = 0.1) -> None:
+    """Wait until something is so, while a process runs."""
+    while not condition():
+        assert process.poll() is None, log.read_text()
+        time.sleep(pause)
+
+
+def trains(root: Path) -> bool:
+    """Whether a training has saved a state."""
+    return bool(list(root.glob("store/training/*.partial/seed*/state/*/values.json")))

@@ -1,0 +1,89 @@
+"""What a flow's function returns or raises is the outcome, with Prefect's server and without."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from prefect import flow
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from flows.running import progress
+from flows.running.engine import attempt, call, forget_loss, reporting
+from pipeline.errors import InputError
+
+
+@flow
+def double(number: int) -> int:
+    return 2 * number
+
+
+@flow
+def refuse() -> None:
+    raise InputError("no such study")
+
+
+@flow
+def outer(number: int) -> int:
+    return call(double, call(double, number))
+
+
+@pytest.fixture(autouse=True)
+def no_server() -> Iterator[None]:
+    forget_loss()
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}):
+        yield
+    forget_loss()
+
+
+def test_a_flow_without_a_server_returns_what_its_function_returns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(outer, number=3) == 12
+    assert call(outer, 4) == 16
+    said = capsys.readouterr().err
+    assert said.count("Prefect's server is lost") == 1
+    assert "the study goes on" in said
+
+
+def test_a_flow_without_a_server_raises_what_its_function_raises() -> None:
+    with pytest.raises(InputError, match="no such study"):
+        call(refuse)
+    with pytest.raises(InputError, match="no such study"):  # as a plain function now
+        call(refuse)
+
+
+def test_nothing_is_sent_to_a_lost_server() -> None:
+    sent = []
+
+    def send(word: str) -> None:
+        sent.append(word)
+        raise ConnectionError
+
+    attempt(send, "first")
+    attempt(send, "second")
+    assert sent == ["first"]
+
+
+class Slow:
+    """A listener that waits before the second of its reports."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, float]] = []
+        self.go_on = threading.Event()
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        self.got.append((key, fraction))
+        self.go_on.wait()
+
+
+def test_a_slow_listener_holds_nobody_and_gets_the_newest_report() -> None:
+    slow = Slow()
+    with reporting(slow):
+        progress.report("a", 0.0)
+        while not slow.got:
+            pass
+        for number in range(100):
+            progress.report("a", number / 100)
+            progress.report("b", number / 100)
+        slow.go_on.set()
+    assert slow.got == [("a", 0.0), ("a", 0.99), ("b", 0.99)]

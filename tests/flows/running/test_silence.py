@@ -1,0 +1,59 @@
+"""A process that lives and does nothing is named after a minute."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import flows.running.silence
+from flows.running import progress
+from flows.running.silence import silence, watched
+
+
+class Heard:
+    """A listener that notes every report."""
+
+    def __init__(self) -> None:
+        self.reports: list[tuple[str, float, str]] = []
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        self.reports.append((key, fraction, words))
+
+
+def write(path: Path, age: float) -> None:
+    path.write_text(json.dumps({"tokens": 5, "process": 4711, "machine": "gpu07"}))
+    os.utime(path, (time.time() - age,) * 2)
+
+
+def test_a_minute_without_progress_is_silence(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    assert silence(path) == ""
+    write(path, age=50)
+    assert silence(path) == ""
+    write(path, age=70)
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
+    assert silence(path) == f"silent since {at}, process 4711 on gpu07"
+    assert silence(path, started=time.time() - 50) == ""
+    assert silence(path, started=time.time() - 65).endswith("process unknown")  # the file is of an earlier process
+
+
+def test_silence_and_its_end_are_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.running.silence, "SILENT_SECONDS", 0.3)
+    path, ticks = tmp_path / "progress.json", list[int]()
+    look = watched("train LA-2 seed 0", path, lambda: ticks.append(1))
+    with progress.listening(Heard()) as heard:
+        look()
+        write(path, age=-0.1)
+        time.sleep(0.6)
+        look()
+        look()
+        write(path, age=0)
+        look()
+    key = "train LA-2 seed 0: no progress"
+    silent, again = heard.reports
+    assert silent[:2] == (key, 0.0)
+    assert silent[2].endswith("process 4711 on gpu07")
+    assert again == (key, 1.0, "goes on")
+    assert len(ticks) == 4
