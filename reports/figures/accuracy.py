@@ -72,15 +72,15 @@ def _token_chart(
     goals: pd.DataFrame,
     raw: pd.DataFrame,
     styles: Mapping[str, Style],
-) -> alt.LayerChart:
+) -> chart.Specification:
     """Layer, from back to front: levels, bands, seeds, raw weights, lines and markers, rings, words of the levels."""
     x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("accuracy", format=".0%"), chart.colour(styles)
     base = alt.Chart().encode(x=x, color=ink)
     levels, goal = chart.chance_level(rows), goals["baseline_accuracy"].dropna()
     if len(goal):
         levels.append(chart.level(float(goal.iloc[0]), f"{BASELINE}’s best", LIGHT["v0"], "left"))
-    layers: list[alt.Chart | alt.LayerChart] = [line for line, _ in levels]
-    layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2="high:Q"))
+    layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
+    layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
     if rows["seeds"].max() > 1:
         layers.append(chart.seed_lines(runs[runs["status"] != "screened"], x, y, styles))
     if len(raw):
@@ -95,7 +95,7 @@ def _token_chart(
     layers += [words for _, words in levels]  # over the curves, to stay readable where they cross
     fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
     data = chart.records(chart.with_error_bars(rows), fields)
-    return alt.layer(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
+    return chart.layered(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
 
 
 def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -124,20 +124,20 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
     )
 
 
-def _depth_chart(rows: pd.DataFrame, styles: Mapping[str, Style], trained: int) -> alt.LayerChart:
+def _depth_chart(rows: pd.DataFrame, styles: Mapping[str, Style], trained: int) -> chart.Specification:
     depths = sorted(rows["depth"].unique())
     scale = alt.Scale(domain=[depths[0], max(depths[-1], depths[0] + 1)], padding=8)
     axis = alt.Axis(values=depths, format="d", labelOverlap=True)
     x, y = alt.X("depth:Q", title="depth at test time", scale=scale, axis=axis), chart.y_axis("accuracy", format=".0%")
     ink, levels = chart.colour(styles), chart.chance_level(rows)
-    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink, detail="run_id:N")
+    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink, detail=alt.Detail("run_id:N"))
     told = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
     layers = [
         *[line for line, _ in levels],
-        base.mark_rule(opacity=0.4).encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
+        base.mark_rule(opacity=0.4).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")),
         *chart.line_and_markers(base.encode(y=y), styles, told),
         *chart.rings(rows[rows["depth"] == trained], x, y, styles),
         *[words for _, words in levels],
     ]
     fields = ["variant", "run_id", "depth", "accuracy", "stderr", "items", "low", "high"]
-    return alt.layer(*layers, data=chart.records(chart.with_error_bars(rows), fields))
+    return chart.layered(*layers, data=chart.records(chart.with_error_bars(rows), fields))

@@ -65,9 +65,9 @@ def reasons(funnel: pd.DataFrame, curation: pd.DataFrame) -> Figure | None:
     base = alt.Chart(data, width=chart.WIDE, height={"step": 20}).encode(
         y=_names(names, padding=0.25, labelLimit=300), x=alt.X("documents:Q", title=None, axis=None, scale=scale)
     )
-    labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text="label:N")
+    labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text=alt.Text("label:N"))
     words = [f"{name}, {label}" for name, label in zip(names, dropped["label"], strict=True)]
-    bars = alt.layer(base.mark_bar(color=DROPPED), labels)
+    bars = chart.layered(base.mark_bar(color=DROPPED), labels)
     caption = "Documents that the stages dropped, by reason."
     panels = [panel("", f"Documents dropped: {'; '.join(words)}.", bars)]
     return figure("data-dropped", "Documents dropped, by reason", caption, panels, wide=True)

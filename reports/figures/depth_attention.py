@@ -37,7 +37,7 @@ def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[st
     )
 
 
-def _chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
+def _chart(rows: pd.DataFrame, style: Style) -> chart.Specification:
     depths = int(rows["query_depth"].max())
     rows = rows.assign(strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max"))
     axis = alt.Axis(values=chart.depth_ticks(depths), labelAngle=0, domain=False, ticks=False)
@@ -57,7 +57,11 @@ def _chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     opacity = alt.Opacity("strength:Q", scale=scale, legend=None)
     layers = [base.mark_rect(color=style.light).encode(opacity=opacity, tooltip=told)]
     if numbered:
-        layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text="label:N"))
-    layered = alt.layer(*layers, data=chart.records(rows, ["query_depth", "key_depth", "score", "strength"]))
-    # An even share at depth d is 1 / d.
-    return layered.transform_calculate(even="datum.score * datum.query_depth", label="format(100 * datum.score, '.0f')")
+        layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text=alt.Text("label:N")))
+        # An even share at depth d is 1 / d.
+    calculated = {"even": "datum.score * datum.query_depth", "label": "format(100 * datum.score, '.0f')"}
+    return chart.layered(
+        *layers,
+        data=chart.records(rows, ["query_depth", "key_depth", "score", "strength"]),
+        transform=[{"calculate": expression, "as": name} for name, expression in calculated.items()],
+    )

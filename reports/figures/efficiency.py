@@ -89,7 +89,7 @@ def _factors(
     return figure(name, title, caption, panels, circles, wide=True)
 
 
-def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> alt.LayerChart:
+def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> chart.Specification:
     names = list(rows["name"].unique())
     axis = alt.Axis(domain=False, labelFontSize=12)
     base = alt.Chart().encode(
@@ -122,13 +122,13 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
         ),
     )
     fields = ["variant", "task", "metric", "name", "factor", "low", "high", "bound", "near_chance", "label"]
-    return alt.layer(
+    return chart.layered(
         one,
         spans.mark_rule(strokeWidth=2, opacity=0.55).encode(
-            x=alt.X("start:Q", title=title, scale=scale), x2="stop:Q", color=chart.colour(styles)
+            x=alt.X("start:Q", title=title, scale=scale), x2=alt.X2("stop:Q"), color=chart.colour(styles)
         ),
         points,
-        base.mark_text(align="right", fontSize=11).encode(x=alt.value("width"), text="label:N"),
+        base.mark_text(align="right", fontSize=11).encode(x=alt.XValue("width"), text=alt.Text("label:N")),
         data=chart.records(rows, [*fields, "start", "stop"]),
         width=chart.WIDE,
         height={"step": 18},

@@ -20,8 +20,7 @@ from reports.text.numbers import percent
 def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y), a panel for each model.
 
-    `counts` has the rows of `expert_selections` of single depths at the newest checkpoints. None without selections of
-    a recurrent model.
+    `counts` has the rows of `StudyData.selections`. None without selections of a recurrent model.
     """
     panels = []
     for title, keys, used, order in _recurrent_models(counts, runs, styles):
@@ -94,6 +93,6 @@ def order_of_experts(shares: np.ndarray) -> np.ndarray:
     return np.lexsort((sampled, (before < 0.9).sum(axis=0)))
 
 
-def _map(shares: np.ndarray, used: pd.DataFrame, scale_title: str) -> alt.LayerChart:
+def _map(shares: np.ndarray, used: pd.DataFrame, scale_title: str) -> chart.Specification:
     x = chart.percent_axis(alt.X, "x", "share of the experts, from those of few depths to those of many")
     return heat_map(shares, x, [int(depth) for depth in used.index], "depth", scale_title, chart.PAGE_WIDTH)

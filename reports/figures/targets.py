@@ -42,7 +42,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     )
 
 
-def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
+def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> chart.Specification:
     low, high = min(0.8, float(rows["factor"].min())), max(1.25, float(rows["factor"].max()))
     ticks = [tick for tick in FINE_FACTORS if low <= tick <= high]
     y = alt.Y(
@@ -57,7 +57,7 @@ def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) 
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=_target_axis(metric), y=y, color=chart.colour(styles)
     )
-    return alt.layer(one, *chart.line_and_markers(base, styles, told, size=16))
+    return chart.layered(one, *chart.line_and_markers(base, styles, told, size=16))
 
 
 def _target_axis(metric: str) -> alt.X:
@@ -96,7 +96,7 @@ def cost_by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | 
     )
 
 
-def _cost_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
+def _cost_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> chart.Specification:
     hours = rows["device_seconds"] / 3600
     scale = alt.Scale(type="log", domain=[float(hours.min()), float(max(hours.max(), 1.01 * hours.min()))], nice=False)
     y = alt.Y("hours:Q", title="device-hours", scale=scale, axis=alt.Axis(tickCount=5, format="~g", grid=True))
@@ -106,4 +106,4 @@ def _cost_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) ->
     data = chart.records(rows.assign(hours=hours), ["variant", "target", "hours", "tokens"])
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT)
     base = base.encode(x=_target_axis(metric), y=y, color=chart.colour(styles))
-    return alt.layer(*chart.line_and_markers(base, styles, told, size=16))
+    return chart.layered(*chart.line_and_markers(base, styles, told, size=16))

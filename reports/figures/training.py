@@ -86,7 +86,7 @@ def _three_digits(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> alt.LayerChart:
+def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> chart.Specification:
     """Draw a column against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
     # A run is a number here: its name on every point would be most of the page.
     rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
@@ -99,10 +99,10 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: al
         y=alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=axis),
         color=chart.colour(styles),
         strokeDash=chart.dash(styles),
-        detail="run:N",
+        detail=alt.Detail("run:N"),
         opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
     )
-    return alt.layer(base.mark_line(strokeWidth=1.4))
+    return chart.layered(base.mark_line(strokeWidth=1.4))
 
 
 def _late_axis(rows: pd.DataFrame) -> alt.X:

@@ -126,7 +126,7 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
             Block("heading", "Balance of the experts"),
             Block("prose", balance.in_words(data.diversity, styles)),
             *table_block(run_tables.experts(data.gini, styles)),
-            *figure_block(balance.lorenz(data.lorenz, data.gini, data.runs, styles)),
+            *figure_block(balance.concentration(data.concentration, data.gini, data.runs, styles)),
             *figure_block(balance.balance(data.gini, data.diversity, styles)),
         ]
     observed = (data.selections, data.runs, styles)

@@ -1,5 +1,5 @@
 // Draw the panels of the page live: as wide as their place, with tooltips, as the toolbar has chosen. Without script, or if
-// anything fails here, the drawings that are already in the page stay.
+// anything fails here, the drawing of the first screen stays.
 
 const unpack = async (id) => {
   const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (character) => character.charCodeAt(0));
@@ -56,15 +56,29 @@ async function enliven(plot) {
   }
 }
 
-// Figures near the view are drawn one after another, so that the page answers in between.
+// Figures near the view are drawn one after another, so that the page answers in between; then the others, one whenever
+// nothing else is to be done, so that all are there to be printed.
 const waiting = new Set();
+const unseen = new Set();
+const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 100));
+
 async function drawWaiting() {
   document.documentElement.dataset.drawing = "yes";
   for (const plot of waiting) {
     await enliven(plot);
     waiting.delete(plot);
+    unseen.delete(plot);
   }
   document.documentElement.dataset.drawing = "no";
+  later(drawUnseen);
+}
+
+function drawUnseen() {
+  const plot = [...unseen].find((one) => one.offsetParent); // none of a hidden panel
+  if (!plot || waiting.size) return;
+  near.unobserve(plot);
+  waiting.add(plot);
+  drawWaiting();
 }
 
 const near = new IntersectionObserver((entries) => {
@@ -85,6 +99,7 @@ function drawAll() {
     for (const mark of figure.querySelectorAll(".legend li")) mark.hidden = !isChosen(mark.dataset);
     tellEmpty(figure);
     for (const plot of figure.querySelectorAll(".plot")) {
+      unseen.add(plot);
       near.unobserve(plot);
       near.observe(plot);
     }
