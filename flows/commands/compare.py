@@ -13,6 +13,7 @@ from sql.statistics.comparison import compare
 
 ACCURACIES = ["depth", "variant", "task", "checkpoint", "items", "first", "second", "difference", "low", "high"]
 FACTORS = ["depth", "variant", "task", "rule"]
+LOSSES = ["depth", "variant", "tokens_first", "tokens_second", "loss_first", "loss_second", "difference"]
 
 
 def compare_studies(options: argparse.Namespace) -> None:
@@ -39,6 +40,9 @@ def print_comparison(
         console.print("\nData-efficiency factors with their 95 % intervals; apart: the intervals do not overlap")
         sides = {side: [_factor(row, side) for row in found.factors.to_dict("records")] for side in ("first", "second")}
         print_table(found.factors[FACTORS].assign(**sides, apart=_marks(found.factors["apart"])))
+    if len(found.losses):
+        console.print("\nLoss on held-out documents at the end, in bits per byte; no test: there are no items to pair")
+        print_table(found.losses[LOSSES])
     for note in found.notes:
         console.print(note, soft_wrap=True, highlight=False)
     console.print(
