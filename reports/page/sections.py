@@ -19,6 +19,7 @@ from reports.tables import runs as run_tables
 from reports.tables.hyperparameters import hyperparameters
 from reports.text import token_stream
 from reports.text.limitations import limitations
+from reports.text.losses import data_doubts
 from reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
@@ -110,6 +111,7 @@ def _curation(data: StudyData) -> list[Block]:
     )
     return [
         Block("prose", text),
+        *(Block("doubt", doubt) for doubt in data_doubts(data)),
         *table_block(curation_tables.sources(data.sources)),
         *figure_block(curation.kept_and_dropped(data.funnel, data.curation)),
         *figure_block(curation.reasons(data.funnel, data.curation)),

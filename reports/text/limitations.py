@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from reports.data import AVERAGE, BASELINE, StudyData
+from reports.text.losses import data_doubts
 from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, listed, tokens
@@ -16,7 +17,7 @@ from sql.statistics.resolution import Noise, smallest_factor
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
-    found = (_integrity, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
+    found = (_integrity, data_doubts, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
     return [text for part in found for text in part(data) if text]
 
 
