@@ -17,9 +17,18 @@ LOSSES = ["depth", "variant", "tokens_first", "tokens_second", "loss_first", "lo
 
 
 def compare_studies(options: argparse.Namespace) -> None:
-    """Compare the two studies that the command names."""
-    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
-    print_comparison(first, second, first_study=options.first_study or one, second_study=options.second_study or other)
+    """Compare the studies that the command names, the further ones with the first; with `html`, write a page too."""
+    (first, one), (second, other), *further = (
+        find_results(name, None) for name in (options.first, options.second, *options.further)
+    )
+    others = [(second, options.second_study or other), *further]
+    one = options.first_study or one
+    for path, study in others:
+        print_comparison(first, path, first_study=one, second_study=study)
+    if options.html:
+        from reports.page.comparing import write_comparison  # takes a second, which the tables need not wait for
+
+        print(write_comparison([(first, one), *others], options.html))
 
 
 def print_comparison(

@@ -49,12 +49,17 @@ def accuracy(
     notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[3]) else ""
     if seen_twice_from and seen_twice_from <= curve["tokens"].max():
         notes += f" From {tokens(seen_twice_from)} tokens on the models had seen documents before."
+    goal = " The dotted line is chance."
+    if frames[2]["baseline_accuracy"].notna().any():
+        goal = (
+            f" Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a variant "
+            f"has {BASELINE}’s best."
+        )
     return figure(
         f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
         depth_name(depth),
         "Each marker is a checkpoint; bands are 95% intervals from the standard error over benchmark items."
-        f"{notes} Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a "
-        f"variant has {BASELINE}’s best.",
+        f"{notes}{goal}",
         panels,
         shown,
         finding="".join(findings[:1]),

@@ -7,6 +7,7 @@ looked at, so that the page holds each of them once; they fit their place, show 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -24,13 +25,14 @@ from reports.page.blocks import Section
 from reports.page.packing import packed_json, packed_library
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
-from reports.style.theme import MARKERS, css_variables, styles
+from reports.style.theme import MARKERS, Style, css_variables, styles
 from reports.text.names import depth_name
 from reports.text.numbers import listed, tokens
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
 SCRIPTS = ("choice", "figures", "files", "tables", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
+Build = Callable[[StudyData, Mapping[str, Style]], tuple[FirstScreen, list[Section]]]
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
 
@@ -41,15 +43,7 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     results file is missing or locked by another process, or holds no such study.
     """
     data = read_study(database, study_id)
-    # The library is made outside Python's lock, in the time in which the figures are put together.
-    with ThreadPoolExecutor(1) as pool:
-        library = pool.submit(packed_library)
-        looks = styles(data.variants)
-        with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
-            first, content = first_screen(data, looks), sections(data, looks)
-        figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
-        figures = [first.figure, *figures] if first.figure else figures
-        text = _page(data, first, content, figures, library.result() if figures else "")
+    text, figures = make_page(data, lambda data, looks: (first_screen(data, looks), sections(data, looks)))
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
     written = page.with_name(".index.html.partial")  # a reader never sees half a page
@@ -63,6 +57,22 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     return page
 
 
+def make_page(data: StudyData, build: Build, *, beside: bool = True) -> tuple[str, list[Figure]]:
+    """Return a page's text and figures; `build` makes the first screen and the sections of data and styles.
+
+    `beside`: the page says that files of its figures lie beside it.
+    """
+    # The library is made outside Python's lock, in the time in which the figures are put together.
+    with ThreadPoolExecutor(1) as pool:
+        library = pool.submit(packed_library)
+        looks = styles(data.variants)
+        with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
+            first, content = build(data, looks)
+        figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
+        figures = [first.figure, *figures] if first.figure else figures
+        return _page(data, first, content, figures, library.result() if figures else "", beside), figures
+
+
 def _remove_old_figures(page: Path, names: set[str]) -> None:
     """Delete the files of figures that an earlier page at this place has and the new page does not have.
 
@@ -74,7 +84,9 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
             (page.parent / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
 
 
-def _page(data: StudyData, first: FirstScreen, content: list[Section], figures: list[Figure], library: str) -> str:
+def _page(
+    data: StudyData, first: FirstScreen, content: list[Section], figures: list[Figure], library: str, beside: bool
+) -> str:
     number = count()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
@@ -93,6 +105,7 @@ def _page(data: StudyData, first: FirstScreen, content: list[Section], figures: 
         sections=content,
         style=Markup(_style()),
         library=library,
+        beside=beside,
         figures=packed_json(page_specifications(figures)) if figures else None,
         script=Markup(_script()),
     )

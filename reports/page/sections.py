@@ -36,10 +36,10 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
         Section("resources", "Resources", _resources(data, styles)),
         Section("training", "Training", _training(data, styles)),
-        Section("data", "Data", _curation(data)),
+        Section("data", "Data", data_blocks(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
-        Section("reproduce", "Run it again", _reproduce(data)),
+        Section("reproduce", "Run it again", reproduction(data)),
     ]
     return [section for section in made if section.blocks]
 
@@ -98,7 +98,7 @@ def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     ]
 
 
-def _curation(data: StudyData) -> list[Block]:
+def data_blocks(data: StudyData) -> list[Block]:
     """Show the funnel from raw rows to packed tokens."""
     if data.funnel.empty:
         return []
@@ -144,7 +144,7 @@ def study_file(data: StudyData) -> str:
     return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _reproduce(data: StudyData) -> list[Block]:
+def reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")

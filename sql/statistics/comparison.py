@@ -50,7 +50,7 @@ def compare(
     Raises InputError for a missing study, for a study compared with itself, and where the two have no model, task and
     item in common.
     """
-    names = [_study(path, name) for path, name in ((first, first_study), (second, second_study))]
+    names = [study_of(path, name) for path, name in ((first, first_study), (second, second_study))]
     if first.resolve() == second.resolve() and names[0] == names[1]:
         raise InputError(f"{first}: both sides are study {names[0]!r}; name two studies, or two results files")
     read = [_read(path, name) for path, name in zip((first, second), names, strict=True)]
@@ -69,7 +69,8 @@ def compare(
     return Comparison(_verdict(accuracies, pairs), accuracies, pairs, losses, notes + average + unequal)
 
 
-def _study(path: Path, name: str | None) -> str:
+def study_of(path: Path, name: str | None) -> str:
+    """Return the study of a results file that holds one, or the named study. Raises InputError for any other."""
     with closing(connect(path, read_only=True)) as connection:
         known = [row[0] for row in connection.execute("select distinct study_id from runs order by 1").fetchall()]
     if name is None and len(known) == 1:
@@ -89,7 +90,7 @@ def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFr
 
 
 def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """Pair the held-out losses of the models of both studies; a line says where the documents are not known as equal."""
+    """Pair the held-out losses of the models of both studies; a line says where the documents may differ."""
     pairs = first.merge(second, on=[*MODEL, "task"], suffixes=("_first", "_second"))
     pairs["difference"] = pairs["loss_second"] - pairs["loss_first"]
     versions = [list(frame["data_versions"].iloc[0]) if len(frame) else [] for frame in (first, second)]
