@@ -52,8 +52,8 @@ def accuracy(
     goal = " The dotted line is chance."
     if frames[2]["baseline_accuracy"].notna().any():
         goal = (
-            f" Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a variant "
-            f"has {BASELINE}’s best."
+            f" Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a "
+            f"variant has {BASELINE}’s best."
         )
     return figure(
         f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
@@ -110,12 +110,13 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
     another depth than its own.
     """
     rows = run_elsewhere(rows)
-    shown, panels = present(styles, rows), []
+    shown, panels, findings = present(styles, rows), [], []
     for trained, models in rows.groupby("model_depth"):
         for task in task_order(models["task"]):
             part = models[models["task"] == task]
             words = [f"{r.variant} at best {percent(r.accuracy)}, at depth {r.depth:.0f}" for r in _best(part)]
             title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
+            findings.append(f"{title}: {listed(words)}.")
             description = f"Accuracy on {title}, against the depth run at: {listed(words)}."
             keys = {"depth": trained, "task": task, "metric": "accuracy"}
             panels.append(panel(title, description, _depth_chart(part, shown, trained), **keys))
@@ -126,6 +127,7 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
         "from the standard error over benchmark items. The dotted line is chance.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 

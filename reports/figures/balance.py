@@ -27,7 +27,7 @@ def concentration(
     A panel has the curves of the single depths, of the whole model, and of the baseline of that depth. `curves` has the
     rows of `expert_concentration`, `gini` of `expert_gini`. None without curves.
     """
-    panels = []
+    panels, findings = [], []
     models = chart.one_run_each(curves, runs, styles)
     baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style in models if style.variant == BASELINE}
     for title, rows, style in models:
@@ -39,6 +39,7 @@ def concentration(
         found += [(BASELINE, _gini_of(gini, baseline))] if baseline is not None else []
         words = f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
         description = f"Experts against their share of the selections in {title}. {words}."
+        findings.append(f"{title}: {words}.")
         drawn = _concentration_chart(rows, baseline, style, words)
         panels.append(panel(title, description, drawn, **chart.run_keys(rows, runs)))
     return figure(
@@ -48,6 +49,7 @@ def concentration(
         "the last checkpoint; as in the paper’s Figure 6. Coloured lines are single depths, dotted is the whole model, "
         f"dashed {BASELINE} (the mean of its depths). The Gini coefficient is of the whole model, 0 is even use.",
         panels,
+        finding=" ".join(findings),
     )
 
 
@@ -118,6 +120,7 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
         f"{BASELINE}’s at the same depth, at the last checkpoint.",
         panels,
         present(styles, whole, compared),
+        finding=panels[0].description if panels else "",
     )
 
 

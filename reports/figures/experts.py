@@ -22,14 +22,15 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
 
     `counts` has the rows of `StudyData.selections`. None without selections of a recurrent model.
     """
-    panels = []
+    panels, findings = [], []
     for title, keys, used, order in _recurrent_models(counts, runs, styles):
         shares = (used / used.sum()).to_numpy()[:, order]
-        description = (
-            f"Depths that select each of {len(order)} experts in {title}: at its strongest depth the most specialised "
-            f"has {percent(shares[:, 0].max(), 0)} of its selections, the most general "
-            f"{percent(shares[:, -1].max(), 0)}."
+        words = (
+            f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of its selections, the "
+            f"most general {percent(shares[:, -1].max(), 0)}."
         )
+        findings.append(f"{title}: of {len(order)} experts, {words}")
+        description = f"Depths that select each of {len(order)} experts in {title}: {words}"
         panels.append(panel(title, description, _map(shares, used, "share of the expert’s selections"), **keys))
     return figure(
         "expert-selections",
@@ -40,6 +41,7 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
         f"{BASELINE} is not shown: each of its experts belongs to one depth.",
         panels,
         wide=True,
+        finding=" ".join(findings),
     )
 
 
@@ -48,15 +50,17 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
 
     Rows and order of the experts are those of `selections`. None without selections of a recurrent model.
     """
-    panels = []
+    panels, findings = [], []
     for title, keys, used, order in _recurrent_models(counts, runs, styles):
         totals = used.sum(axis=1).clip(lower=1)
         shares = used.div(totals, axis=0).to_numpy()[:, order]
         depth = used.index[shares.max(axis=1).argmax()]
-        description = (
-            f"Experts that each depth of {title} selects: depth {depth} gives one expert {percent(shares.max())} of "
-            f"its selections, where even use would be {percent(1 / len(order), 2)}."
+        words = (
+            f"depth {depth} gives one expert {percent(shares.max())} of its selections, where even use would be "
+            f"{percent(1 / len(order), 2)}."
         )
+        findings.append(f"{title}: {words}")
+        description = f"Experts that each depth of {title} selects: {words}"
         panels.append(panel(title, description, _map(shares, used, "share of the depth’s selections"), **keys))
     return figure(
         "expert-of-depths",
@@ -65,6 +69,7 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
         "the paper’s Figure 7. The experts are in the order of the figure above.",
         panels,
         wide=True,
+        finding=" ".join(findings),
     )
 
 

@@ -22,7 +22,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
     """
     rows = rows[(rows["variant"] != BASELINE) & (rows["factor"] > 0)]
-    panels, shown = [], present(styles, rows)
+    panels, shown, findings = [], present(styles, rows), []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = measure_label({"metric": metric, "task": task})
         ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")["factor"]
@@ -30,6 +30,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
         description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
+        findings.append(f"{title}, by best estimate from the easiest to the hardest value: {listed(words)}.")
         keys = {"depth": depth, "task": task, "metric": metric}
         panels.append(panel(title, description, _target_chart(part, shown, metric), **keys))
     return figure(
@@ -39,6 +40,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         "below 1 more. The mean factor is the mean of this curve. Loss is in bits per byte, lower is better.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
@@ -78,11 +80,12 @@ def cost_by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | 
     None where no speed is known.
     """
     rows = rows[rows["device_seconds"] > 0]
-    panels, shown = [], present(styles, rows)
+    panels, shown, findings = [], present(styles, rows), []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = f"{measure_label({'metric': metric, 'task': task})}, {depth_name(depth).lower()}"
         most = part.groupby("variant")["device_seconds"].max()
         words = [f"{variant} up to {duration(most[variant])}" for variant in shown if variant in most]
+        findings.append(f"{name}: {listed(words)}.")
         description = f"Cost of training to each target, {name}: {listed(words)}."
         keys = {"depth": depth, "task": task, "metric": metric}
         panels.append(panel(name, description, _cost_chart(part, shown, metric), **keys))
@@ -93,6 +96,7 @@ def cost_by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | 
         "GPU-hours where GPUs train, CPU-hours where cores do. Speeds are means over the training.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 

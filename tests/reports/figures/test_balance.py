@@ -18,6 +18,7 @@ def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
     curves = pd.concat([CURVES.assign(run_id="s", variant="DR"), CURVES.assign(run_id="a", variant="LA")])
     drawn = concentration(curves, GINI, runs, DRAWN)
     assert drawn is not None
+    assert drawn.finding == "DR, depth 2: Gini coefficient DR 0.250 and LA 0.500."
     (panel,) = drawn.panels
     assert panel.title == "DR, depth 2"
     assert panel.description.endswith("Gini coefficient DR 0.250 and LA 0.500.")
@@ -41,6 +42,7 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     ratios = ratios.assign(model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
     drawn = balance(gini, ratios, DRAWN)
     assert drawn is not None
+    assert drawn.finding == "Gini coefficient of expert selection at depth 2; at the end DR 0.100."
     assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]
     assert "at the end DR 0.100" in drawn.panels[0].description
     assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -220,6 +221,14 @@ def test_the_answer_is_drawn_without_script_in_colours_of_the_page(place: Path, 
     assert 'fill="#' not in drawings[0]
     assert 'stroke="#' not in drawings[0]
     assert "All figures lie beside the page" in text.split("<noscript>")[1].split("</noscript>")[0]
+
+
+def test_every_figure_says_what_it_shows(place: Path, page: Page) -> None:
+    captions = re.findall(r"<figcaption>(.*?)<span class=", (place / "index.html").read_text(), re.DOTALL)
+    assert len(captions) == len(page.specifications)
+    answer, *others = captions
+    assert "<strong>" not in answer  # the sentences beside it say it
+    assert all(caption.startswith("<strong>") for caption in others)
 
 
 def grid(specification: dict) -> dict:
