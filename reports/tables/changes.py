@@ -6,7 +6,7 @@ import pandas as pd
 
 from reports.tables.cells import Cell, Table, left, table
 from reports.text.names import depth_name, task_name
-from reports.text.numbers import factor, interval, number, percent, tokens
+from reports.text.numbers import fine_factor, fine_interval, number, percent, tokens
 from sql.statistics.comparison import Comparison
 
 UNKNOWN = -1  # as `depth_name` takes a depth that nobody knows
@@ -50,7 +50,10 @@ def _factors(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
     body = []
     for row in found.factors.to_dict("records"):
         sides = [{name: row[f"{name}_{side}"] for name in ("factor", "low", "high")} for side in ("first", "second")]
-        cells = [Cell(factor(side["factor"]), interval(side), kind="strong" if row["apart"] else "") for side in sides]
+        cells = [
+            Cell(fine_factor(side["factor"]), fine_interval(side), kind="strong" if row["apart"] else "")
+            for side in sides
+        ]
         body.append((None, [*_model(row), task_name(row["task"]), row["rule"], *cells]))
     return table(
         f"table-factors-{suffix}",
