@@ -25,12 +25,13 @@ from reports.page.blocks import Section
 from reports.page.packing import packed_json, packed_library
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
+from reports.page.tracing import ANSWER, origins, view_of
 from reports.style.theme import MARKERS, Style, css_variables, styles
 from reports.text.names import depth_name
 from reports.text.numbers import listed, tokens
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
-SCRIPTS = ("choice", "figures", "files", "tables", "page")
+SCRIPTS = ("choice", "figures", "files", "tables", "origins", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
 Build = Callable[[StudyData, Mapping[str, Style]], tuple[FirstScreen, list[Section]]]
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
@@ -60,7 +61,7 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
 def make_page(data: StudyData, build: Build, *, beside: bool = True) -> tuple[str, list[Figure]]:
     """Return a page's text and figures; `build` makes the first screen and the sections of data and styles.
 
-    `beside`: the page says that files of its figures lie beside it.
+    `beside`: files of the figures lie beside the page, which is about one study; numbers tell where they come from.
     """
     # The library is made outside Python's lock, in the time in which the figures are put together.
     with ThreadPoolExecutor(1) as pool:
@@ -93,7 +94,7 @@ def _page(
     )
     # What this returns is markup made from data that Vega has escaped.
     environment.globals["drawn"] = lambda panel: Markup(page_drawing(panel, next(number)))
-    environment.globals["markers"] = MARKERS
+    environment.globals |= {"markers": MARKERS, "view_of": view_of}
     name = str(data.study.get("name") or data.study["study_id"])
     return environment.get_template("report.html.j2").render(
         title=f"{name}: training tokens to the same accuracy",
@@ -106,6 +107,8 @@ def _page(
         style=Markup(_style()),
         library=library,
         beside=beside,
+        origins=packed_json(origins(data)) if beside else None,
+        answer_view=ANSWER,
         figures=packed_json(page_specifications(figures)) if figures else None,
         script=Markup(_script()),
     )

@@ -72,7 +72,7 @@ class Page(HTMLParser):
     @property
     def packed(self) -> dict:
         """What the page's script draws figures from."""
-        library, content = (unpacked(text) for kind, text in self.scripts if kind == "text/plain")
+        _, library, content = (unpacked(text) for kind, text in self.scripts if kind == "text/plain")
         assert "vegaEmbed" in library
         return json.loads(content)
 
