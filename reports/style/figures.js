@@ -50,11 +50,14 @@ async function enliven(plot) {
     plot.view = result.view;
     for (const old of [...plot.children]) if (old !== live) old.remove();
     live.classList.remove("pending");
+    plot.style.minHeight = "";
   } catch (error) {
     live.remove();
     console.error(error);
   }
 }
+
+const AXIS = 44; // pixels of an axis with its title
 
 // Figures near the view are drawn one after another, so that the page answers in between; then the others, one whenever
 // nothing else is to be done, so that all are there to be printed.
@@ -99,6 +102,9 @@ function drawAll() {
     for (const mark of figure.querySelectorAll(".legend li")) mark.hidden = !isChosen(mark.dataset);
     tellEmpty(figure);
     for (const plot of figure.querySelectorAll(".plot")) {
+      const { height } = panelsOf(figure.dataset.figure)[numberOf(plot)];
+      // Room for the axis too, so that what is below stays where a reader looks.
+      if (!plot.querySelector("svg") && typeof height === "number") plot.style.minHeight = `${height + AXIS}px`;
       unseen.add(plot);
       near.unobserve(plot);
       near.observe(plot);

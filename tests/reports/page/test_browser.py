@@ -143,6 +143,7 @@ def test_zoom_moves_an_axis(page: Browser) -> None:
 
 
 def test_a_mark_tells_its_numbers(page: Browser) -> None:
+    page.draw_all()  # or figures above would move the marks
     for figure in ("accuracy-depth-4", "training-loss", "data-dropped"):
         page.run(f"document.querySelector('#figure-{figure}').scrollIntoView({{behavior: 'instant', block: 'center'}})")
         page.settle()
