@@ -165,6 +165,8 @@ def _gaps(data: StudyData) -> list[str]:
             for row in ended.itertuples()
         ]
         texts.append(f"Not complete: {listed(named)}.")
+    if waiting := not_evaluated(data):
+        texts.append(f"Trained but not evaluated, so in no curve: {listed(waiting)}.")
     for (depth, variant), part in rows.groupby(["depth", "variant"]):
         absent = part[part["own_best"].isna()]["task"]
         if len(absent):
@@ -186,6 +188,12 @@ def _gaps(data: StudyData) -> list[str]:
     if data.absent:
         texts.append(f"The results file lacks what these parts of the report are made from: {listed(data.absent)}.")
     return texts
+
+
+def not_evaluated(data: StudyData) -> list[str]:
+    """Return the complete runs without any accuracy, where other runs have accuracies."""
+    complete = data.runs[data.runs["status"] == "complete"]["run_id"]
+    return sorted(set(complete) - set(data.accuracy["run_id"])) if len(data.accuracy) else []
 
 
 def setting(data: StudyData, section: str, name: str) -> Any:
