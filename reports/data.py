@@ -54,8 +54,9 @@ QUERIES = {
     "failures": "select variant, depth, run_id, failure from run_details join model_runs using (run_id) "
     "where study_id = ? and failure is not null",
     "gini": "from expert_gini where study_id = ? and depth is null",
-    "lorenz": "from expert_lorenz_at(true) where study_id = ?",
-    "selections": "from expert_selections_at(true) where study_id = ? and depth is not null",
+    "concentration": "from expert_concentration where study_id = ?",
+    "selections": "select run_id, depth, expert, selections from expert_selections_at(true) where study_id = ? "
+    "and depth is not null and variant <> 'LA' and run_id in (select run_id from expert_runs)",
     "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
     f"where study_id = ? {NEWEST}",

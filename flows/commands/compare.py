@@ -13,12 +13,22 @@ from sql.statistics.comparison import compare
 
 ACCURACIES = ["depth", "variant", "task", "checkpoint", "items", "first", "second", "difference", "low", "high"]
 FACTORS = ["depth", "variant", "task", "rule"]
+LOSSES = ["depth", "variant", "tokens_first", "tokens_second", "loss_first", "loss_second", "difference"]
 
 
 def compare_studies(options: argparse.Namespace) -> None:
-    """Compare the two studies that the command names."""
-    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
-    print_comparison(first, second, first_study=options.first_study or one, second_study=options.second_study or other)
+    """Compare the studies that the command names, the further ones with the first; with `html`, write a page too."""
+    (first, one), (second, other), *further = (
+        find_results(name, None) for name in (options.first, options.second, *options.further)
+    )
+    others = [(second, options.second_study or other), *further]
+    one = options.first_study or one
+    for path, study in others:
+        print_comparison(first, path, first_study=one, second_study=study)
+    if options.html:
+        from reports.page.comparing import write_comparison  # takes a second, which the tables need not wait for
+
+        print(write_comparison([(first, one), *others], options.html))
 
 
 def print_comparison(
@@ -39,6 +49,9 @@ def print_comparison(
         console.print("\nData-efficiency factors with their 95 % intervals; apart: the intervals do not overlap")
         sides = {side: [_factor(row, side) for row in found.factors.to_dict("records")] for side in ("first", "second")}
         print_table(found.factors[FACTORS].assign(**sides, apart=_marks(found.factors["apart"])))
+    if len(found.losses):
+        console.print("\nLoss on held-out documents at the end, in bits per byte; no test: there are no items to pair")
+        print_table(found.losses[LOSSES])
     for note in found.notes:
         console.print(note, soft_wrap=True, highlight=False)
     console.print(

@@ -49,12 +49,17 @@ def accuracy(
     notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[3]) else ""
     if seen_twice_from and seen_twice_from <= curve["tokens"].max():
         notes += f" From {tokens(seen_twice_from)} tokens on the models had seen documents before."
+    goal = " The dotted line is chance."
+    if frames[2]["baseline_accuracy"].notna().any():
+        goal = (
+            f" Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a "
+            f"variant has {BASELINE}’s best."
+        )
     return figure(
         f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
         depth_name(depth),
         "Each marker is a checkpoint; bands are 95% intervals from the standard error over benchmark items."
-        f"{notes} Dotted lines: {BASELINE}’s best accuracy, and chance. A ring marks the first checkpoint at which a "
-        f"variant has {BASELINE}’s best.",
+        f"{notes}{goal}",
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -72,15 +77,15 @@ def _token_chart(
     goals: pd.DataFrame,
     raw: pd.DataFrame,
     styles: Mapping[str, Style],
-) -> alt.LayerChart:
+) -> chart.Specification:
     """Layer, from back to front: levels, bands, seeds, raw weights, lines and markers, rings, words of the levels."""
     x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("accuracy", format=".0%"), chart.colour(styles)
     base = alt.Chart().encode(x=x, color=ink)
     levels, goal = chart.chance_level(rows), goals["baseline_accuracy"].dropna()
     if len(goal):
         levels.append(chart.level(float(goal.iloc[0]), f"{BASELINE}’s best", LIGHT["v0"], "left"))
-    layers: list[alt.Chart | alt.LayerChart] = [line for line, _ in levels]
-    layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2="high:Q"))
+    layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
+    layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
     if rows["seeds"].max() > 1:
         layers.append(chart.seed_lines(runs[runs["status"] != "screened"], x, y, styles))
     if len(raw):
@@ -95,7 +100,7 @@ def _token_chart(
     layers += [words for _, words in levels]  # over the curves, to stay readable where they cross
     fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
     data = chart.records(chart.with_error_bars(rows), fields)
-    return alt.layer(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
+    return chart.layered(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
 
 
 def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -105,12 +110,13 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
     another depth than its own.
     """
     rows = run_elsewhere(rows)
-    shown, panels = present(styles, rows), []
+    shown, panels, findings = present(styles, rows), [], []
     for trained, models in rows.groupby("model_depth"):
         for task in task_order(models["task"]):
             part = models[models["task"] == task]
             words = [f"{r.variant} at best {percent(r.accuracy)}, at depth {r.depth:.0f}" for r in _best(part)]
             title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
+            findings.append(f"{title}: {listed(words)}.")
             description = f"Accuracy on {title}, against the depth run at: {listed(words)}."
             keys = {"depth": trained, "task": task, "metric": "accuracy"}
             panels.append(panel(title, description, _depth_chart(part, shown, trained), **keys))
@@ -121,23 +127,24 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
         "from the standard error over benchmark items. The dotted line is chance.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
-def _depth_chart(rows: pd.DataFrame, styles: Mapping[str, Style], trained: int) -> alt.LayerChart:
+def _depth_chart(rows: pd.DataFrame, styles: Mapping[str, Style], trained: int) -> chart.Specification:
     depths = sorted(rows["depth"].unique())
     scale = alt.Scale(domain=[depths[0], max(depths[-1], depths[0] + 1)], padding=8)
     axis = alt.Axis(values=depths, format="d", labelOverlap=True)
     x, y = alt.X("depth:Q", title="depth at test time", scale=scale, axis=axis), chart.y_axis("accuracy", format=".0%")
     ink, levels = chart.colour(styles), chart.chance_level(rows)
-    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink, detail="run_id:N")
+    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink, detail=alt.Detail("run_id:N"))
     told = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
     layers = [
         *[line for line, _ in levels],
-        base.mark_rule(opacity=0.4).encode(y=alt.Y("low:Q", title=None), y2="high:Q"),
+        base.mark_rule(opacity=0.4).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")),
         *chart.line_and_markers(base.encode(y=y), styles, told),
         *chart.rings(rows[rows["depth"] == trained], x, y, styles),
         *[words for _, words in levels],
     ]
     fields = ["variant", "run_id", "depth", "accuracy", "stderr", "items", "low", "high"]
-    return alt.layer(*layers, data=chart.records(chart.with_error_bars(rows), fields))
+    return chart.layered(*layers, data=chart.records(chart.with_error_bars(rows), fields))

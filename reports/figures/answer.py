@@ -71,7 +71,9 @@ def _distances(rows: pd.DataFrame, by_target: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["variant", "tokens", "to", "value", "label", "fewer"])
 
 
-def _chart(rows: pd.DataFrame, distances: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
+def _chart(
+    rows: pd.DataFrame, distances: pd.DataFrame, styles: Mapping[str, Style], metric: str
+) -> chart.Specification:
     loss = metric == "loss"
     x, end = (chart.token_axis(rows["tokens"], field) for field in ("tokens", "to"))
     y = chart.y_axis("value", format="~g" if loss else ".0%")
@@ -84,12 +86,12 @@ def _chart(rows: pd.DataFrame, distances: pd.DataFrame, styles: Mapping[str, Sty
     right = reach < np.where(distances["fewer"], *ROOM)
     for part, align in ((distances[right], "left"), (distances[~right], "right")):
         layers += _distance_marks(part, x, end, y, styles, align)
-    return alt.layer(*layers, width=520, height=HEIGHT)
+    return chart.layered(*layers, width=520, height=HEIGHT)
 
 
 def _distance_marks(
     rows: pd.DataFrame, x: alt.X, end: alt.X, y: alt.Y, styles: Mapping[str, Style], align: str
-) -> list[alt.Chart | alt.LayerChart]:
+) -> list[alt.Chart]:
     """Draw distances as lines with two ends; `align` is "left" for labels beside the right end, else "right"."""
     if rows.empty:
         return []
@@ -100,8 +102,8 @@ def _distance_marks(
     text = {"align": align, "dx": 9 if align == "left" else -9, "fontSize": 13, "fontWeight": 600, "baseline": "middle"}
     told = chart.tooltip(("variant:N",), ("label:N", "", "mean factor"), ("tokens:Q", ",.0f", "from"), ("to:Q", ",.0f"))
     return [
-        base.mark_rule(strokeWidth=2.4).encode(x=x, x2="to:Q", tooltip=told),
+        base.mark_rule(strokeWidth=2.4).encode(x=x, x2=alt.X2("to:Q"), tooltip=told),
         *(base.mark_point(shape=END, size=200, strokeWidth=2.4, opacity=1).encode(x=one) for one in (x, end)),
-        base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=4).encode(x=beside, text="label:N"),
-        base.mark_text(**text).encode(x=beside, text="label:N"),
+        base.mark_text(**text, stroke=LIGHT["paper"], strokeWidth=4).encode(x=beside, text=alt.Text("label:N")),
+        base.mark_text(**text).encode(x=beside, text=alt.Text("label:N")),
     ]

@@ -16,20 +16,19 @@ from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.names import depth_name
 from reports.text.numbers import listed, number
 
-CURVE_POINTS = 24  # points drawn of each Lorenz curve
 HEIGHT = 250
 
 
-def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
+def concentration(
+    curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
+) -> Figure | None:
     """Draw the number of experts (y, logarithmic) that have a share of the selections (x); a panel for each model.
 
     A panel has the curves of the single depths, of the whole model, and of the baseline of that depth. `curves` has the
-    rows of `expert_lorenz` at the newest checkpoints, `gini` of `expert_gini`. None without curves.
+    rows of `expert_concentration`, `gini` of `expert_gini`. None without curves.
     """
-    panels = []
-    models = [
-        (title, _from_most_selected(rows), style) for title, rows, style in chart.one_run_each(curves, runs, styles)
-    ]
+    panels, findings = [], []
+    models = chart.one_run_each(curves, runs, styles)
     baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style in models if style.variant == BASELINE}
     for title, rows, style in models:
         depth = rows["model_depth"].iloc[0]
@@ -40,7 +39,8 @@ def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles:
         found += [(BASELINE, _gini_of(gini, baseline))] if baseline is not None else []
         words = f"Gini coefficient {listed([f'{name} {number(value, 3)}' for name, value in found])}"
         description = f"Experts against their share of the selections in {title}. {words}."
-        drawn = _lorenz_chart(rows, baseline, style, words)
+        findings.append(f"{title}: {words}.")
+        drawn = _concentration_chart(rows, baseline, style, words)
         panels.append(panel(title, description, drawn, **chart.run_keys(rows, runs)))
     return figure(
         "expert-balance",
@@ -49,14 +49,8 @@ def lorenz(curves: pd.DataFrame, gini: pd.DataFrame, runs: pd.DataFrame, styles:
         "the last checkpoint; as in the paper’s Figure 6. Coloured lines are single depths, dotted is the whole model, "
         f"dashed {BASELINE} (the mean of its depths). The Gini coefficient is of the whole model, 0 is even use.",
         panels,
+        finding=" ".join(findings),
     )
-
-
-def _from_most_selected(rows: pd.DataFrame) -> pd.DataFrame:
-    """Turn Lorenz curves around: `experts`, the most selected ones, and `share`, their part of the selections."""
-    total = rows.groupby("depth", dropna=False)["rank"].transform("max")
-    turned = rows.assign(experts=total - rows["rank"], share=1 - rows["selection_share"])
-    return turned[turned["experts"] > 0].sort_values(["depth", "experts"])
 
 
 def _gini_of(gini: pd.DataFrame, rows: pd.DataFrame) -> float:
@@ -65,13 +59,9 @@ def _gini_of(gini: pd.DataFrame, rows: pd.DataFrame) -> float:
     return whole["gini"].iloc[0] if len(whole) else float("nan")
 
 
-def _thinned(rows: pd.DataFrame) -> pd.DataFrame:
-    """Keep up to `CURVE_POINTS` points of a curve, evenly spread over the logarithm of the experts."""
-    chosen = np.unique(np.geomspace(1, len(rows), CURVE_POINTS).round().astype(int)) - 1
-    return rows.iloc[chosen]
-
-
-def _lorenz_chart(rows: pd.DataFrame, baseline: pd.DataFrame | None, style: Style, words: str) -> alt.LayerChart:
+def _concentration_chart(
+    rows: pd.DataFrame, baseline: pd.DataFrame | None, style: Style, words: str
+) -> chart.Specification:
     single, whole = rows[rows["depth"].notna()], rows[rows["depth"].isna()]
     x = chart.percent_axis(alt.X, "share", "share of the selections")
     scale = alt.Scale(type="log", domain=[1, max(2, int(rows["experts"].max()))], nice=False)
@@ -94,19 +84,18 @@ def _lorenz_chart(rows: pd.DataFrame, baseline: pd.DataFrame | None, style: Styl
             titleFontWeight="normal",
         )
         colour = alt.Color("depth:Q", scale=alt.Scale(domain=stops, range=list(RAMP)), legend=legend)
-        drawn = pd.concat([_thinned(part) for _, part in single.groupby("depth")])
-        lines = alt.Chart(chart.records(drawn, ["depth", "experts", "share"])).mark_line(strokeWidth=1.2)
-        layers.append(lines.encode(x=x, y=y, detail="depth:N", color=colour, tooltip=told))
+        lines = alt.Chart(chart.records(single, ["depth", "experts", "share"])).mark_line(strokeWidth=1.2)
+        layers.append(lines.encode(x=x, y=y, detail=alt.Detail("depth:N"), color=colour, tooltip=told))
     if len(whole):
-        line = alt.Chart(chart.records(_thinned(whole), ["experts", "share"]))
+        line = alt.Chart(chart.records(whole, ["experts", "share"]))
         layers.append(line.mark_line(color=style.light, strokeWidth=1.6, strokeDash=[1, 3]).encode(x=x, y=y))
     if baseline is not None:
         layered = baseline[baseline["depth"].notna()].groupby("experts", as_index=False)["share"].mean()
-        line = alt.Chart(chart.records(_thinned(layered), ["experts", "share"]))
+        line = alt.Chart(chart.records(layered, ["experts", "share"]))
         layers.append(line.mark_line(color=LIGHT["v0"], strokeWidth=2.4, strokeDash=[6, 4]).encode(x=x, y=y))
     text = alt.Chart(alt.InlineData(values=[{"words": words}])).mark_text(align="left", baseline="top", fontSize=10)
-    layers.append(text.encode(x=alt.value(6), y=alt.value(4), text="words:N"))
-    return alt.layer(*layers, width=chart.WIDTH, height=HEIGHT)
+    layers.append(text.encode(x=alt.XValue(6), y=alt.YValue(4), text=alt.Text("words:N")))
+    return chart.layered(*layers, width=chart.WIDTH, height=HEIGHT)
 
 
 def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -131,6 +120,7 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
         f"{BASELINE}’s at the same depth, at the last checkpoint.",
         panels,
         present(styles, whole, compared),
+        finding=panels[0].description if panels else "",
     )
 
 
@@ -163,7 +153,7 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
     one, label = chart.level(1, BASELINE, LIGHT["v0"], "left")
     names = {"experts_for_90": "experts", "baseline_experts_for_90": "baseline"}
     fields = {"variant": "variant", "depth": "depth", "ratio": "ratio", **names}
-    drawn = alt.layer(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
+    drawn = chart.layered(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
     title = f"{depth_name(depth)}: experts used, against {BASELINE}"
     return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)
 

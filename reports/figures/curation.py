@@ -10,7 +10,7 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, Panel, figure, panel
 from reports.style.theme import LIGHT
 from reports.text.names import stage_name
-from reports.text.numbers import listed, number, tokens
+from reports.text.numbers import listed, number, percent, tokens
 
 KEPT, DROPPED = LIGHT["kept"], LIGHT["dropped"]
 
@@ -28,7 +28,9 @@ def kept_and_dropped(funnel: pd.DataFrame, curation: pd.DataFrame) -> Figure | N
     if text:
         panels.append(_stages_panel(funnel, curation, text, f"{text}_kept"))
     caption = f"Documents{f' and {text}' * bool(text)} that each stage kept (light) and dropped (dark)."
-    return figure("data-funnel", "What each stage keeps", caption, panels)
+    read, kept = funnel["documents"].iloc[0], funnel["kept"].iloc[-1]
+    finding = f"Of {number(read)} documents {number(kept)} are left ({percent(kept / read if read else None)})."
+    return figure("data-funnel", "What each stage keeps", caption, panels, finding=finding)
 
 
 def _stages_panel(funnel: pd.DataFrame, curation: pd.DataFrame, amount: str, kept: str) -> Panel:
@@ -65,12 +67,14 @@ def reasons(funnel: pd.DataFrame, curation: pd.DataFrame) -> Figure | None:
     base = alt.Chart(data, width=chart.WIDE, height={"step": 20}).encode(
         y=_names(names, padding=0.25, labelLimit=300), x=alt.X("documents:Q", title=None, axis=None, scale=scale)
     )
-    labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text="label:N")
+    labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text=alt.Text("label:N"))
     words = [f"{name}, {label}" for name, label in zip(names, dropped["label"], strict=True)]
-    bars = alt.layer(base.mark_bar(color=DROPPED), labels)
+    bars = chart.layered(base.mark_bar(color=DROPPED), labels)
     caption = "Documents that the stages dropped, by reason."
     panels = [panel("", f"Documents dropped: {'; '.join(words)}.", bars)]
-    return figure("data-dropped", "Documents dropped, by reason", caption, panels, wide=True)
+    most, total = dropped.loc[dropped["documents"].idxmax()], dropped["documents"].sum()
+    finding = f"The most frequent reason is {most['name']}: {most['label']} of {number(total)}."
+    return figure("data-dropped", "Documents dropped, by reason", caption, panels, wide=True, finding=finding)
 
 
 def _names(order: list[str], padding: float, **axis: float) -> alt.Y:

@@ -10,7 +10,7 @@ import pandas as pd
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style
-from reports.text.numbers import listed, percent
+from reports.text.numbers import counted, listed, percent
 
 DEPTHS_WITH_NUMBERS = 8  # up to this depth a map's cells have room for their numbers
 
@@ -20,11 +20,17 @@ def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[st
 
     `scores` has the rows of the table `depth_attention` at the newest checkpoints. None without scores.
     """
-    panels = []
+    panels, findings = [], []
     for title, rows, style in chart.one_run_each(scores[scores["score"].notna()], runs, styles):
         strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
         words = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
         description = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."
+        later = strongest[strongest["query_depth"] > 1]
+        own, last = (int((later["key_depth"] == later["query_depth"] - back).sum()) for back in (0, 1))
+        findings.append(
+            f"{title}: after the first depth, {own} of {counted(len(later), 'depth')} attend most to themselves and "
+            f"{last} to the depth before."
+        )
         panels.append(panel(title, description, _chart(rows, style), **chart.run_keys(rows, runs)))
     unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
     return figure(
@@ -34,10 +40,11 @@ def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[st
         f"text{unit}, at the last checkpoint. As in the paper’s Figure 4 every row has the same colour at its "
         "strongest: a row of one even colour would be a plain average of all depths so far.",
         panels,
+        finding="".join(findings[:1]),
     )
 
 
-def _chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
+def _chart(rows: pd.DataFrame, style: Style) -> chart.Specification:
     depths = int(rows["query_depth"].max())
     rows = rows.assign(strength=rows["score"] / rows.groupby("query_depth")["score"].transform("max"))
     axis = alt.Axis(values=chart.depth_ticks(depths), labelAngle=0, domain=False, ticks=False)
@@ -57,7 +64,11 @@ def _chart(rows: pd.DataFrame, style: Style) -> alt.LayerChart:
     opacity = alt.Opacity("strength:Q", scale=scale, legend=None)
     layers = [base.mark_rect(color=style.light).encode(opacity=opacity, tooltip=told)]
     if numbered:
-        layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text="label:N"))
-    layered = alt.layer(*layers, data=chart.records(rows, ["query_depth", "key_depth", "score", "strength"]))
-    # An even share at depth d is 1 / d.
-    return layered.transform_calculate(even="datum.score * datum.query_depth", label="format(100 * datum.score, '.0f')")
+        layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text=alt.Text("label:N")))
+        # An even share at depth d is 1 / d.
+    calculated = {"even": "datum.score * datum.query_depth", "label": "format(100 * datum.score, '.0f')"}
+    return chart.layered(
+        *layers,
+        data=chart.records(rows, ["query_depth", "key_depth", "score", "strength"]),
+        transform=[{"calculate": expression, "as": name} for name, expression in calculated.items()],
+    )

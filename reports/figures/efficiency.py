@@ -15,7 +15,7 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import factor, fine_factor
+from reports.text.numbers import counted, factor, fine_factor
 
 COARSE_FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
 FINE_FACTORS = (0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5)
@@ -85,11 +85,16 @@ def _factors(
         words = [f"{row['variant']} on {row['name']}: {row['label']}" for row in part.to_dict("records")]
         description = f"{title} at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(words)}."
         panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth))
+    fewer, more = int((rows["low"] > 1).sum()), int((rows["high"] < 1).sum())
+    finding = (
+        f"Intervals that lie above 1: {fewer} of {counted(len(rows), 'factor')}; below 1: {more}. The study does not "
+        f"decide the other {len(rows) - fewer - more}."
+    )
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
-    return figure(name, title, caption, panels, circles, wide=True)
+    return figure(name, title, caption, panels, circles, wide=True, finding=finding)
 
 
-def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> alt.LayerChart:
+def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: float) -> chart.Specification:
     names = list(rows["name"].unique())
     axis = alt.Axis(domain=False, labelFontSize=12)
     base = alt.Chart().encode(
@@ -122,13 +127,13 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
         ),
     )
     fields = ["variant", "task", "metric", "name", "factor", "low", "high", "bound", "near_chance", "label"]
-    return alt.layer(
+    return chart.layered(
         one,
         spans.mark_rule(strokeWidth=2, opacity=0.55).encode(
-            x=alt.X("start:Q", title=title, scale=scale), x2="stop:Q", color=chart.colour(styles)
+            x=alt.X("start:Q", title=title, scale=scale), x2=alt.X2("stop:Q"), color=chart.colour(styles)
         ),
         points,
-        base.mark_text(align="right", fontSize=11).encode(x=alt.value("width"), text="label:N"),
+        base.mark_text(align="right", fontSize=11).encode(x=alt.XValue("width"), text=alt.Text("label:N")),
         data=chart.records(rows, [*fields, "start", "stop"]),
         width=chart.WIDE,
         height={"step": 18},

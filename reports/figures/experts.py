@@ -20,17 +20,17 @@ from reports.text.numbers import percent
 def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     """Draw P(depth | expert): how the selections of each expert (x) spread over the depths (y), a panel for each model.
 
-    `counts` has the rows of `expert_selections` of single depths at the newest checkpoints. None without selections of
-    a recurrent model.
+    `counts` has the rows of `StudyData.selections`. None without selections of a recurrent model.
     """
-    panels = []
+    panels, findings = [], []
     for title, keys, used, order in _recurrent_models(counts, runs, styles):
         shares = (used / used.sum()).to_numpy()[:, order]
-        description = (
-            f"Depths that select each of {len(order)} experts in {title}: at its strongest depth the most specialised "
-            f"has {percent(shares[:, 0].max(), 0)} of its selections, the most general "
-            f"{percent(shares[:, -1].max(), 0)}."
+        words = (
+            f"at its strongest depth the most specialised has {percent(shares[:, 0].max(), 0)} of its selections, the "
+            f"most general {percent(shares[:, -1].max(), 0)}."
         )
+        findings.append(f"{title}: of {len(order)} experts, {words}")
+        description = f"Depths that select each of {len(order)} experts in {title}: {words}"
         panels.append(panel(title, description, _map(shares, used, "share of the expert’s selections"), **keys))
     return figure(
         "expert-selections",
@@ -41,6 +41,7 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
         f"{BASELINE} is not shown: each of its experts belongs to one depth.",
         panels,
         wide=True,
+        finding=" ".join(findings),
     )
 
 
@@ -49,15 +50,17 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
 
     Rows and order of the experts are those of `selections`. None without selections of a recurrent model.
     """
-    panels = []
+    panels, findings = [], []
     for title, keys, used, order in _recurrent_models(counts, runs, styles):
         totals = used.sum(axis=1).clip(lower=1)
         shares = used.div(totals, axis=0).to_numpy()[:, order]
         depth = used.index[shares.max(axis=1).argmax()]
-        description = (
-            f"Experts that each depth of {title} selects: depth {depth} gives one expert {percent(shares.max())} of "
-            f"its selections, where even use would be {percent(1 / len(order), 2)}."
+        words = (
+            f"depth {depth} gives one expert {percent(shares.max())} of its selections, where even use would be "
+            f"{percent(1 / len(order), 2)}."
         )
+        findings.append(f"{title}: {words}")
+        description = f"Experts that each depth of {title} selects: {words}"
         panels.append(panel(title, description, _map(shares, used, "share of the depth’s selections"), **keys))
     return figure(
         "expert-of-depths",
@@ -66,6 +69,7 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
         "the paper’s Figure 7. The experts are in the order of the figure above.",
         panels,
         wide=True,
+        finding=" ".join(findings),
     )
 
 
@@ -94,6 +98,6 @@ def order_of_experts(shares: np.ndarray) -> np.ndarray:
     return np.lexsort((sampled, (before < 0.9).sum(axis=0)))
 
 
-def _map(shares: np.ndarray, used: pd.DataFrame, scale_title: str) -> alt.LayerChart:
+def _map(shares: np.ndarray, used: pd.DataFrame, scale_title: str) -> chart.Specification:
     x = chart.percent_axis(alt.X, "x", "share of the experts, from those of few depths to those of many")
     return heat_map(shares, x, [int(depth) for depth in used.index], "depth", scale_title, chart.PAGE_WIDTH)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
+from reports.figures.chart import Specification, layered
 from reports.style.theme import LIGHT
 
 # Dark to bright, of evenly rising lightness (viridis): reads the same in light, in dark and in grey.
@@ -20,7 +21,7 @@ STEP, TALLEST = 24, 260  # pixels of one row, and of all rows
 
 def heat_map(
     values: np.ndarray, x: alt.X, rows: Sequence[int], y_title: str, scale_title: str, width: int
-) -> alt.LayerChart:
+) -> Specification:
     """Draw shares [row, column] as colours; the square root of a share sets its colour, so that faint ones show.
 
     `x` is the axis of the field `x` from 0 to 1 over the columns; `rows` are the whole numbers that name the rows, from
@@ -39,7 +40,7 @@ def heat_map(
     )
     source = "data:image/png;base64," + base64.b64encode(image).decode()
     base = alt.Chart(width=width, height=min(STEP * len(rows), max(TALLEST, 8 * len(rows)))).encode(x=x, y=y)
-    drawn = base.mark_image(url=source, aspect=False, smooth=False).encode(x2="x2:Q", y2="y2:Q")
+    drawn = base.mark_image(url=source, aspect=False, smooth=False).encode(x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q"))
     # The colour scale belongs to two points that cannot be seen.
     stops = [highest * (place / (len(RAMP) - 1)) ** 2 for place in range(len(RAMP))]
     legend = alt.Legend(
@@ -59,7 +60,7 @@ def heat_map(
     colour = alt.Color("share:Q", scale=alt.Scale(type="sqrt", domain=stops, range=list(RAMP)), legend=legend)
     ends = alt.InlineData(values=[{"x": 0, "y": 1, "share": share} for share in (0, highest)])
     unseen = alt.Chart(ends).mark_point(opacity=0).encode(x=x, y=y, color=colour)
-    return alt.layer(unseen, drawn, data=alt.InlineData(values=[place]))
+    return layered(unseen, drawn, data=alt.InlineData(values=[place]))
 
 
 def indexed_png(levels: np.ndarray) -> bytes:

@@ -46,7 +46,7 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
     )
 
 
-def _chart(rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> alt.LayerChart:
+def _chart(rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> chart.Specification:
     x, y, ink = chart.token_axis(rows["tokens"]), chart.y_axis("value"), chart.colour(styles)
     base = alt.Chart(chart.records(rows, ["variant", "tokens", "value"]), width=chart.WIDTH, height=chart.HEIGHT)
     base = base.encode(x=x, y=y, color=ink)
@@ -55,4 +55,4 @@ def _chart(rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) 
         seeds = runs[runs["status"] != "screened"].rename(columns={"loss": "value"})
         layers.append(chart.seed_lines(seeds, x, y, styles))
     told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
-    return alt.layer(*layers, *chart.line_and_markers(base, styles, told))
+    return chart.layered(*layers, *chart.line_and_markers(base, styles, told))

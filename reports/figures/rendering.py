@@ -1,4 +1,4 @@
-"""Render figures: panels for the page as SVG and as specifications, whole figures for papers as SVG, PDF and PNG.
+"""Render figures: for the page as specifications, and the first as SVG; whole figures for papers as SVG, PDF and PNG.
 
 The page lays the panels out itself, with one legend in HTML, so that they flow on a phone. For papers the panels are
 put into one chart with the legend inside.
@@ -16,7 +16,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from reports.figures.chart import PAGE_WIDTH, colour, records, shape
+from reports.figures.chart import Specification, colour, layered, plain, records, shape
 from reports.style.theme import LIGHT, Style, themed, vega_config
 
 _TAG, _LONG_NUMBER = re.compile(r"<[^>]+>"), re.compile(r"(\d\.\d\d)\d+")
@@ -77,12 +77,11 @@ def figure(
     return Figure(name, title, caption, tuple(panels), tuple((marks or {}).values()), wide, finding) if panels else None
 
 
-def panel(title: str, description: str, chart: alt.TopLevelMixin, **keys: object) -> Panel:
-    """Make a panel of an Altair chart; `keys` are those of `Panel`."""
+def panel(title: str, description: str, chart: alt.Chart | Specification, **keys: object) -> Panel:
+    """Make a panel of a chart; `keys` are those of `Panel`."""
     assert keys.keys() <= {"depth", "task", "metric", "variant"}
-    specification = chart.to_dict(validate=False)
-    inner = {name: part for name, part in specification.items() if name not in ("$schema", "config")}
-    return Panel(title, description, inner, {name: str(value) for name, value in keys.items()})
+    specification = chart if isinstance(chart, dict) else plain(chart)
+    return Panel(title, description, specification, {name: str(value) for name, value in keys.items()})
 
 
 def complete(specification: Mapping[str, Any], description: str) -> dict[str, Any]:
@@ -105,10 +104,9 @@ def page_specifications(figures: Sequence[Figure]) -> dict[str, Any]:
     }
 
 
-def page_drawing(panel: Panel, number: int, wide: bool = False) -> str:
+def page_drawing(panel: Panel, number: int) -> str:
     """Draw a panel as SVG: what the page shows before, and without, any script. `number` makes its ids unique."""
-    specification = complete(panel.specification, panel.description)
-    drawing = vl_convert.vegalite_to_svg({**specification, "width": PAGE_WIDTH} if wide else specification)
+    drawing = vl_convert.vegalite_to_svg(complete(panel.specification, panel.description))
     for name in set(re.findall(r'\bid="([^"]+)"', drawing)):
         unique = f"figure-{number}-{name}"
         drawing = drawing.replace(f'id="{name}"', f'id="{unique}"').replace(f"#{name})", f"#{unique})")
@@ -145,7 +143,7 @@ def composed(figure: Figure) -> dict[str, Any]:
     return complete({**grid, "datasets": datasets, "padding": 12, "title": title}, figure.caption)
 
 
-def _legend(marks: Sequence[Style]) -> alt.LayerChart:
+def _legend(marks: Sequence[Style]) -> Specification:
     """Draw the legend as a chart of its own: one row of markers and names."""
     step = 26 + 7.5 * max(len(style.variant) for style in marks)
     frame = pd.DataFrame({"variant": [style.variant for style in marks], "x": [i * step for i in range(len(marks))]})
@@ -154,5 +152,5 @@ def _legend(marks: Sequence[Style]) -> alt.LayerChart:
         x=alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, len(marks) * step], nice=False, zero=False))
     )
     points = base.mark_point(filled=True, size=70, opacity=1).encode(color=colour(styles), shape=shape(styles))
-    names = base.mark_text(align="left", dx=9, fontSize=12).encode(text="variant:N")
-    return alt.layer(points, names, data=records(frame, ["variant", "x"]))
+    names = base.mark_text(align="left", dx=9, fontSize=12).encode(text=alt.Text("variant:N"))
+    return layered(points, names, data=records(frame, ["variant", "x"]))

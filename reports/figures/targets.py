@@ -22,7 +22,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     `rows` are those of the view `factor_by_target`, of average accuracy and losses. None without factors.
     """
     rows = rows[(rows["variant"] != BASELINE) & (rows["factor"] > 0)]
-    panels, shown = [], present(styles, rows)
+    panels, shown, findings = [], present(styles, rows), []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = measure_label({"metric": metric, "task": task})
         ends = part.sort_values("target", ascending=metric == "accuracy").groupby("variant")["factor"]
@@ -30,6 +30,7 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         words = [f"{row.Index} from {fine_factor(row.first)} to {fine_factor(row.last)}" for row in ends.itertuples()]
         description = f"{name} at {depth_name(depth).lower()}: factor by target, {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
+        findings.append(f"{title}, by best estimate from the easiest to the hardest value: {listed(words)}.")
         keys = {"depth": depth, "task": task, "metric": metric}
         panels.append(panel(title, description, _target_chart(part, shown, metric), **keys))
     return figure(
@@ -39,10 +40,11 @@ def by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         "below 1 more. The mean factor is the mean of this curve. Loss is in bits per byte, lower is better.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
-def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
+def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> chart.Specification:
     low, high = min(0.8, float(rows["factor"].min())), max(1.25, float(rows["factor"].max()))
     ticks = [tick for tick in FINE_FACTORS if low <= tick <= high]
     y = alt.Y(
@@ -57,7 +59,7 @@ def _target_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) 
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT).encode(
         x=_target_axis(metric), y=y, color=chart.colour(styles)
     )
-    return alt.layer(one, *chart.line_and_markers(base, styles, told, size=16))
+    return chart.layered(one, *chart.line_and_markers(base, styles, told, size=16))
 
 
 def _target_axis(metric: str) -> alt.X:
@@ -78,11 +80,12 @@ def cost_by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | 
     None where no speed is known.
     """
     rows = rows[rows["device_seconds"] > 0]
-    panels, shown = [], present(styles, rows)
+    panels, shown, findings = [], present(styles, rows), []
     for (depth, metric, task), part in rows.groupby(["depth", "metric", "task"]):
         name = f"{measure_label({'metric': metric, 'task': task})}, {depth_name(depth).lower()}"
         most = part.groupby("variant")["device_seconds"].max()
         words = [f"{variant} up to {duration(most[variant])}" for variant in shown if variant in most]
+        findings.append(f"{name}: {listed(words)}.")
         description = f"Cost of training to each target, {name}: {listed(words)}."
         keys = {"depth": depth, "task": task, "metric": metric}
         panels.append(panel(name, description, _cost_chart(part, shown, metric), **keys))
@@ -93,10 +96,11 @@ def cost_by_target(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | 
         "GPU-hours where GPUs train, CPU-hours where cores do. Speeds are means over the training.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
-def _cost_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> alt.LayerChart:
+def _cost_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) -> chart.Specification:
     hours = rows["device_seconds"] / 3600
     scale = alt.Scale(type="log", domain=[float(hours.min()), float(max(hours.max(), 1.01 * hours.min()))], nice=False)
     y = alt.Y("hours:Q", title="device-hours", scale=scale, axis=alt.Axis(tickCount=5, format="~g", grid=True))
@@ -106,4 +110,4 @@ def _cost_chart(rows: pd.DataFrame, styles: Mapping[str, Style], metric: str) ->
     data = chart.records(rows.assign(hours=hours), ["variant", "target", "hours", "tokens"])
     base = alt.Chart(data, width=chart.WIDTH, height=chart.HEIGHT)
     base = base.encode(x=_target_axis(metric), y=y, color=chart.colour(styles))
-    return alt.layer(*chart.line_and_markers(base, styles, told, size=16))
+    return chart.layered(*chart.line_and_markers(base, styles, told, size=16))

@@ -27,11 +27,14 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     `curves` has the rows of `training_curves`. None without losses.
     """
     breaks, curves = _breaks(curves), curves[curves["loss"].notna()]
-    shown, panels = present(styles, curves), []
+    shown, panels, findings = present(styles, curves), [], []
     for depth, part in curves.groupby("depth"):
         late = part[part["tokens"] >= 0.5 * part["tokens"].max()]
         newest = part.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
         words = [f"{row.variant} ends at {row.loss:.3f}" for row in newest.itertuples()]
+        means = newest[newest["status"] != "screened"].groupby("variant")["loss"].mean()
+        ends = [f"{variant} {means[variant]:.3f}" for variant in shown if variant in means]
+        findings += [f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."] if ends else []
         for rows, where in ((part, ""), (late, ", later half")):
             description = f"Training loss at {depth_name(depth).lower()}{where}: {listed(words)}."
             drawn = _lines(rows, shown, "loss", alt.Axis(tickCount=5))
@@ -43,6 +46,7 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         f"training.{breaks}",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
@@ -58,7 +62,7 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
 
     `curves` has the rows of `training_curves`. None where nothing of this was recorded.
     """
-    shown, panels = present(styles, curves), []
+    shown, panels, findings = present(styles, curves), [], []
     for depth, part in curves.groupby("depth"):
         for measure, name in MEASURES.items():
             rows = part[part[measure].notna()]
@@ -69,6 +73,7 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
             words = [f"{variant} {show(means[variant])}" for variant in shown if variant in means]
             axis = alt.Axis(tickCount=5, format=".0%" if measure == "mfu" else "~s")
             title = f"{name}, {depth_name(depth).lower()}"
+            findings.append(f"{title}, on average: {listed(words)}.")
             drawn = _lines(rows, shown, measure, axis)
             panels.append(panel(title, f"{title}, on average: {listed(words)}.", drawn, depth=depth))
     return figure(
@@ -78,6 +83,7 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         "that a run does between two steps, also saving checkpoints. MFU is the model FLOPs utilisation.",
         panels,
         shown,
+        finding="".join(findings[:1]),
     )
 
 
@@ -86,7 +92,7 @@ def _three_digits(value: float) -> str:
     return f"{value:.3g}"
 
 
-def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> alt.LayerChart:
+def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> chart.Specification:
     """Draw a column against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
     # A run is a number here: its name on every point would be most of the page.
     rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
@@ -99,10 +105,10 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: al
         y=alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=False, nice=True), axis=axis),
         color=chart.colour(styles),
         strokeDash=chart.dash(styles),
-        detail="run:N",
+        detail=alt.Detail("run:N"),
         opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
     )
-    return alt.layer(base.mark_line(strokeWidth=1.4))
+    return chart.layered(base.mark_line(strokeWidth=1.4))
 
 
 def _late_axis(rows: pd.DataFrame) -> alt.X:
@@ -118,13 +124,14 @@ def perplexity(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None
     A panel for each text and depth. `rows` are those of `token_perplexity`. None without perplexities.
     """
     rows = rows[rows["perplexity"].notna()]
-    shown, panels = present(styles, rows), []
+    shown, panels, findings = present(styles, rows), [], []
     for (depth, task), part in rows.groupby(["depth", "task"]):
         best = part.groupby("variant")["perplexity"].min()
         words = [f"{variant} at best {best[variant]:.2f}" for variant in shown if variant in best]
         title = f"{task_name(task)}, {depth_name(depth).lower()}"
+        findings.append(f"{title}: {listed(words)}.")
         description = f"Perplexity on {title}: {listed(words)}."
         panels.append(panel(title, description, chart.run_curves(part, styles, "perplexity"), depth=depth))
     metrics = sorted(set(rows["metric"].str.replace("_", " ")))
     caption = f"Lower is better. Measured as {listed(metrics)}; a line for each run."
-    return figure("perplexity", "Validation perplexity", caption, panels, shown)
+    return figure("perplexity", "Validation perplexity", caption, panels, shown, finding="".join(findings[:1]))

@@ -36,13 +36,17 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     means, others = _leading(data, styles)
     if means.empty and others.empty:
         return FirstScreen([_why_no_answer(data)], [], None)
-    curves = data.curve.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
-    curves = pd.concat([curves, data.loss_curve.assign(metric="loss")])
     return FirstScreen(
         [sentence for _, sentence in answer_text.answers(means, others)],
         answer_text.warnings(data, means, others),
-        answer_figure.answer(means, curves, data.factor_by_target, styles),
+        answer_figure.answer(means, mean_curves(data), data.factor_by_target, styles),
     )
+
+
+def mean_curves(data: StudyData) -> pd.DataFrame:
+    """Return the curves of accuracy and of loss in one frame, with `metric` and `value`."""
+    accuracies = data.curve.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
+    return pd.concat([accuracies, data.loss_curve.assign(metric="loss")])
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:

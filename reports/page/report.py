@@ -1,19 +1,20 @@
 """Write the HTML report of a study: one file with everything in it, and its figures for papers beside it.
 
-The page can be read without script. With script, the drawings are replaced by live ones that fit their place, show
-numbers, and answer to the toolbar.
+The first screen and all texts and tables can be read without script. The page's script draws the figures where they are
+looked at, so that the page holds each of them once; they fit their place, show numbers, and answer to the toolbar.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from itertools import count
 from pathlib import Path
 
 import jinja2
 import pandas as pd
+from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
 from reports import style
@@ -24,40 +25,53 @@ from reports.page.blocks import Section
 from reports.page.packing import packed_json, packed_library
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
-from reports.style.theme import MARKERS, css_variables, styles
+from reports.page.tracing import ANSWER, origins, view_of
+from reports.style.theme import MARKERS, Style, css_variables, styles
 from reports.text.names import depth_name
 from reports.text.numbers import listed, tokens
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
-SCRIPTS = ("choice", "figures", "files", "tables", "page")
+SCRIPTS = ("choice", "figures", "files", "tables", "origins", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
+Build = Callable[[StudyData, Mapping[str, Style]], tuple[FirstScreen, list[Section]]]
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
 
 def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = True) -> Path:
-    """Write `index.html`, `figures/` and `study.yaml` into `folder`; returns the page's path.
+    """Write `index.html`, then `study.yaml` and `figures/`, into `folder`; returns the page's path.
 
     Without `papers` no new figures for papers are drawn, which take most of the time. Raises InputError when the
     results file is missing or locked by another process, or holds no such study.
     """
     data = read_study(database, study_id)
-    looks = styles(data.variants)
-    first, content = first_screen(data, looks), sections(data, looks)
-    figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
-    figures = [first.figure, *figures] if first.figure else figures
+    text, figures = make_page(data, lambda data, looks: (first_screen(data, looks), sections(data, looks)))
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
-    # Vega works outside Python's lock, so the files for papers are drawn while the page is put together.
-    with ThreadPoolExecutor(1) as pool:
-        exports = pool.map(partial(export, folder=folder / "figures"), figures if papers else ())
-        written = page.with_name(".index.html.partial")  # a reader never sees half a page
-        written.write_text(_page(data, first, content, figures), encoding="utf-8")
-        list(exports)  # raises what an export raised
-    if configuration:
-        (folder / "study.yaml").write_text(configuration, encoding="utf-8")
+    written = page.with_name(".index.html.partial")  # a reader never sees half a page
+    written.write_text(text, encoding="utf-8")
     _remove_old_figures(page, {figure.name for figure in figures})
     written.replace(page)
+    if configuration:
+        (folder / "study.yaml").write_text(configuration, encoding="utf-8")
+    for figure in figures if papers else ():
+        export(figure, folder / "figures")
     return page
+
+
+def make_page(data: StudyData, build: Build, *, beside: bool = True) -> tuple[str, list[Figure]]:
+    """Return a page's text and figures; `build` makes the first screen and the sections of data and styles.
+
+    `beside`: files of the figures lie beside the page, which is about one study; numbers tell where they come from.
+    """
+    # The library is made outside Python's lock, in the time in which the figures are put together.
+    with ThreadPoolExecutor(1) as pool:
+        library = pool.submit(packed_library)
+        looks = styles(data.variants)
+        with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
+            first, content = build(data, looks)
+        figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
+        figures = [first.figure, *figures] if first.figure else figures
+        return _page(data, first, content, figures, library.result() if figures else "", beside), figures
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
@@ -71,14 +85,16 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
             (page.parent / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
 
 
-def _page(data: StudyData, first: FirstScreen, content: list[Section], figures: list[Figure]) -> str:
+def _page(
+    data: StudyData, first: FirstScreen, content: list[Section], figures: list[Figure], library: str, beside: bool
+) -> str:
     number = count()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     # What this returns is markup made from data that Vega has escaped.
-    environment.globals["drawn"] = lambda panel, wide: Markup(page_drawing(panel, next(number), wide))
-    environment.globals["markers"] = MARKERS
+    environment.globals["drawn"] = lambda panel: Markup(page_drawing(panel, next(number)))
+    environment.globals |= {"markers": MARKERS, "view_of": view_of}
     name = str(data.study.get("name") or data.study["study_id"])
     return environment.get_template("report.html.j2").render(
         title=f"{name}: training tokens to the same accuracy",
@@ -89,7 +105,10 @@ def _page(data: StudyData, first: FirstScreen, content: list[Section], figures: 
         facts=_facts(data),
         sections=content,
         style=Markup(_style()),
-        library=packed_library() if figures else None,
+        library=library,
+        beside=beside,
+        origins=packed_json(origins(data)) if beside else None,
+        answer_view=ANSWER,
         figures=packed_json(page_specifications(figures)) if figures else None,
         script=Markup(_script()),
     )

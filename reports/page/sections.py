@@ -19,6 +19,7 @@ from reports.tables import runs as run_tables
 from reports.tables.hyperparameters import hyperparameters
 from reports.text import token_stream
 from reports.text.limitations import limitations
+from reports.text.losses import data_doubts
 from reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
@@ -35,10 +36,10 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
         Section("resources", "Resources", _resources(data, styles)),
         Section("training", "Training", _training(data, styles)),
-        Section("data", "Data", _curation(data)),
+        Section("data", "Data", data_blocks(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
-        Section("reproduce", "Run it again", _reproduce(data)),
+        Section("reproduce", "Run it again", reproduction(data)),
     ]
     return [section for section in made if section.blocks]
 
@@ -97,7 +98,7 @@ def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     ]
 
 
-def _curation(data: StudyData) -> list[Block]:
+def data_blocks(data: StudyData) -> list[Block]:
     """Show the funnel from raw rows to packed tokens."""
     if data.funnel.empty:
         return []
@@ -110,6 +111,7 @@ def _curation(data: StudyData) -> list[Block]:
     )
     return [
         Block("prose", text),
+        *(Block("doubt", doubt) for doubt in data_doubts(data)),
         *table_block(curation_tables.sources(data.sources)),
         *figure_block(curation.kept_and_dropped(data.funnel, data.curation)),
         *figure_block(curation.reasons(data.funnel, data.curation)),
@@ -126,7 +128,7 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
             Block("heading", "Balance of the experts"),
             Block("prose", balance.in_words(data.diversity, styles)),
             *table_block(run_tables.experts(data.gini, styles)),
-            *figure_block(balance.lorenz(data.lorenz, data.gini, data.runs, styles)),
+            *figure_block(balance.concentration(data.concentration, data.gini, data.runs, styles)),
             *figure_block(balance.balance(data.gini, data.diversity, styles)),
         ]
     observed = (data.selections, data.runs, styles)
@@ -142,7 +144,7 @@ def study_file(data: StudyData) -> str:
     return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100)
 
 
-def _reproduce(data: StudyData) -> list[Block]:
+def reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")

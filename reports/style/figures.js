@@ -1,5 +1,5 @@
 // Draw the panels of the page live: as wide as their place, with tooltips, as the toolbar has chosen. Without script, or if
-// anything fails here, the drawings that are already in the page stay.
+// anything fails here, the drawing of the first screen stays.
 
 const unpack = async (id) => {
   const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), (character) => character.charCodeAt(0));
@@ -50,21 +50,38 @@ async function enliven(plot) {
     plot.view = result.view;
     for (const old of [...plot.children]) if (old !== live) old.remove();
     live.classList.remove("pending");
+    plot.style.minHeight = "";
   } catch (error) {
     live.remove();
     console.error(error);
   }
 }
 
-// Figures near the view are drawn one after another, so that the page answers in between.
+const AXIS = 44; // pixels of an axis with its title
+
+// Figures near the view are drawn one after another, so that the page answers in between; then the others, one whenever
+// nothing else is to be done, so that all are there to be printed.
 const waiting = new Set();
+const unseen = new Set();
+const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 100));
+
 async function drawWaiting() {
   document.documentElement.dataset.drawing = "yes";
   for (const plot of waiting) {
     await enliven(plot);
     waiting.delete(plot);
+    unseen.delete(plot);
   }
   document.documentElement.dataset.drawing = "no";
+  later(drawUnseen);
+}
+
+function drawUnseen() {
+  const plot = [...unseen].find((one) => one.offsetParent); // none of a hidden panel
+  if (!plot || waiting.size) return;
+  near.unobserve(plot);
+  waiting.add(plot);
+  drawWaiting();
 }
 
 const near = new IntersectionObserver((entries) => {
@@ -85,6 +102,10 @@ function drawAll() {
     for (const mark of figure.querySelectorAll(".legend li")) mark.hidden = !isChosen(mark.dataset);
     tellEmpty(figure);
     for (const plot of figure.querySelectorAll(".plot")) {
+      const { height } = panelsOf(figure.dataset.figure)[numberOf(plot)];
+      // Room for the axis too, so that what is below stays where a reader looks.
+      if (!plot.querySelector("svg") && typeof height === "number") plot.style.minHeight = `${height + AXIS}px`;
+      unseen.add(plot);
       near.unobserve(plot);
       near.observe(plot);
     }

@@ -11,6 +11,7 @@ function choose(form) {
 
 async function start() {
   document.querySelectorAll("figure.table table").forEach(makeSortable);
+  if ("DecompressionStream" in window) await tellOrigins();
   window.addEventListener("beforeprint", () => document.querySelectorAll("main details").forEach((part) => (part.open = true)));
   if (!document.getElementById("library") || !("DecompressionStream" in window)) return;
   const [library, content] = await Promise.all(["library", "specifications"].map(unpack));

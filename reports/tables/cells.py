@@ -14,7 +14,8 @@ from reports.text.names import depth_name
 class Cell:
     """`scope` makes a cell the header of its row or column; `kind` is a class of the style sheet.
 
-    `mark` is the marker before the text; `span` and `rows` are the columns and rows that the cell covers.
+    `mark` is the marker before the text; `span` and `rows` are the columns and rows that the cell covers. `depth` is
+    the depth of the model that a row is about.
     """
 
     text: str
@@ -24,6 +25,7 @@ class Cell:
     span: int = 1
     rows: int = 1
     mark: Style | None = None
+    depth: int | None = None
 
 
 @dataclass(frozen=True)
@@ -73,11 +75,11 @@ def table(name: str, caption: str, columns: Cells, rows: Iterable[tuple[Any, Cel
     return Table(name, caption, (head,), tuple(body), notes)
 
 
-def model_cell(variant: str, styles: Mapping[str, Style]) -> Cell:
-    """Make the head of a row about a variant."""
-    return Cell(variant, kind="left", scope="row", mark=styles.get(variant))
+def model_cell(variant: str, styles: Mapping[str, Style], depth: int | None = None) -> Cell:
+    """Make the head of a row about a variant, of a depth where that is known."""
+    return Cell(variant, kind="left", scope="row", mark=styles.get(variant), depth=depth)
 
 
 def model_cells(variant: str, depth: int, styles: Mapping[str, Style]) -> list[Cell]:
     """Make the first two cells of a row about a model: its variant as the row's head, and its depth."""
-    return [model_cell(variant, styles), Cell(depth_name(depth, short=True))]
+    return [model_cell(variant, styles, depth), Cell(depth_name(depth, short=True))]

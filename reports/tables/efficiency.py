@@ -27,7 +27,7 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
     body = []
     for variant in ordered(rows, styles)["variant"].unique():
         cells = [_mean_cell(by_cell.get((variant, *measure), {})) for measure in measures]
-        body.append((depth, [model_cell(variant, styles), *cells]))
+        body.append((depth, [model_cell(variant, styles, depth), *cells]))
     heads = [measure_label({"metric": metric, "task": task}) for metric, task in measures]
     return table(
         f"table-mean-factors-{depth}",
@@ -55,7 +55,7 @@ def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Tabl
     by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
     body, flagged = [], False
     for variant in ordered(rows, styles)["variant"].unique():
-        cells = [model_cell(variant, styles)]
+        cells = [model_cell(variant, styles, depth)]
         for task in tasks:
             row = by_cell.get((variant, task), {})
             flagged |= bool(row.get("near_chance"))

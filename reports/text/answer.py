@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.data import AVERAGE, BASELINE, StudyData
 from reports.text.crossings import crossing
-from reports.text.limitations import setting
+from reports.text.limitations import not_evaluated, setting
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
 from reports.text.token_stream import mismatch
@@ -115,4 +115,6 @@ def _benchmarks(data: StudyData) -> list[str]:
 def _runs(data: StudyData) -> list[str]:
     status = data.runs["status"].dropna()
     ended = int((~status.isin(["complete", "screened"])).sum())
-    return [f"Not complete: {counted(ended, 'run')} of {len(status)}."] if ended else []
+    texts = [f"Not complete: {counted(ended, 'run')} of {len(status)}."] * bool(ended)
+    waiting = len(not_evaluated(data))
+    return [*texts, *[f"Not evaluated: {counted(waiting, 'run')} of {len(status)}."] * bool(waiting)]

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from reports.data import AVERAGE, BASELINE, StudyData
+from reports.text.losses import data_doubts
 from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, listed, tokens
@@ -16,7 +17,7 @@ from sql.statistics.resolution import Noise, smallest_factor
 
 def limitations(data: StudyData) -> list[str]:
     """Return one text for each limitation that applies, the weightiest first."""
-    found = (_integrity, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
+    found = (_integrity, data_doubts, _intervals, _seeds, _checkpoints, _benchmarks, _gaps)
     return [text for part in found for text in part(data) if text]
 
 
@@ -164,6 +165,8 @@ def _gaps(data: StudyData) -> list[str]:
             for row in ended.itertuples()
         ]
         texts.append(f"Not complete: {listed(named)}.")
+    if waiting := not_evaluated(data):
+        texts.append(f"Trained but not evaluated, so in no curve: {listed(waiting)}.")
     for (depth, variant), part in rows.groupby(["depth", "variant"]):
         absent = part[part["own_best"].isna()]["task"]
         if len(absent):
@@ -185,6 +188,12 @@ def _gaps(data: StudyData) -> list[str]:
     if data.absent:
         texts.append(f"The results file lacks what these parts of the report are made from: {listed(data.absent)}.")
     return texts
+
+
+def not_evaluated(data: StudyData) -> list[str]:
+    """Return the complete runs without any accuracy, where other runs have accuracies."""
+    complete = data.runs[data.runs["status"] == "complete"]["run_id"]
+    return sorted(set(complete) - set(data.accuracy["run_id"])) if len(data.accuracy) else []
 
 
 def setting(data: StudyData, section: str, name: str) -> Any:

@@ -30,11 +30,15 @@ SIGNS = 10_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict of `compare` in one line, both tables, and a line for each task or model compared in part or not."""
+    """The verdict of `compare` in one line, the tables, and a line for each task or model compared in part or not.
+
+    `losses` are those on held-out documents at the end of training, of models in both studies.
+    """
 
     verdict: str
     accuracies: pd.DataFrame
     factors: pd.DataFrame
+    losses: pd.DataFrame
     notes: list[str]
 
 
@@ -46,11 +50,11 @@ def compare(
     Raises InputError for a missing study, for a study compared with itself, and where the two have no model, task and
     item in common.
     """
-    names = [_study(path, name) for path, name in ((first, first_study), (second, second_study))]
+    names = [study_of(path, name) for path, name in ((first, first_study), (second, second_study))]
     if first.resolve() == second.resolve() and names[0] == names[1]:
         raise InputError(f"{first}: both sides are study {names[0]!r}; name two studies, or two results files")
     read = [_read(path, name) for path, name in zip((first, second), names, strict=True)]
-    scores, factors, asked = zip(*read, strict=True)
+    scores, factors, held_out, asked = zip(*read, strict=True)
     left_out, notes = task_notes(*asked)
     notes += weights_notes(*asked)
     accuracies, missing = _accuracies(*(frame[~frame["task"].isin(left_out)] for frame in scores), seed=seed)
@@ -61,10 +65,12 @@ def compare(
     pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule"], suffixes=("_first", "_second"))
     pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not with_average else set()))].reset_index(drop=True)
     pairs["apart"] = (pairs["low_first"] > pairs["high_second"]) | (pairs["low_second"] > pairs["high_first"])
-    return Comparison(_verdict(accuracies, pairs), accuracies, pairs, notes + average)
+    losses, unequal = _losses(*held_out)
+    return Comparison(_verdict(accuracies, pairs), accuracies, pairs, losses, notes + average + unequal)
 
 
-def _study(path: Path, name: str | None) -> str:
+def study_of(path: Path, name: str | None) -> str:
+    """Return the study of a results file that holds one, or the named study. Raises InputError for any other."""
     with closing(connect(path, read_only=True)) as connection:
         known = [row[0] for row in connection.execute("select distinct study_id from runs order by 1").fetchall()]
     if name is None and len(known) == 1:
@@ -75,12 +81,23 @@ def _study(path: Path, name: str | None) -> str:
     return name
 
 
-def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, Asked]:
-    """Read the scores and factors of a study, and what the study asked."""
+def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, Asked]:
+    """Read the scores, factors and held-out losses of a study, and what the study asked."""
     with closing(connect(path, read_only=True)) as connection:
-        wanted = ("from compared_scores(?)", "from compared_factors(?)")
-        scores, factors = (connection.execute(one, [study]).df().astype({"depth": "Int64"}) for one in wanted)
-        return scores, factors, read_asked(connection, study)
+        wanted = (f"from compared_{what}(?)" for what in ("scores", "factors", "losses"))
+        scores, factors, losses = (connection.execute(one, [study]).df().astype({"depth": "Int64"}) for one in wanted)
+        return scores, factors, losses, read_asked(connection, study)
+
+
+def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Pair the held-out losses of the models of both studies; a line says where the documents may differ."""
+    pairs = first.merge(second, on=[*MODEL, "task"], suffixes=("_first", "_second"))
+    pairs["difference"] = pairs["loss_second"] - pairs["loss_first"]
+    versions = [list(frame["data_versions"].iloc[0]) if len(frame) else [] for frame in (first, second)]
+    if pairs.empty or (versions[0] == versions[1] and len(versions[0]) == 1):
+        return pairs, []
+    known = "other documents" if all(versions) else "documents that may be others"
+    return pairs, [f"beware: held-out losses are of {known} in the two studies, so they say nothing of the models"]
 
 
 def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tuple[pd.DataFrame, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,16 @@ def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytes
     assert "mean accuracy" in told
     assert "None" not in told
     assert " [" in told, "a factor has its interval"
+
+
+def test_a_page_has_the_studies_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = (results(tmp_path / f"{name}.duckdb", more) for name, more in (("first", 0), ("second", 5)))
+    page = tmp_path / "pages" / "compared.html"
+    assert main(["compare", str(first), str(second), "--html", str(page)]) == 0
+    assert capsys.readouterr().out.endswith(f"{page}\n")
+    text = page.read_text()
+    for words in ("DR · small (1)", "DR · small (2)", "LA · small (2)", "beyond noise", "small (2) against small (1)"):
+        assert words in text
+    ids = re.findall(r' id="([^"]+)"', text.split("<script")[0])
+    assert len(ids) == len(set(ids))
+    assert "lie beside" not in text

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports.figures.balance import balance, lorenz
+from reports.figures.balance import balance, concentration
 from tests.reports.figures.frames import DRAWN, MODEL_RUNS, data
 
-# Lorenz curves of two experts: the least selected has a quarter of the selections.
-POINTS = pd.DataFrame({"rank": [0, 1, 2], "expert_share": [0, 0.5, 1], "selection_share": [0, 0.25, 1]})
+# Two experts: the most selected has three quarters of the selections.
+POINTS = pd.DataFrame({"experts": [1, 2], "share": [0.75, 1]})
 CURVES = pd.concat([POINTS.assign(depth=depth) for depth in (1, 2, None)]).assign(model_depth=2, tokens=5)
 GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [0.25, 0.5]})
 
@@ -16,8 +16,9 @@ GINI = pd.DataFrame({"run_id": ["s", "a"], "tokens": 5, "depth": None, "gini": [
 def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
     runs = pd.concat([MODEL_RUNS, MODEL_RUNS.iloc[1:2].assign(run_id="a", variant="LA")])
     curves = pd.concat([CURVES.assign(run_id="s", variant="DR"), CURVES.assign(run_id="a", variant="LA")])
-    drawn = lorenz(curves, GINI, runs, DRAWN)
+    drawn = concentration(curves, GINI, runs, DRAWN)
     assert drawn is not None
+    assert drawn.finding == "DR, depth 2: Gini coefficient DR 0.250 and LA 0.500."
     (panel,) = drawn.panels
     assert panel.title == "DR, depth 2"
     assert panel.description.endswith("Gini coefficient DR 0.250 and LA 0.500.")
@@ -29,7 +30,7 @@ def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
 
 
 def test_the_baseline_alone_has_a_panel() -> None:
-    drawn = lorenz(CURVES.assign(run_id="s", variant="LA"), GINI, MODEL_RUNS.assign(variant="LA"), DRAWN)
+    drawn = concentration(CURVES.assign(run_id="s", variant="LA"), GINI, MODEL_RUNS.assign(variant="LA"), DRAWN)
     assert drawn is not None
     assert [one.title for one in drawn.panels] == ["LA, depth 2"]
 
@@ -41,6 +42,7 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     ratios = ratios.assign(model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
     drawn = balance(gini, ratios, DRAWN)
     assert drawn is not None
+    assert drawn.finding == "Gini coefficient of expert selection at depth 2; at the end DR 0.100."
     assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]
     assert "at the end DR 0.100" in drawn.panels[0].description
     assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description

@@ -13,6 +13,10 @@ from tests.reports.figures.frames import DRAWN, FACTORS, data
 def test_factors_keep_open_intervals_on_the_axis() -> None:
     drawn = crossing_factors(FACTORS, DRAWN)
     assert drawn is not None
+    assert (
+        drawn.finding
+        == "Intervals that lie above 1: 1 of 2 factors; below 1: 0. The study does not decide the other 1."
+    )
     rows = next(rows for rows in data(drawn.panels[0].specification) if "start" in rows[0])
     assert [row["variant"] for row in rows] == ["DR", "DR"]
     assert [row["label"] for row in rows] == ["≥ 2.0×", "≤ 1.0×"]
@@ -43,6 +47,10 @@ MEANS = pd.DataFrame(
 def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
     drawn = mean_factors(MEANS, DRAWN)
     assert drawn is not None
+    assert (
+        drawn.finding
+        == "Intervals that lie above 1: 1 of 3 factors; below 1: 0. The study does not decide the other 2."
+    )
     rows = next(rows for rows in data(drawn.panels[0].specification) if "start" in rows[0])
     assert [(row["name"], row["label"]) for row in rows] == [
         ("Average accuracy", "1.24×"),

@@ -17,6 +17,9 @@ def test_factors_by_target_have_a_panel_for_each_measure() -> None:
     )
     drawn = by_target(rows, DRAWN)
     assert drawn is not None
+    assert drawn.finding == (
+        "Average accuracy, depth 4, by best estimate from the easiest to the hardest value: DR from 1.00 to 1.50."
+    )
     assert [one.title for one in drawn.panels] == ["Average accuracy, depth 4", "Average loss, depth 4"]
     assert "DR from 1.00 to 1.50" in drawn.panels[0].description
     assert by_target(rows.iloc[:0], DRAWN) is None
@@ -27,6 +30,7 @@ def test_the_cost_of_each_target_is_drawn_in_hours_of_all_devices() -> None:
     rows = rows.assign(depth=4, metric="accuracy", task="average")
     drawn = cost_by_target(rows, DRAWN)
     assert drawn is not None
+    assert drawn.finding == "Average accuracy, depth 4: LA up to 2.0\u202fh and DR up to 60.0\u202fmin."
     assert drawn.panels[0].description.endswith(
         "Average accuracy, depth 4: LA up to 2.0\u202fh and DR up to 60.0\u202fmin."
     )

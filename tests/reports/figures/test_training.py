@@ -15,6 +15,7 @@ CURVES = CURVES.assign(depth=4, variant="LA", run_id="r", seed=0, status="comple
 def test_the_later_half_has_a_panel_of_its_own() -> None:
     drawn = loss(CURVES, DRAWN)
     assert drawn is not None
+    assert drawn.finding == "Depth 4, at the end, mean over the runs: LA 2.900."
     assert [one.title for one in drawn.panels] == ["Depth 4", "Depth 4, later half"]
     (whole,), (late,) = (data(one.specification) for one in drawn.panels)
     assert [row["loss"] for row in whole] == ["5", "3", "2.9"]
@@ -31,5 +32,6 @@ def test_losses_that_are_no_numbers_are_said() -> None:
 def test_gradients_and_speed_are_drawn_where_they_were_recorded() -> None:
     drawn = course(CURVES, DRAWN)
     assert drawn is not None
+    assert drawn.finding == "Gradient norm, depth 4, on average: LA 0.5."
     assert [one.title for one in drawn.panels] == ["Gradient norm, depth 4", "Tokens per second, depth 4"]
     assert drawn.panels[1].description == "Tokens per second, depth 4, on average: LA 1K."

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from reports.page.report import write_report
+from sql.results import query
 from tests.reports.browser import CHROMIUM, Browser, browser
 from tests.reports.small_results import RIGHT, STUDY, whole_study
 
@@ -142,6 +143,7 @@ def test_zoom_moves_an_axis(page: Browser) -> None:
 
 
 def test_a_mark_tells_its_numbers(page: Browser) -> None:
+    page.draw_all()  # or figures above would move the marks
     for figure in ("accuracy-depth-4", "training-loss", "data-dropped"):
         page.run(f"document.querySelector('#figure-{figure}').scrollIntoView({{behavior: 'instant', block: 'center'}})")
         page.settle()
@@ -175,6 +177,25 @@ def test_tables_sort(page: Browser) -> None:
     assert [name[-1] for name in down] == sorted((name[-1] for name in before), reverse=True)
     assert [name[-1] for name in up] == sorted(name[-1] for name in before)
     assert page.run(names) == before
+
+
+def test_a_number_tells_where_it_comes_from(page: Browser, report: Path) -> None:
+    dialog, words = "document.querySelector('#origin')", "document.querySelector('#origin').textContent"
+    numbers = "[...document.querySelector('#table-mean-factors-4').closest('figure').querySelectorAll('button.number')]"
+    page.run(f"{numbers}[0].click()")
+    assert page.run(f"{dialog}.open")
+    asked = page.run(f"{dialog}.querySelector('code').textContent")
+    rows = query(report.parent.parent / "results.duckdb", asked)
+    assert set(zip(rows["variant"], rows["depth"], strict=True)) == {("DR", 4)}
+    assert "DR-4-s0: DR, depth 4, seed 0, complete, 5 checkpoints up to 16,000,000 tokens" in page.run(words)
+    assert "duckdb 2.0.0" in page.run(words)
+    page.run(f"{dialog}.close()")
+    page.run(f"{numbers}[0].focus()")
+    page.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
+    assert page.run(f"document.activeElement === {numbers}[1] && {numbers}[0].tabIndex === -1")
+    page.run("document.querySelector('button.origin').click()")
+    assert "FROM mean_factors WHERE study_id = " in page.run(words)
+    page.run(f"{dialog}.close()")
 
 
 def test_figures_are_saved_from_inside_the_page(page: Browser) -> None:

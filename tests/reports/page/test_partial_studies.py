@@ -41,7 +41,7 @@ def trained(right: Mapping[str, Sequence[int]], tasks: Sequence[str] = ("gsm8k",
 
 def report(tmp_path: Path, tables: Tables) -> Page:
     database = entered(tmp_path / "results.duckdb", tables, replicates=20 if tables["evaluations"] else 0)
-    return read(write_report(database, STUDY, tmp_path / "report"))
+    return read(write_report(database, STUDY, tmp_path / "report", papers=False))
 
 
 def test_no_evaluation_yet(tmp_path: Path) -> None:
@@ -69,6 +69,16 @@ def test_a_failed_run(tmp_path: Path) -> None:
     tables["run_details"] = [{"run_id": "late-s0", "failure": "step 30: out of memory"}]
     text = report(tmp_path, tables).text
     assert "Not complete: late-s0 (failed: step 30: out of memory)." in text
+    assert "At depth 4, for equal average accuracy, DR needed" in text, "the answer of the others is there"
+
+
+def test_a_failed_evaluation(tmp_path: Path) -> None:
+    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
+    tables["runs"].append(run_row("DR-s1", "DR") | {"seed": 1})
+    tables["checkpoints"] += checkpoints("DR-s1")
+    text = report(tmp_path, tables).text
+    assert "Not evaluated: 1 run of 3." in text
+    assert "Trained but not evaluated, so in no curve: DR-s1." in text
     assert "At depth 4, for equal average accuracy, DR needed" in text, "the answer of the others is there"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,37 @@ def test_the_same_results_have_not_changed(paths):
     assert found.verdict.startswith("no accuracy of 8 changed beyond noise; no factor of 0 moved")
     assert (found.accuracies["p"] == 1).all()
     assert found.notes == []
+
+
+@pytest.mark.parametrize(
+    ("digests", "said"),
+    [(("a", "a"), []), (("a", "b"), ["of other documents"]), (("a", None), ["of documents that may be others"])],
+)
+def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, said):
+    for path, digest, loss in zip(paths, digests, (2.0, 1.75), strict=True):
+        study(path)
+        with closing(results.connect(path)) as connection:
+            runs = [run for (run,) in connection.execute("select run_id from runs").fetchall()]
+            for run in runs:
+                connection.execute(
+                    "insert into evaluations (run_id, tokens, task, metric, filter, value, items) "
+                    "values ($1, 10, 'validation', 'bits_per_byte', 'none', 3, 5), "
+                    "($1, 20, 'validation', 'bits_per_byte', 'none', $2, 5)",
+                    [run, loss],
+                )
+                if digest:
+                    connection.execute(
+                        "insert into evaluation_versions (run_id, tokens, task, data_version) "
+                        "values (?, 20, 'validation', ?)",
+                        [run, digest],
+                    )
+    found = compare(*paths)
+    assert found.losses[["variant", "loss_first", "loss_second", "difference"]].to_numpy().tolist() == [
+        ["DR", 2.0, 1.75, -0.25],
+        ["LA", 2.0, 1.75, -0.25],
+    ]
+    assert len(found.notes) == len(said)
+    assert all(words in note for words, note in zip(said, found.notes, strict=True))
 
 
 def test_a_change_is_found_where_it_is(paths):

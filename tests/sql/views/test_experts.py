@@ -100,3 +100,26 @@ def test_diversity_counts_the_experts_with_nine_tenths_of_the_selections(sql):
         ("DR", 1, 4, 1, 4),
         ("DR", 2, 3, 2, 1.5),
     ]
+
+
+def test_the_most_selected_experts_have_a_share_at_each_count(sql):
+    use(sql, "DR", {1: {0: 1, 1: 2, 2: 7}}, '{"experts": 4}')
+    curve = sql.execute("select experts, share from expert_concentration where depth = 1").fetchall()
+    assert curve == [(1, pytest.approx(0.7)), (2, pytest.approx(0.9)), (3, 1.0), (4, 1.0)]
+
+
+def test_a_large_pool_keeps_points_evenly_spread_over_the_logarithm(sql):
+    use(sql, "DR", {1: {expert: 1 + expert for expert in range(1000)}})
+    counts = [row[0] for row in sql.execute("select experts from expert_concentration where depth = 1").fetchall()]
+    assert (counts[0], counts[-1]) == (1, 1000)
+    assert 15 < len(counts) <= 24
+    assert all(later / earlier < 1.5 for earlier, later in itertools.pairwise(counts) if earlier >= 10)
+
+
+def test_a_complete_run_stands_for_the_experts_of_its_model(sql):
+    sql.execute("insert into models (study_id, model_id, variant, depth) values ('s', 'm', 'DR', 2)")
+    for seed, status in ((2, "complete"), (1, "complete"), (0, "screened")):
+        columns = "insert into runs (study_id, run_id, model_id, seed, status) values ('s', ?, 'm', ?, ?)"
+        sql.execute(columns, [f"r{seed}", seed, status])
+        sql.execute("insert into expert_usage values (?, 10, 1, 0, 5)", [f"r{seed}"])
+    assert sql.execute("select run_id from expert_runs").fetchall() == [("r1",)]

@@ -1,0 +1,80 @@
+"""Tabulate what changed between two studies: accuracies on equal items, factors, losses on held-out documents."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from reports.tables.cells import Cell, Table, left, table
+from reports.text.names import depth_name, task_name
+from reports.text.numbers import fine_factor, fine_interval, number, percent, tokens
+from sql.statistics.comparison import Comparison
+
+UNKNOWN = -1  # as `depth_name` takes a depth that nobody knows
+
+
+def changes(found: Comparison, names: tuple[str, str], suffix: str) -> list[Table]:
+    """Return the tables of a comparison; `names` are those of its studies, `suffix` ends the anchors of the tables."""
+    return [_accuracies(found, names, suffix), _factors(found, names, suffix), _losses(found, names, suffix)]
+
+
+def _model(row: dict) -> list[Cell | str]:
+    depth = UNKNOWN if pd.isna(row["depth"]) else row["depth"]
+    return [Cell(row["variant"], kind="left", scope="row"), depth_name(depth, short=True)]
+
+
+def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
+    body = []
+    for row in found.accuracies.to_dict("records"):
+        span = f"{100 * row['low']:+.1f} to {100 * row['high']:+.1f}".replace("-", "−")
+        change = Cell(
+            f"{100 * row['difference']:+.1f}".replace("-", "−"), span, kind="strong" if row["changed"] else ""
+        )
+        scores = [number(row["items"]), percent(row["first"]), percent(row["second"])]
+        body.append(
+            (
+                None,
+                [*_model(row), task_name(row["task"]), row["checkpoint"], *scores, change, f"{row['adjusted_p']:.2g}"],
+            )
+        )
+    return table(
+        f"table-changed-{suffix}",
+        "Accuracy on the items that both studies asked, and the change in percentage points with its 95% interval. "
+        "Bold: beyond the noise of the items, by paired tests with Holm’s correction over all rows. Trainings with "
+        "other seeds differ by more.",
+        [left("Model"), "Depth", left("Benchmark"), left("Checkpoint"), "Items", *names, "Change", "p"],
+        body,
+    )
+
+
+def _factors(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
+    body = []
+    for row in found.factors.to_dict("records"):
+        sides = [{name: row[f"{name}_{side}"] for name in ("factor", "low", "high")} for side in ("first", "second")]
+        cells = [
+            Cell(fine_factor(side["factor"]), fine_interval(side), kind="strong" if row["apart"] else "")
+            for side in sides
+        ]
+        body.append((None, [*_model(row), task_name(row["task"]), row["rule"], *cells]))
+    return table(
+        f"table-factors-{suffix}",
+        "How many times fewer training tokens than LA of its own study each variant needs, with 95% intervals. Bold: "
+        "the intervals of the two studies do not overlap.",
+        [left("Model"), "Depth", left("Benchmark"), left("Rule"), *names],
+        body,
+    )
+
+
+def _losses(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
+    body = []
+    for row in found.losses.to_dict("records"):
+        cells = [
+            Cell(number(row[f"loss_{side}"], 3), f"at {tokens(row[f'tokens_{side}'])}") for side in ("first", "second")
+        ]
+        body.append((None, [*_model(row), *cells, f"{row['difference']:+.3f}".replace("-", "−")]))
+    return table(
+        f"table-losses-{suffix}",
+        "Loss on held-out documents at the end of the training, in bits per byte, lower is better. There is no test: "
+        "held-out documents are no items that could be paired.",
+        [left("Model"), "Depth", *names, "Change"],
+        body,
+    )

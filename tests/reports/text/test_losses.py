@@ -1,0 +1,30 @@
+"""What is said of a source that curation nearly emptied, and of reasoning without marks."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+
+from reports.data import StudyData
+from reports.text.losses import data_doubts
+
+
+def study(dropped: int, **source: str) -> StudyData:
+    """A study with one described source, of whose 100 documents the cleaning dropped so many."""
+    rows = [("kept", 100 - dropped), ("too_short", dropped)]
+    frame = pd.DataFrame([{"source": "web", "stage": "clean", "reason": r, "documents": n} for r, n in rows])
+    config = {"study": {"data": {"sources": ["builtin", {"name": "web", **source}]}}}
+    return StudyData({"config": json.dumps(config)}, {"curation": frame})
+
+
+def test_a_source_that_lost_most_of_its_documents_for_one_reason_is_named() -> None:
+    said = ["Clean dropped 51.0% of what came from web for one reason: too short (51 of 100 documents)."]
+    assert data_doubts(study(51)) == said
+    assert data_doubts(study(50)) == []
+
+
+def test_a_source_without_marks_of_reasoning_is_named() -> None:
+    (said,) = data_doubts(study(0, trace="unmarked"))
+    assert said.startswith("Responses of web are reasoning that no mark tells apart")
+    assert data_doubts(study(0, trace="paired")) == []
