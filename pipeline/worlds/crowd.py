@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from itertools import chain
 from random import Random
 
 from pipeline.errors import InputError
 from pipeline.worlds.drawing import pick
-from pipeline.worlds.problem import Family, Problem
+from pipeline.worlds.likeness import Sketch, grams
+from pipeline.worlds.problem import GRAM, Family, Problem
 
 COVERAGE = 0.4
 TRIES = 10_000
@@ -25,19 +27,15 @@ class Crowd:
     def __init__(self, benchmark: Iterable[Problem] = ()) -> None:
         self._count = 0
         self._by_key: dict[tuple, list[Problem]] = defaultdict(list)
-        self._items: dict[tuple[str, ...], list[int]] = defaultdict(list)  # gram -> places in `_limits`
-        self._limits: list[float] = []
-        for problem in benchmark:
-            for found in problem.marks():
-                for gram in found:
-                    self._items[gram].append(len(self._limits))
-                self._limits.append(COVERAGE * len(found))
+        texts: dict[Hashable, list[frozenset]] = defaultdict(list)
+        for agreed, text in chain.from_iterable(problem.marks() for problem in benchmark):
+            texts[agreed].append(grams(text, GRAM))
+        self._items = {agreed: Items(marks) for agreed, marks in texts.items()}
 
     def admit(self, problem: Problem) -> bool:
         """Add a problem, unless it is too similar to a problem of the crowd or to a benchmark question."""
         keys = problem.keys()
-        alike = chain.from_iterable(self._by_key.get(key, ()) for key in keys)
-        if any(problem.resembles(other) for other in alike) or self._covers_item(problem):
+        if any(problem.resembles(self._by_key.get(key, ())) for key in keys) or self._covers_item(problem):
             return False
         for key in keys:
             self._by_key[key].append(problem)
@@ -56,6 +54,34 @@ class Crowd:
         )
 
     def _covers_item(self, problem: Problem) -> bool:
-        held = frozenset().union(*problem.marks())
-        hits = Counter(chain.from_iterable(self._items[gram] for gram in held & self._items.keys()))
-        return any(count >= self._limits[place] for place, count in hits.items())
+        return any(
+            agreed in self._items and self._items[agreed].covered_by(grams(text, GRAM))
+            for agreed, text in problem.marks()
+        )
+
+
+class Items:
+    """Sets of n-grams of benchmark questions, to be searched for those of which a text holds `COVERAGE`.
+
+    A text that holds `COVERAGE` of a set holds one of any of its n-grams that are too many to be all left out. The
+    rarest so many are looked up: few questions have them.
+    """
+
+    def __init__(self, marks: list[frozenset]) -> None:
+        often = Counter(chain.from_iterable(marks))
+        self._least = [math.ceil(COVERAGE * len(found)) for found in marks]
+        self._marks = marks
+        self._sketches = [Sketch.of(found) for found in marks]
+        self._places: dict[tuple[str, ...], list[int]] = defaultdict(list)  # of some n-grams, in `marks`
+        for place, found in enumerate(marks):
+            for gram in sorted(found, key=often.__getitem__)[: len(found) - self._least[place] + 1]:
+                self._places[gram].append(place)
+
+    def covered_by(self, held: frozenset) -> bool:
+        """Test whether a text of the n-grams `held` holds `COVERAGE` of the n-grams of a question."""
+        sketch = Sketch.of(held)
+        return any(
+            sketch.most_shared(self._sketches[place]) >= self._least[place]
+            and len(held & self._marks[place]) >= self._least[place]
+            for place in {place for gram in held & self._places.keys() for place in self._places[gram]}
+        )

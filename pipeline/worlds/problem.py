@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
-from pipeline.worlds.likeness import grams, jaccard, words
+from pipeline.worlds.likeness import Sketch, grams, jaccard, words
 
 GRAM = 5
 MOST_ALIKE = {5: 0.7, 3: 0.8}  # Jaccard similarity, by length of n-gram, from which two problems are alike
@@ -53,14 +54,30 @@ class Problem(ABC):
         """Return keys of which similar problems have one in common."""
         return [(self.thing, *sorted(self.numbers))]
 
-    def resembles(self, other: Problem) -> bool:
-        """Test whether a problem with a common key is so similar that it may be taken for a duplicate."""
-        ours, theirs = (words(f"{problem.question} {problem.answer}") for problem in (self, other))
-        return any(jaccard(grams(ours, size), grams(theirs, size)) >= most for size, most in MOST_ALIKE.items())
+    def resembles(self, others: Sequence[Problem]) -> bool:
+        """Test whether one of the problems with a common key is so similar that it may be taken for a duplicate."""
+        return any(
+            self.sketches[size].may_reach(most, other.sketches[size])
+            and jaccard(self.grams(size), other.grams(size)) >= most
+            for other in others
+            for size, most in MOST_ALIKE.items()
+        )
 
-    def marks(self) -> list[frozenset[tuple[str, ...]]]:
-        """Return sets of n-grams; a problem that holds many of one set of a benchmark item may be taken for a leak."""
-        return [grams(words(self.question), GRAM)]
+    def grams(self, size: int) -> frozenset[tuple[str, ...]]:
+        """Return the n-grams of the question with the answer."""
+        return grams(words(f"{self.question} {self.answer}"), size)
+
+    @cached_property
+    def sketches(self) -> dict[int, Sketch]:
+        """A sketch of the n-grams of each length that is compared."""
+        return {size: Sketch.of(self.grams(size)) for size in MOST_ALIKE}
+
+    def marks(self) -> list[tuple[Hashable, Sequence[str]]]:
+        """Return texts as words, each behind what has to agree before n-grams are compared.
+
+        A problem that holds many n-grams of one text of a benchmark item may be taken for a leak.
+        """
+        return [(None, words(self.question))]
 
 
 @dataclass(frozen=True)
