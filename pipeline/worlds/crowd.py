@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from itertools import chain
 from random import Random
 
 from pipeline.errors import InputError
 from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import Sketch, grams
+from pipeline.worlds.likeness import grams
 from pipeline.worlds.problem import GRAM, Family, Problem
 
 COVERAGE = 0.4
 TRIES = 10_000
+BLOCK = 512  # benchmark questions that are counted at once
 
 
 class Crowd:
@@ -30,7 +31,10 @@ class Crowd:
         texts: dict[Hashable, list[frozenset]] = defaultdict(list)
         for agreed, text in chain.from_iterable(problem.marks() for problem in benchmark):
             texts[agreed].append(grams(text, GRAM))
-        self._items = {agreed: Items(marks) for agreed, marks in texts.items()}
+        self._items = {
+            agreed: [Items(marks[first : first + BLOCK]) for first in range(0, len(marks), BLOCK)]
+            for agreed, marks in texts.items()
+        }
 
     def admit(self, problem: Problem) -> bool:
         """Add a problem, unless it is too similar to a problem of the crowd or to a benchmark question."""
@@ -54,34 +58,31 @@ class Crowd:
         )
 
     def _covers_item(self, problem: Problem) -> bool:
-        return any(
-            agreed in self._items and self._items[agreed].covered_by(grams(text, GRAM))
-            for agreed, text in problem.marks()
-        )
+        for agreed, text in problem.marks():
+            if items := self._items.get(agreed):
+                held = grams(text, GRAM)
+                if any(block.covered_by(held) for block in items):
+                    return True
+        return False
 
 
 class Items:
-    """Sets of n-grams of benchmark questions, to be searched for those of which a text holds `COVERAGE`.
+    """Sets of n-grams of benchmark questions, to be asked whether a text holds `COVERAGE` of a set.
 
-    A text that holds `COVERAGE` of a set holds one of any of its n-grams that are too many to be all left out. The
-    rarest so many are looked up: few questions have them.
+    One byte of a long integer counts for one question, so that one addition counts an n-gram for all questions. A byte
+    begins as far below 128 as n-grams of the question are needed.
     """
 
     def __init__(self, marks: list[frozenset]) -> None:
-        often = Counter(chain.from_iterable(marks))
-        self._least = [math.ceil(COVERAGE * len(found)) for found in marks]
-        self._marks = marks
-        self._sketches = [Sketch.of(found) for found in marks]
-        self._places: dict[tuple[str, ...], list[int]] = defaultdict(list)  # of some n-grams, in `marks`
+        assert all(0 < len(found) < 128 for found in marks)
+        self._ones: dict[tuple[str, ...], int] = defaultdict(int)  # of an n-gram: 1 in the byte of each question
+        self._start = 0
         for place, found in enumerate(marks):
-            for gram in sorted(found, key=often.__getitem__)[: len(found) - self._least[place] + 1]:
-                self._places[gram].append(place)
+            self._start |= 128 - math.ceil(COVERAGE * len(found)) << 8 * place
+            for gram in found:
+                self._ones[gram] |= 1 << 8 * place
+        self._enough = int.from_bytes(b"\x80" * len(marks))
 
     def covered_by(self, held: frozenset) -> bool:
-        """Test whether a text of the n-grams `held` holds `COVERAGE` of the n-grams of a question."""
-        sketch = Sketch.of(held)
-        return any(
-            sketch.most_shared(self._sketches[place]) >= self._least[place]
-            and len(held & self._marks[place]) >= self._least[place]
-            for place in {place for gram in held & self._places.keys() for place in self._places[gram]}
-        )
+        """Test whether a text of the n-grams `held` holds enough of those of one question."""
+        return sum(filter(None, map(self._ones.get, held)), self._start) & self._enough != 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
@@ -58,26 +58,27 @@ class Problem(ABC):
         """Test whether one of the problems with a common key is so similar that it may be taken for a duplicate."""
         return any(
             self.sketches[size].may_reach(most, other.sketches[size])
-            and jaccard(self.grams(size), other.grams(size)) >= most
+            and jaccard(grams(self.words(), size), grams(other.words(), size)) >= most
             for other in others
             for size, most in MOST_ALIKE.items()
         )
 
-    def grams(self, size: int) -> frozenset[tuple[str, ...]]:
-        """Return the n-grams of the question with the answer."""
-        return grams(words(f"{self.question} {self.answer}"), size)
+    def words(self) -> list[str]:
+        """Return the words of the question and the answer."""
+        return words(f"{self.question} {self.answer}")
 
     @cached_property
     def sketches(self) -> dict[int, Sketch]:
         """A sketch of the n-grams of each length that is compared."""
-        return {size: Sketch.of(self.grams(size)) for size in MOST_ALIKE}
+        told = self.words()
+        return {size: Sketch.of(grams(told, size)) for size in MOST_ALIKE}
 
-    def marks(self) -> list[tuple[Hashable, Sequence[str]]]:
-        """Return texts as words, each behind what has to agree before n-grams are compared.
+    def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
+        """Yield texts as words, each behind what has to agree before n-grams are compared.
 
         A problem that holds many n-grams of one text of a benchmark item may be taken for a leak.
         """
-        return [(None, words(self.question))]
+        yield None, words(self.question)
 
 
 @dataclass(frozen=True)

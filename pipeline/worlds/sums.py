@@ -9,7 +9,7 @@ the answer, so a model may add them up in any order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -145,10 +145,11 @@ class Story(Problem):
         """Take every story with a common key for similar: the words are many, so that few clean stories are lost."""
         return bool(others)
 
-    def marks(self) -> list[tuple[Hashable, Sequence[str]]]:
-        """Return the question, and behind its thing the question with all numbers equated."""
+    def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
+        """Yield the question with all numbers equated behind its thing, where most leaks show, then as written."""
         exact = words(self.question)
-        return [(None, exact), (self.thing, ["0" if word.isdigit() else word for word in exact])]
+        yield self.thing, ["0" if word.isdigit() else word for word in exact]
+        yield None, exact
 
 
 def _amount(step: Step) -> str:

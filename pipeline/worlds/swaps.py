@@ -7,7 +7,7 @@ Each swap is a permutation of the cups, and permutations do not commute. So a mo
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
@@ -88,9 +88,9 @@ class Shuffle(Problem):
         new = pick(random, [name for name in NAMES if all(name != swap.name for swap in self.swaps)])
         return replace(self, swaps=tuple(replace(s, name=new) if s.name == old else s for s in self.swaps))
 
-    def marks(self) -> list[tuple[Hashable, Sequence[str]]]:
-        """Return the question behind its numbers: the words are so few that only equal numbers tell."""
-        return [(self.numbers, words(self.question))]
+    def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
+        """Yield the question behind its numbers: the words are so few that only equal numbers tell."""
+        yield self.numbers, words(self.question)
 
 
 def _tell(swap: Swap) -> str:
