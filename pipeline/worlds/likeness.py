@@ -30,7 +30,7 @@ class Sketch:
     """A set in few bytes: its size, and for each member one of 256 bits.
 
     Members that set a bit which another sketch has not are not in the other set. So two sketches tell how many members
-    the sets have in common at most, far faster than the sets tell how many they have.
+    the sets have in common at most, faster than the sets tell how many they have.
     """
 
     size: int
@@ -44,12 +44,8 @@ class Sketch:
             bits |= 1 << (hash(member) & 255)
         return cls(len(members), bits)
 
-    def most_shared(self, other: Sketch) -> int:
-        """Return a number of members that the two sets have in common at most."""
-        common = self.bits & other.bits
-        return min(self.size - (self.bits ^ common).bit_count(), other.size - (other.bits ^ common).bit_count())
-
     def may_reach(self, least: float, other: Sketch) -> bool:
         """Test whether the Jaccard similarity of the two sets may be `least` or more."""
-        shared = self.most_shared(other)
-        return shared >= least * (self.size + other.size - shared)
+        common = self.bits & other.bits
+        shared = min(self.size - (self.bits ^ common).bit_count(), other.size - (other.bits ^ common).bit_count())
+        return shared / (self.size + other.size - shared) >= least
