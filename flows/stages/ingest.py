@@ -89,6 +89,7 @@ def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
         if output.stage == "documents":
             source = output.manifest["configuration"]["source"]
             known = {name: source[name] for name in ("repository", "revision", "licence")}
+            known["commit"] = output.results.get("commit")  # outputs of earlier versions have none
             rows.append({"study_id": study.study_id, "source": source["name"], **known})
     return rows
 
