@@ -53,8 +53,8 @@ def test_the_data_sets_of_a_study_have_licences_documents_and_tokens(sql):
     rows.append(("b", "tokens", "kept", 2, 10))
     names = ("source", "stage", "reason", "documents", "tokens")
     put(sql, "curation", [{"study_id": "s", **dict(zip(names, row, strict=True))} for row in rows])
-    known = {"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit", "revision": "c0f", "commit": "c0ffee"}
-    put(sql, "sources", [known])
+    commits = {"revision": "c0f", "commit": "c0ffee"}
+    put(sql, "sources", [{"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit", **commits}])
     columns = "source, revision, licence, documents_read, documents, tokens, share_of_tokens"
     assert sql.execute(f"select {columns} from table_4").fetchall() == [
         ("a", "c0ffee", "mit", 10, 6, 30, 0.75),
