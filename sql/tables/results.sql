@@ -168,6 +168,7 @@ create table if not exists sources (
     revision varchar, -- the pinned commit; null where the newest one was read
     licence varchar,
     commit varchar, -- whose files were read, by the record of the download; null where nothing records a commit
+    unmarked bigint, -- responses kept without the marks of traces that the source is declared to have
     primary key (study_id, source)
 );
 
