@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from flows.running import progress
 from flows.running.patience import LABEL, patiently
 from flows.running.processes import read_progress
+from flows.stages.losses import unmarked
 from flows.stages.models import PlannedModel
 from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
@@ -90,12 +91,18 @@ def ingest_study(study: Study, prepared: Prepared) -> None:
 
 
 def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
-    """Make the rows of `sources` from what reading each source has written down."""
+    """Make the rows of `sources` from what reading and stripping each source have written down."""
     rows = []
+    without_marks: dict[str, int] = {}
+    for output in prepared.stages:
+        if output.stage == "traces":
+            without_marks |= unmarked(output)
     for output in prepared.stages:
         if output.stage == "documents":
             source = output.manifest["configuration"]["source"]
             known = {name: source[name] for name in ("repository", "revision", "licence")}
+            known["commit"] = output.results.get("commit")  # outputs of earlier versions have none
+            known["unmarked"] = without_marks.get(source["name"], 0)
             rows.append({"study_id": study.study_id, "source": source["name"], **known})
     return rows
 

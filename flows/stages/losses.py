@@ -42,17 +42,19 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
     return found
 
 
-def unmarked(source: Source, stripped: Output) -> int:
-    """Count the documents without marks of a trace, of a source that is declared to have them."""
-    kinds = stripped.results["traces"] if source.trace in DECLARED else []
-    return sum(row["documents"] for row in kinds if row["kind"] == NONE)
+def unmarked(stripped: Output) -> dict[str, int]:
+    """Count by source the responses without marks of a trace, where the source is declared to have marks."""
+    declared = stripped.manifest["configuration"]["marking"] in DECLARED
+    return {row["source"]: row["documents"] for row in stripped.results["traces"] if declared and row["kind"] == NONE}
 
 
-def unmarked_warnings(source: Source, stripped: Output) -> list[str]:
+def unmarked_warnings(stripped: Output) -> list[str]:
     """Say, if so, that responses of a source that is declared to have marked traces have no mark and stay whole."""
-    if not (count := unmarked(source, stripped)):
-        return []
-    return [f"source {source.name!r}: {count:,} responses have no trace, though `trace` is {source.trace!r}; they stay"]
+    marking = stripped.manifest["configuration"]["marking"]
+    return [
+        f"source {name!r}: {count:,} responses have no trace, though `trace` is {marking!r}; they stay"
+        for name, count in unmarked(stripped).items()
+    ]
 
 
 def say(lines: Sequence[str]) -> None:

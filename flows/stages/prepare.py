@@ -83,6 +83,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             pq.read_table(items.path / "items.parquet"),
             data.decontaminate,
             processes=processes_for(study, _characters([unique])),
+            cluster=data.cluster,
             progress=report,
         ),
         resumes=True,

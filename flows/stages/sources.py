@@ -104,7 +104,7 @@ def curate_sources(study: Study, store: Store, sources: Sequence[Located]) -> li
     for located, outputs in zip(sources, chains, strict=True):
         check_kept(located.source, outputs)
         if store.builds:
-            say([*warnings(outputs), *unmarked_warnings(located.source, outputs[1])])
+            say([*warnings(outputs), *unmarked_warnings(outputs[1])])
     return chains
 
 

@@ -31,8 +31,7 @@ from pipeline.decontaminate.scan import Match, search, searched_text
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, SCHEMA, DocumentWriter, count_documents, sum_counts
-from pipeline.storage.files import link
+from pipeline.storage.documents import KEPT, DocumentWriter, count_documents, is_shard, sum_counts
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
@@ -52,6 +51,7 @@ def decontaminate(
     settings: DecontaminationSettings,
     *,
     processes: int = 1,
+    cluster: str | None = None,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Remove documents that contain benchmark items; `items` has the columns id, benchmark, question, answer.
@@ -61,8 +61,8 @@ def decontaminate(
     Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and `matches.parquet`, every
     finding of every grade (id, source, item, benchmark, grade, coverage), under `output`. Among several items the one
     of the better grade, then the higher coverage, then the smaller id is the cause. A shard of which nothing is removed
-    is passed on as a hard link, or as a copy where there are no links. The result does not depend on the number of
-    processes; a killed stage goes on from its finished shards.
+    is passed on as a hard link, or as a copy where there are no links. The result depends neither on the number of
+    processes nor on a `cluster` (`pipeline.storage.parallel.workers`); a killed stage goes on from its finished shards.
 
     Returns "counts", "matches" (documents by benchmark and best grade), "items_found" (items by benchmark and grade),
     "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
@@ -77,7 +77,11 @@ def decontaminate(
     items = items.select([*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)])
     files = tuple(find_shards([source]))
     made_from = [asdict(settings), items.to_pylist()]
-    with resumable_parts(output, made_from, files) as folder, workers(processes) as run, ExitStack() as stack:
+    with (
+        resumable_parts(output, made_from, files) as folder,
+        workers(processes, cluster) as run,
+        ExitStack() as stack,
+    ):
         stack.callback(_index.cache_clear)
         make_once(folder / "items.parquet", lambda path: pq.write_table(items, path))
         index = _index(folder, files, settings)
@@ -87,8 +91,8 @@ def decontaminate(
         with pq.ParquetWriter(output / "matches.parquet", MATCHES) as matches:
             tasks = ((shard, number, files, settings, output, folder) for number, shard in enumerate(files))
             for done, shard in enumerate(run(_search, tasks)):
-                counts += [shard["counts"], shard["results"]["passed"]]
-                for benchmark, grade, documents, found_items in shard["results"]["found"]:
+                counts.append(shard["counts"])
+                for benchmark, grade, documents, found_items in shard["results"]:
                     matched[benchmark, grade] += documents
                     found[benchmark, grade].update(found_items)
                 matches.write_table(pq.read_table(folder / f"matches-{done}.parquet"))
@@ -131,18 +135,17 @@ def _search(
 ) -> dict[str, Any]:
     """Search and write one shard, or pass it on as it is where nothing is removed.
 
-    Results: "found", benchmark, grade, documents with it as their best, items found by it; "passed", the counts of a
-    shard passed on.
+    Results: benchmark, grade, documents with the grade as their best, items found by the grade.
     """
 
-    def write(writer: DocumentWriter) -> dict[str, Any]:
+    def write(writer: DocumentWriter) -> list[tuple[str, str, int, list[int]]]:
         index = _index(folder, files, settings)
         items = pq.read_table(folder / "items.parquet", columns=["id", "benchmark"])
         ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
         documents: Counter[tuple[str, str]] = Counter()
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
         removed: list[dict[int, Match]] = []  # by batch: row -> cause
-        passed: list[dict[str, Any]] = []
+        counts: list[dict[str, Any]] = []
         with pq.ParquetWriter(folder / f"matches-{number}.parquet", MATCHES) as file:
             for _, batch in numbered_batches(shard):
                 matches = list(search(index, batch["question"], batch["response"]))
@@ -154,15 +157,13 @@ def _search(
                     found[benchmarks[match.item], match.grade].add(match.item)
                 documents.update((benchmarks[match.item], match.grade) for match in best.values())
                 removed.append({row: best[row] for row in sorted(best) if best[row].grade in settings.remove})
-                passed = sum_counts([passed, count_documents(batch, KEPT)])
-        if any(removed) or not pq.read_schema(shard.path).equals(SCHEMA):
-            passed = []  # the writer counts
+                counts = sum_counts([counts, count_documents(batch, KEPT)])
+        if any(removed) or not is_shard(shard.path):
             for (_, batch), causes in zip(numbered_batches(shard), removed, strict=True):
                 _split(writer, batch, causes, ids)
         else:
-            link(shard.path, writer.folder / "documents" / shard.path.name)
-        results = [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
-        return {"passed": passed, "found": results}
+            writer.pass_on(shard.path, counts)
+        return [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
 
     return write_document_shard(output, folder, number, write)
 

@@ -34,7 +34,7 @@ from pipeline.dedup.labels import without_labels
 from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import DocumentWriter, sum_counts
+from pipeline.storage.documents import KEPT, DocumentWriter, count_documents, is_shard, sum_counts
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
@@ -147,12 +147,19 @@ def _plans(table: DocumentTable, output: Path) -> Iterator[tuple]:
 
 
 def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path) -> dict[str, Any]:
-    """Write the kept and the dropped documents of a shard; `decided` lists what is dropped. Returns the counts."""
+    """Write the kept and the dropped documents of a shard; `decided` lists what is dropped. Returns the counts.
+
+    A shard of which nothing is dropped is passed on as it is.
+    """
     table = pq.read_table(decided)
     docs, because = table["doc"].to_numpy(), table["because"].combine_chunks()
     reasons = pa.DictionaryArray.from_arrays(table["reason"].combine_chunks(), pa.array(REASONS)).cast(pa.string())
 
     def write(writer: DocumentWriter) -> None:
+        if not len(docs) and is_shard(shard.path):
+            batches = numbered_batches(shard, ["source", "question", "response"])
+            writer.pass_on(shard.path, sum_counts(count_documents(batch, KEPT) for _, batch in batches))
+            return
         for first, batch in numbered_batches(shard):
             start, stop = np.searchsorted(docs, (first, first + len(batch)))
             gone = np.zeros(len(batch), bool)

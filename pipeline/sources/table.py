@@ -146,6 +146,7 @@ _TABLE = (
     Source(
         name="deepmath-103k",
         repository="zwhe99/DeepMath-103K",
+        revision="0406dc9",
         question="question",
         responses=("r1_solution_1", "r1_solution_2", "r1_solution_3"),
         answer="final_answer",

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
+from pipeline.storage.files import link
 
 SCHEMA = pa.schema(
     [
@@ -37,6 +38,11 @@ KEPT = "kept"
 def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
     """List the Parquet shards of a stage output in reading order; `kind` is `documents` or `dropped`."""
     return sorted((Path(folder) / kind).glob("*.parquet"))
+
+
+def is_shard(path: Path) -> bool:
+    """Tell whether a Parquet file has the columns of documents and no others."""
+    return pq.read_schema(path).equals(SCHEMA)
 
 
 def read_documents(
@@ -120,6 +126,11 @@ class DocumentWriter:
             table.append_column("reason", reasons).append_column("because", causes).cast(DROPPED)
         )
         self._counts = sum_counts([self._counts, count_documents(table, reasons)])
+
+    def pass_on(self, path: Path, counts: list[dict[str, Any]]) -> None:
+        """Keep all documents of a shard, with these counts, as a hard link, or as a copy where there are no links."""
+        link(path, self.folder / "documents" / path.name)
+        self._counts = sum_counts([self._counts, counts])
 
     def counts(self) -> list[dict[str, Any]]:
         """Return the counts so far: rows of source, reason, documents, characters, sorted by source and reason."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Iterable
 from itertools import chain
 from random import Random
 
 from pipeline.errors import InputError
 from pipeline.worlds.drawing import pick
-from pipeline.worlds.problem import Family, Problem
+from pipeline.worlds.likeness import grams
+from pipeline.worlds.problem import GRAM, Family, Problem
 
 COVERAGE = 0.4
 TRIES = 10_000
+BLOCK = 512  # benchmark questions that are counted at once
 
 
 class Crowd:
@@ -25,19 +28,18 @@ class Crowd:
     def __init__(self, benchmark: Iterable[Problem] = ()) -> None:
         self._count = 0
         self._by_key: dict[tuple, list[Problem]] = defaultdict(list)
-        self._items: dict[tuple[str, ...], list[int]] = defaultdict(list)  # gram -> places in `_limits`
-        self._limits: list[float] = []
-        for problem in benchmark:
-            for found in problem.marks():
-                for gram in found:
-                    self._items[gram].append(len(self._limits))
-                self._limits.append(COVERAGE * len(found))
+        texts: dict[Hashable, list[frozenset]] = defaultdict(list)
+        for agreed, text in chain.from_iterable(problem.marks() for problem in benchmark):
+            texts[agreed].append(grams(text, GRAM))
+        self._items = {
+            agreed: [Items(marks[first : first + BLOCK]) for first in range(0, len(marks), BLOCK)]
+            for agreed, marks in texts.items()
+        }
 
     def admit(self, problem: Problem) -> bool:
         """Add a problem, unless it is too similar to a problem of the crowd or to a benchmark question."""
         keys = problem.keys()
-        alike = chain.from_iterable(self._by_key.get(key, ()) for key in keys)
-        if any(problem.resembles(other) for other in alike) or self._covers_item(problem):
+        if any(problem.resembles(self._by_key.get(key, ())) for key in keys) or self._covers_item(problem):
             return False
         for key in keys:
             self._by_key[key].append(problem)
@@ -56,6 +58,31 @@ class Crowd:
         )
 
     def _covers_item(self, problem: Problem) -> bool:
-        held = frozenset().union(*problem.marks())
-        hits = Counter(chain.from_iterable(self._items[gram] for gram in held & self._items.keys()))
-        return any(count >= self._limits[place] for place, count in hits.items())
+        for agreed, text in problem.marks():
+            if items := self._items.get(agreed):
+                held = grams(text, GRAM)
+                if any(block.covered_by(held) for block in items):
+                    return True
+        return False
+
+
+class Items:
+    """Sets of n-grams of benchmark questions, to be asked whether a text holds `COVERAGE` of a set.
+
+    One byte of a long integer counts for one question, so that one addition counts an n-gram for all questions. A byte
+    begins as far below 128 as n-grams of the question are needed.
+    """
+
+    def __init__(self, marks: list[frozenset]) -> None:
+        assert all(0 < len(found) < 128 for found in marks)
+        self._ones: dict[tuple[str, ...], int] = defaultdict(int)  # of an n-gram: 1 in the byte of each question
+        self._start = 0
+        for place, found in enumerate(marks):
+            self._start |= 128 - math.ceil(COVERAGE * len(found)) << 8 * place
+            for gram in found:
+                self._ones[gram] |= 1 << 8 * place
+        self._enough = int.from_bytes(b"\x80" * len(marks))
+
+    def covered_by(self, held: frozenset) -> bool:
+        """Test whether a text of the n-grams `held` holds enough of those of one question."""
+        return sum(filter(None, map(self._ones.get, held)), self._start) & self._enough != 0

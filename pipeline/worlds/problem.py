@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
-from pipeline.worlds.likeness import grams, jaccard, words
+from pipeline.worlds.likeness import Sketch, grams, jaccard, words
 
 GRAM = 5
 MOST_ALIKE = {5: 0.7, 3: 0.8}  # Jaccard similarity, by length of n-gram, from which two problems are alike
@@ -53,14 +54,31 @@ class Problem(ABC):
         """Return keys of which similar problems have one in common."""
         return [(self.thing, *sorted(self.numbers))]
 
-    def resembles(self, other: Problem) -> bool:
-        """Test whether a problem with a common key is so similar that it may be taken for a duplicate."""
-        ours, theirs = (words(f"{problem.question} {problem.answer}") for problem in (self, other))
-        return any(jaccard(grams(ours, size), grams(theirs, size)) >= most for size, most in MOST_ALIKE.items())
+    def resembles(self, others: Sequence[Problem]) -> bool:
+        """Test whether one of the problems with a common key is so similar that it may be taken for a duplicate."""
+        return any(
+            self.sketches[size].may_reach(most, other.sketches[size])
+            and jaccard(grams(self.words(), size), grams(other.words(), size)) >= most
+            for other in others
+            for size, most in MOST_ALIKE.items()
+        )
 
-    def marks(self) -> list[frozenset[tuple[str, ...]]]:
-        """Return sets of n-grams; a problem that holds many of one set of a benchmark item may be taken for a leak."""
-        return [grams(words(self.question), GRAM)]
+    def words(self) -> list[str]:
+        """Return the words of the question and the answer."""
+        return words(f"{self.question} {self.answer}")
+
+    @cached_property
+    def sketches(self) -> dict[int, Sketch]:
+        """A sketch of the n-grams of each length that is compared."""
+        told = self.words()
+        return {size: Sketch.of(grams(told, size)) for size in MOST_ALIKE}
+
+    def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
+        """Yield texts as words, each behind what has to agree before n-grams are compared.
+
+        A problem that holds many n-grams of one text of a benchmark item may be taken for a leak.
+        """
+        yield None, words(self.question)
 
 
 @dataclass(frozen=True)

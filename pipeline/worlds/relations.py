@@ -11,6 +11,7 @@ values stay within 0 to 9.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
 
 from pipeline.worlds.drawing import pick, shuffled
@@ -51,7 +52,7 @@ class Relation(Problem):
             values[statement.name] = (values[statement.other] if statement.other else 0) + statement.change
         return values
 
-    @property
+    @cached_property
     def question(self) -> str:
         verbs = [VERBS[self.verb], *["has"] * (len(self.order) - 1)]
         told = [self._tell(self.statements[place], verb) for place, verb in zip(self.order, verbs, strict=True)]

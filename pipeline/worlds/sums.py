@@ -9,12 +9,14 @@ the answer, so a model may add them up in any order.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
 
 from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import grams, words
-from pipeline.worlds.problem import GRAM, Problem
+from pipeline.worlds.likeness import words
+from pipeline.worlds.problem import Problem
 
 WOMEN = ("Ann", "Mia", "Eva", "Zoe", "Lily", "Rosa", "Ella", "Nora", "Ruth", "Jane", "Kate", "Lucy", "Mary", "Sara")
 MEN = ("Ben", "Tom", "Sam", "Max", "Leo", "Dan", "Paul", "Jack", "Mark", "Hugo", "Noah", "Omar", "Eric", "Adam")
@@ -60,7 +62,7 @@ class Story(Problem):
             values.append(values[-1] + step.change)
         return tuple(values)
 
-    @property
+    @cached_property
     def question(self) -> str:
         pronoun = "she" if self.name in WOMEN else "he"
         opening = OPENINGS[self.opening].format(name=self.name, start=self.start, thing=self.thing)
@@ -139,15 +141,15 @@ class Story(Problem):
         half = len(verbs) // 2
         return [(problem, "first", *sorted(verbs[:half])), (problem, "second", *sorted(verbs[half:]))]
 
-    def resembles(self, other: Problem) -> bool:
+    def resembles(self, others: Sequence[Problem]) -> bool:
         """Take every story with a common key for similar: the words are many, so that few clean stories are lost."""
-        return True
+        return bool(others)
 
-    def marks(self) -> list[frozenset[tuple[str, ...]]]:
-        """Return the 5-grams of the question, and those with all numbers equated and the thing in front."""
+    def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
+        """Yield the question with all numbers equated behind its thing, where most leaks show, then as written."""
         exact = words(self.question)
-        blind = ["0" if word.isdigit() else word for word in exact]
-        return [grams(exact, GRAM), frozenset((self.thing, *gram) for gram in grams(blind, GRAM))]
+        yield self.thing, ["0" if word.isdigit() else word for word in exact]
+        yield None, exact
 
 
 def _amount(step: Step) -> str:

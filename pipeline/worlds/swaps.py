@@ -7,12 +7,14 @@ Each swap is a permutation of the cups, and permutations do not commute. So a mo
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from random import Random
 
 from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import grams, words
-from pipeline.worlds.problem import GRAM, Problem
+from pipeline.worlds.likeness import words
+from pipeline.worlds.problem import Problem
 
 NAMES = ("Ann", "Ben", "Eva", "Leo", "Mia", "Sam", "Tom", "Zoe")
 THINGS = ("coin", "ball", "key", "ring", "nut", "pearl", "shell", "bead")
@@ -48,7 +50,7 @@ class Shuffle(Problem):
             places.append({swap.first: swap.second, swap.second: swap.first}.get(places[-1], places[-1]))
         return tuple(places)
 
-    @property
+    @cached_property
     def question(self) -> str:
         opening = f"{ARTICLES[self.article]} {self.thing} is under cup {self.start}."
         return " ".join([opening, *map(_tell, self.swaps), f"Where is the {self.thing}?"])
@@ -86,9 +88,9 @@ class Shuffle(Problem):
         new = pick(random, [name for name in NAMES if all(name != swap.name for swap in self.swaps)])
         return replace(self, swaps=tuple(replace(s, name=new) if s.name == old else s for s in self.swaps))
 
-    def marks(self) -> list[frozenset[tuple[str, ...]]]:
-        """Return the 5-grams of the question behind its numbers: the words are so few that only equal numbers tell."""
-        return [frozenset((str(self.numbers), *gram) for gram in grams(words(self.question), GRAM))]
+    def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
+        """Yield the question behind its numbers: the words are so few that only equal numbers tell."""
+        yield self.numbers, words(self.question)
 
 
 def _tell(swap: Swap) -> str:

@@ -168,6 +168,8 @@ create table if not exists sources (
     repository varchar,
     revision varchar, -- the pinned commit; null where the newest one was read
     licence varchar,
+    commit varchar, -- whose files were read, by the record of the download; null where nothing records a commit
+    unmarked bigint, -- responses kept without the marks of traces that the source is declared to have
     primary key (study_id, source)
 );
 
@@ -191,5 +193,5 @@ comment on table checkpoints is 'Every checkpoint of every run: step, epoch, los
 comment on table evaluation_versions is 'The code, data and packages that made each evaluation';
 comment on table depth_evaluations is 'A task''s metric of a trained model run at another depth';
 comment on table raw_evaluations is 'A task''s metric of the raw weights, beside those of the averaged ones';
-comment on table sources is 'The data sets of a study, with revision and licence';
+comment on table sources is 'The data sets of a study, with commit and licence';
 comment on table run_details is 'The number of devices of a training run, and why a failed one ended';

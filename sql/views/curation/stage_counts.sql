@@ -29,21 +29,37 @@ counts as (
     from reasons
     left join stages using (stage)
     group by all
+),
+
+-- Responses without the marks of traces that their source is declared to have: kept, and told beside the reasons.
+unmarked as (
+    select study_id, case when by_source then source end as source, nullif(sum(unmarked), 0)::bigint as documents
+    from sources
+    group by all
 )
 
 select
-    study_id, source, stage,
-    documents,
-    kept,
-    dropped,
-    kept / nullif(documents, 0) as share_kept,
-    kept / nullif(first_value(documents) over pipeline, 0) as share_of_all, -- of the documents in the first stage
-    characters_kept,
-    tokens_kept,
-    reasons
+    counts.study_id, counts.source, counts.stage,
+    counts.documents,
+    counts.kept,
+    counts.dropped,
+    counts.kept / nullif(counts.documents, 0) as share_kept,
+    -- Of the documents in the first stage.
+    counts.kept / nullif(first_value(counts.documents) over pipeline, 0) as share_of_all,
+    counts.characters_kept,
+    counts.tokens_kept,
+    nullif(concat_ws(', ', counts.reasons, 'kept without marks ' || unmarked.documents), '') as reasons
 from counts
+left join unmarked
+    on counts.stage = 'traces'
+    and counts.study_id = unmarked.study_id
+    and counts.source is not distinct from unmarked.source
 -- No stage adds documents, so unknown stages go by size.
-window pipeline as (partition by study_id, source order by position nulls last, documents desc, stage)
-order by study_id, source, position nulls last, documents desc, stage;
+window pipeline as (
+    partition by counts.study_id, counts.source
+    order by counts.position nulls last, counts.documents desc, counts.stage
+)
+order by
+    counts.study_id, counts.source, counts.position nulls last, counts.documents desc, counts.stage;
 
 comment on macro table stage_counts is 'stage_counts(by_source): funnel_by_source if by_source, else funnel';

@@ -1,6 +1,7 @@
 -- One row: a data set of a study, as in the paper's Table 4, with its licence and what curation left of the data set.
--- The documents read are those of the first stage, documents and tokens those that the last stage kept. Each counts once:
--- a study that mixes its sources by weights packs them as often as the weights say.
+-- The revision is the commit that was read, else the pinned one. The documents read are those of the first stage,
+-- documents and tokens those that the last stage kept. Each counts once: a study that mixes its sources by weights packs
+-- them as often as the weights say.
 create or replace view table_4 as
 with counted as (
     select
@@ -16,7 +17,7 @@ select
     study_id,
     source,
     sources.repository,
-    sources.revision,
+    coalesce(sources.commit, sources.revision) as revision,
     sources.licence,
     counted.documents_read,
     counted.documents,

@@ -45,18 +45,18 @@ def test_more_than_half_lost_for_one_reason_is_a_line(tmp_path: Path) -> None:
     source, outputs = curated(tmp_path, rows, trace="paired")
     check_kept(source, outputs)
     assert warnings(outputs) == ["documents dropped 6 of the 9 documents of source 's' as 'empty response'"]
-    assert unmarked_warnings(source, outputs[1]) == []
+    assert unmarked_warnings(outputs[1]) == []
     assert outputs[0].results["commit"] == "c0ffee"
 
 
 def test_responses_without_the_marks_that_the_source_declares_are_counted(tmp_path: Path) -> None:
     rows = [{"q": f"What is {i} and {i}?", "r": "It is right." if i % 3 else "<think>a</think>b"} for i in range(9)]
-    source, outputs = curated(tmp_path, rows, trace="paired")
-    assert unmarked_warnings(source, outputs[1]) == [
+    _, outputs = curated(tmp_path, rows, trace="paired")
+    assert unmarked_warnings(outputs[1]) == [
         "source 's': 6 responses have no trace, though `trace` is 'paired'; they stay"
     ]
     assert warnings(outputs) == []
-    assert unmarked_warnings(resolve_source({"name": "s", "repository": "a/b", "text": "t"}), outputs[1]) == []
+    assert unmarked_warnings(curated(tmp_path, rows, trace="none")[1][1]) == []
 
 
 def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:

@@ -281,11 +281,11 @@ def test_deepmath_makes_a_document_of_each_of_its_three_solutions(tmp_path):
     )
     kept, dropped = read("deepmath-103k", tmp_path, tmp_path)
     assert [identity for identity, *_ in sorted(kept)] == [
-        "deepmath-103k/0.0",
-        "deepmath-103k/0.1",
-        "deepmath-103k/0.2",
-        "deepmath-103k/1.0",
-        "deepmath-103k/1.2",
+        "deepmath-103k@0406dc9/0.0",
+        "deepmath-103k@0406dc9/0.1",
+        "deepmath-103k@0406dc9/0.2",
+        "deepmath-103k@0406dc9/1.0",
+        "deepmath-103k@0406dc9/1.2",
     ]
     assert {answer for *_, answer in kept} == {"\\infty"}
     assert dropped == [(1, "empty response")]

@@ -41,6 +41,21 @@ def test_funnel_follows_the_pipeline(sql):
     assert by_source[5] == ("b", "clean", 10, 5, "not text 4, too short 1")
 
 
+def test_funnels_tell_responses_that_lack_the_marks_of_their_source(sql):
+    curate(sql, [("a", "traces", "kept", 7, None), ("a", "traces", "trace never closed", 1, None),
+                 ("b", "traces", "kept", 5, None), ("b", "clean", "kept", 5, None)])  # fmt: skip
+    put(sql, "sources", [{"study_id": "s", "source": name, "unmarked": n} for name, n in (("a", 2), ("b", 0))])
+    by_source = sql.execute("select source, stage, kept, reasons from funnel_by_source").fetchall()
+    assert by_source == [
+        ("a", "traces", 7, "trace never closed 1, kept without marks 2"),
+        ("b", "traces", 5, None),
+        ("b", "clean", 5, None),
+    ]
+    assert sql.execute("select kept, reasons from funnel where stage = 'traces'").fetchall() == [
+        (12, "trace never closed 1, kept without marks 2")
+    ]
+
+
 def test_funnel_puts_unknown_stages_last_by_size(sql):
     stages = {"judge": 5, "filter": 7, "documents": 9, "empty": None}
     curate(sql, [("a", stage, "kept", documents, None) for stage, documents in stages.items()])
@@ -53,9 +68,10 @@ def test_the_data_sets_of_a_study_have_licences_documents_and_tokens(sql):
     rows.append(("b", "tokens", "kept", 2, 10))
     names = ("source", "stage", "reason", "documents", "tokens")
     put(sql, "curation", [{"study_id": "s", **dict(zip(names, row, strict=True))} for row in rows])
-    put(sql, "sources", [{"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit"}])
-    columns = "source, licence, documents_read, documents, tokens, share_of_tokens"
+    commits = {"revision": "c0f", "commit": "c0ffee"}
+    put(sql, "sources", [{"study_id": "s", "source": "a", "repository": "o/a", "licence": "mit", **commits}])
+    columns = "source, revision, licence, documents_read, documents, tokens, share_of_tokens"
     assert sql.execute(f"select {columns} from table_4").fetchall() == [
-        ("a", "mit", 10, 6, 30, 0.75),
-        ("b", None, None, 2, 10, 0.25),
+        ("a", "c0ffee", "mit", 10, 6, 30, 0.75),
+        ("b", None, None, None, 2, 10, 0.25),
     ]
