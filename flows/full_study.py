@@ -14,6 +14,7 @@ from prefect.artifacts import create_link_artifact, create_table_artifact
 from flows.running import progress
 from flows.running.patience import patiently
 from flows.running.processes import Failed, wait_unless_stopping
+from flows.running.record import recorded
 from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
@@ -105,7 +106,7 @@ def full_study(
     chosen = load_study(**arguments)
     with only_run(chosen):
         check_study(chosen, trust_code=trust_code)
-        with progress.listening(progress.Artifacts()):
+        with progress.listening(progress.Artifacts()), recorded(chosen):
             prepared = prepare_data_flow(**arguments)
             trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
             evaluated = evaluate_checkpoints_flow(

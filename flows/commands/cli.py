@@ -35,7 +35,7 @@ GROUPS = {
         "verify": "dreamer verify demo --repair",
     },
     "look": {
-        "status": "dreamer status demo",
+        "status": "dreamer status demo --watch",
         "sql": "dreamer sql demo 'FROM mean_factors' --csv",
         "report": "dreamer report demo",
         "compare": "dreamer compare demo my.yaml",
@@ -188,8 +188,9 @@ def parser() -> argparse.ArgumentParser:
     )
     add_study(plan, default="demo")
     add_mirror(plan)
-    status = add("status", "status:status", "Show how far a study is.")
+    status = add("status", "status:status", "Show how far every stage, model and seed is, also on another machine.")
     add_study(status, default="demo")
+    status.add_argument("--watch", action="store_true", help="go on until the study has ended")
     report = add("report", "report:report", "Write the report again from the results database.")
     add_study(report, RESULTS, default="demo")
     report.add_argument("--text", action="store_true", help="print its text and tables instead")
