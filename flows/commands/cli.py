@@ -31,7 +31,7 @@ A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or 
 GROUPS = {
     "run": {
         "run": "dreamer run my.yaml --mirror ~/data",
-        "plan": "dreamer plan paper-16",
+        "plan": "dreamer plan paper-16 --gpus 8 --price 2.5",
         "verify": "dreamer verify demo --repair",
     },
     "look": {
@@ -184,10 +184,13 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--follow", action="store_true", help="if the study is running already, wait for its end")
     run.add_argument("--trust-code", action="store_true", help="let the study's own task files run Python")
     plan = add(
-        "plan", "plan:plan", "Show the matched models, FLOPs, tokens, disk and time a study needs; does no work."
+        "plan", "plan:plan", "Show the matched models, FLOPs, tokens, time, disk and money a study needs; does no work."
     )
     add_study(plan, default="demo")
     add_mirror(plan)
+    plan.add_argument("--calibrate", action="store_true", help="measure trainings and evaluations here, for a minute")
+    plan.add_argument("--gpus", type=_count, metavar="N", help="plan for N GPUs on each machine, not for this machine")
+    plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
     status = add("status", "status:status", "Show how far every stage, model and seed is, also on another machine.")
     add_study(status, default="demo")
     status.add_argument("--watch", action="store_true", help="go on until the study has ended")
@@ -263,6 +266,13 @@ def parser() -> argparse.ArgumentParser:
         "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
     )
     return top
+
+
+def _count(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
 
 
 class _Version(argparse.Action):

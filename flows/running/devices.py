@@ -42,15 +42,16 @@ def check_devices(study: Study) -> None:
         raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
 
 
-def share_ranks(study: Study, runs: int) -> list[int]:
-    """Divide the GPUs of this machine among `runs` runs: count the processes (ranks) that train each of them.
+def share_ranks(study: Study, runs: int, found: int | None = None) -> list[int]:
+    """Divide `found` GPUs (default: those of this machine) among `runs` runs: count the ranks that train each of them.
 
     A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
     and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. With several nodes
     all of them train all runs, each with these numbers. Raises InputError if the study wants more GPUs for one run than
     the machine has, or more nodes than a batch has rows.
     """
-    found, wanted, training = gpus(study), study.training.ranks, study.training
+    found = gpus(study) if found is None else found
+    wanted, training = study.training.ranks, study.training
     if wanted and found and wanted > found:
         raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
     rows = training.batch_tokens // training.sequence_length
@@ -58,7 +59,7 @@ def share_ranks(study: Study, runs: int) -> list[int]:
         raise InputError(f"training.nodes is {training.nodes}, but a batch has {rows} rows; each node computes some")
     if wanted or not found:
         return [wanted or 1] * runs
-    share, rest = divmod(min(found, concurrency(study)), runs)
+    share, rest = divmod(min(found, study.workers or found), runs)
     return [max(1, min(share + (run >= runs - rest), rows // training.nodes)) for run in range(runs)]
 
 
