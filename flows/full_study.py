@@ -6,10 +6,14 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
 
-from prefect import flow
+from prefect import flow, runtime, tags
 from prefect.artifacts import create_link_artifact, create_table_artifact
+from pydantic import Field
 
 from flows.running import progress
 from flows.running.patience import patiently
@@ -23,13 +27,31 @@ from flows.stages.models import plan_models
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.train import train_models
-from flows.study.loading import load_study
+from flows.study.configuration import Study
+from flows.study.loading import as_file, load_study, presets
 from pipeline.storage.store import Store
 from reports.page.report import write_report
 from sql.results import query
 
+Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
+Chosen = (  # three forms in Prefect's UI
+    Annotated[Preset, Field(title="Preset")]
+    | Annotated[str, Field(title="YAML file", description="the path of a study file, on the machine that runs it")]
+    | Study
+)
 
-@flow(name="prepare-data")
+
+def named(words: str = "") -> Callable[[], str]:
+    """Return the function by which Prefect names a run: after the study, and after `words` that say which stage."""
+
+    def name() -> str:
+        study = runtime.flow_run.parameters["study"]
+        return " ".join(filter(None, [words, study.name if isinstance(study, Study) else Path(study).stem]))
+
+    return name
+
+
+@flow(name="prepare-data", flow_run_name=named("prepare"))
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
     chosen = load_study(study, mirror=mirror, root=root)
@@ -38,7 +60,7 @@ def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str 
     return prepared
 
 
-@flow(name="train-models")
+@flow(name="train-models", flow_run_name=named("train"))
 def train_models_flow(
     study: str = "demo",
     mirror: str | None = None,
@@ -56,7 +78,7 @@ def train_models_flow(
     return trained
 
 
-@flow(name="evaluate-checkpoints")
+@flow(name="evaluate-checkpoints", flow_run_name=named("evaluate"))
 def evaluate_checkpoints_flow(
     study: str = "demo",
     mirror: str | None = None,
@@ -77,7 +99,7 @@ def evaluate_checkpoints_flow(
     return evaluated
 
 
-@flow(name="report")
+@flow(name="report", flow_run_name=named("report"))
 def report_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> str:
     """Write the HTML report and its figures from the results database."""
     chosen = load_study(study, mirror=mirror, root=root)
@@ -87,9 +109,9 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
     return path
 
 
-@flow(name="full-study")
+@flow(name="full-study", flow_run_name=named())
 def full_study(
-    study: str = "demo",
+    study: Chosen = "demo",
     mirror: str | None = None,
     root: str | None = None,
     accept_code_change: bool = False,
@@ -97,16 +119,20 @@ def full_study(
 ) -> str:
     """Take a study from raw data to its report; returns the report's path.
 
-    `study` is a preset's name or the path of a YAML file; `mirror` a folder with data in the hub's layout; `root` the
-    folder to write to (default runs/<name>). `accept_code_change` continues trainings that other code has started;
-    `trust_code` lets the study's task files run Python. Raises Failed, after the report of everything else is written,
-    where a run or an evaluation has failed.
+    Args:
+        study: a preset, the path of a YAML file, or the values of a study, which are written to a file in its folder
+        mirror: a folder with data sets in the hub's layout, looked in before the hub
+        root: where the study writes; default runs/<name>
+        accept_code_change: go on with trainings that other code has started
+        trust_code: let the study's task files run Python
+
+    Raises Failed, after the report of everything else is written, where a run or an evaluation has failed.
     """
-    arguments = {"study": study, "mirror": mirror, "root": root}
+    arguments = {"study": as_file(study, root=root), "mirror": mirror, "root": root}
     chosen = load_study(**arguments)
     with only_run(chosen):
         check_study(chosen, trust_code=trust_code)
-        with progress.listening(progress.Artifacts()), recorded(chosen):
+        with progress.listening(progress.Artifacts()), recorded(chosen), tags(chosen.name):
             prepared = prepare_data_flow(**arguments)
             trained = train_models_flow(**arguments, accept_code_change=accept_code_change, prepared=prepared)
             evaluated = evaluate_checkpoints_flow(

@@ -18,12 +18,12 @@ from pathlib import Path
 from flows.commands.time_plan import Pace, pace_of_flops
 from flows.running import progress
 from flows.running.devices import Slots, gpus
-from flows.running.processes import Failed, read_progress, side_by_side, wait_unless_stopping
+from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit, wait_unless_stopping
 from flows.stages.evaluate import job_settings
 from flows.stages.models import PlannedModel, describe_run, plan_models
 from flows.stages.outputs import Prepared, read_finished
 from flows.stages.prepare import prepare_data
-from flows.study.configuration import BUILTIN, Study
+from flows.study.configuration import BUILTIN, MOST_TOKENS, Study
 from model.profiling.profile import random_data
 from model.training.launch import ProcessGroup
 from pipeline.errors import InputError
@@ -43,7 +43,7 @@ def calibrate(study: Study, planned: Sequence[PlannedModel]) -> Pace:
     """
     slots = Slots(study)
     each = SECONDS / 2 * min(slots.count, len(planned)) / len(planned)
-    with tempfile.TemporaryDirectory(dir=existing_folder(study.folder)) as place:
+    with tempfile.TemporaryDirectory(dir=existing_folder(study.folder), ignore_cleanup_errors=True) as place:
         root = Path(place)
         prepared = _prepared(study, root)
         if prepared:
@@ -61,7 +61,8 @@ def calibrate(study: Study, planned: Sequence[PlannedModel]) -> Pace:
                 progress.report(f"measure {model.model_id}", 1.0, f"{trained:,.0f} tokens/s")
                 return trained, evaluated
 
-        found = side_by_side(planned, measure)
+        with stopped_on_exit():
+            found = side_by_side(planned, measure)
     names = [model.model_id for model in planned]
     training = dict(zip(names, (trained for trained, _ in found), strict=True))
     evaluation = {name: seconds for name, (_, seconds) in zip(names, found, strict=True) if seconds}
@@ -99,7 +100,7 @@ def _train(
     """Train a model for some seconds and end its process; returns its tokens per second, without the first step."""
     folder.mkdir()
     run = describe_run(study, packed, model, study.training.seeds[0])
-    recipe = {**run["training"], "checkpoints": [0], "save_every_seconds": 1e9, "log_every": 1}
+    recipe = {**run["training"], "tokens": MOST_TOKENS, "checkpoints": [0], "save_every_seconds": 1e9, "log_every": 1}
     content = {**run, "training": recipe, "data": str(packed.path.resolve())}
     (folder / "run.json").write_text(json.dumps(content))
 
@@ -149,7 +150,7 @@ def _evaluate(
 
 
 def _checkpoint(folder: Path) -> Path:
-    (found,) = (folder / "checkpoints").iterdir()
+    (found,) = (folder / "checkpoints").glob("[0-9]*[0-9]")
     return found
 
 

@@ -14,12 +14,15 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from flows.running.processes import Failed
+from flows.study.loading import read_yaml
 from model.training.launch import bound_command
 
+DEPLOYMENTS = Path("prefect.yaml")
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 
 
@@ -30,8 +33,8 @@ def main() -> None:
     from prefect.settings import get_current_settings
 
     address = get_current_settings().api.url
-    if not address:
-        sys.exit("dreamer up: no Prefect API address is set; run this from the project's root, where pyproject.toml is")
+    if not address or not DEPLOYMENTS.exists():
+        sys.exit("dreamer up: run this from the project's root, where pyproject.toml and prefect.yaml are")
     server = None if healthy(address) else start_server(address)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -46,13 +49,13 @@ def main() -> None:
             server.wait(30)
 
 
-def deployments() -> list[Any]:
-    """Build the deployments of the flow: `full-study` with the preset `demo`, and one named after each preset."""
+def deployments(path: Path = DEPLOYMENTS) -> list[Any]:
+    """Build the deployments that `prefect.yaml` lists."""
     from flows.full_study import full_study
-    from flows.study.loading import presets
 
-    named = {"full-study": "demo"} | {preset: preset for preset in presets()}
-    return [full_study.to_deployment(name, parameters={"study": preset}) for name, preset in named.items()]
+    known = ("name", "description", "parameters", "tags")
+    listed = read_yaml(str(path), path.read_text())["deployments"]
+    return [full_study.to_deployment(**{key: one[key] for key in known if key in one}) for one in listed]
 
 
 def allow_loopback() -> None:

@@ -41,9 +41,9 @@ class Tokenizer(Section):
     vocabulary_size: int | None = Field(
         None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
     )
-    hub: str | None = None
-    revision: str | None = None
-    file: Path | None = None
+    hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
+    revision: str | None = Field(None, description="the commit of that model's repository")
+    file: Path | None = Field(None, description="a tokenizer.json")
 
     @model_validator(mode="after")
     def _one_origin(self) -> Tokenizer:
@@ -57,9 +57,11 @@ class Tokenizer(Section):
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Path | None = None
-    world: WorldSettings = WorldSettings()
-    sources: list[str | dict[str, Any]] = Field(min_length=1)
+    mirror: Path | None = Field(None, description="a folder with data sets in the hub's layout, looked in before it")
+    world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
+    sources: list[str | dict[str, Any]] = Field(
+        min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
+    )
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
     clean: CleanSettings = CleanSettings()
     deduplicate: DedupSettings = DedupSettings()
@@ -70,7 +72,7 @@ class Data(Section):
         description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
         "at most 2 % of the curated documents; 0: none",
     )
-    memory: str = "4GB"
+    memory: str = Field("4GB", description="that curation takes at most")
     cluster: str | None = Field(
         None,
         description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
@@ -112,17 +114,19 @@ class Data(Section):
 class Variant(Section):
     """One architecture to compare: a family, with a name and overridden fields of DreamerConfig."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$")
-    family: Literal["LA", "DR", "DR+DA"]
-    overrides: dict[str, Any] = Field(default_factory=dict)
-    match: bool = True
+    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="in tables and figures")
+    family: Literal["LA", "DR", "DR+DA"] = Field(description="layered, depth-recurrent, with depth attention")
+    overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig")
+    match: bool = Field(True, description="to LA of its depth, in FLOPs and parameters")
 
 
 class Models(Section):
     """The architectures and depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
 
-    depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1)
-    variants: list[Variant] = Field(default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1)
+    depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1, description="layers, or iterations")
+    variants: list[Variant] = Field(
+        default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures, LA among them"
+    )
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="fields of DreamerConfig, for LA and all matched to it"
     )
@@ -155,11 +159,11 @@ class Models(Section):
 class Training(settings_section(TrainingConfig, without=["seed"])):
     """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
-    batch_tokens: int = 2**20
-    save_every_seconds: float = 60
+    batch_tokens: int = Field(2**20, description="of one optimiser step, padding included")
+    save_every_seconds: float = Field(60, description="between two states to resume from")
     checkpoints: int | list[int] = Field(12, description="how many, evenly spaced, or the token counts themselves")
-    sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE)
-    seeds: list[int] = Field(default=[0, 1], min_length=1)
+    sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
+    seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
     screening: float = Field(
         0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
     )
@@ -214,9 +218,11 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 class Evaluation(settings_section(EvaluationSettings)):
     """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
 
-    benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
+    benchmarks: list[str | dict[str, Any]] = Field(
+        min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
+    )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(1000, ge=0)
+    bootstrap_replicates: int = Field(1000, ge=0, description="for the intervals of the paper's factors; 0: none")
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:
@@ -235,8 +241,8 @@ class Evaluation(settings_section(EvaluationSettings)):
 class Study(Section):
     """A whole study: `name` and the four sections; `root` is where everything it writes lies."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    root: Path | None = None
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="names the study's folder and its results")
+    root: Path | None = Field(None, description="where the study writes; default runs/<name>")
     store: Path | None = Field(None, description="a store shared with other studies; default <root>/store")
     workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
     data: Data
