@@ -16,6 +16,7 @@ from flows.study.configuration import Study
 from pipeline.errors import InputError
 
 POLL_SECONDS = 0.5
+MOST_JOBS = 1000  # of one study in the queue of a cluster
 DEVICE = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z-]+(/\d+)*")
 
 
@@ -25,20 +26,25 @@ def cores() -> int:
 
 
 def gpus(study: Study) -> int:
-    """Count the CUDA devices that the study may use on this machine."""
+    """Count the CUDA devices that the study may use on this machine; none where jobs of a cluster get their own."""
+    if study.compute.pool != "local":
+        return 0
     import torch
 
     return torch.cuda.device_count() if study.training.device != "cpu" else 0
 
 
 def concurrency(study: Study) -> int:
-    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core."""
-    return study.workers or gpus(study) or cores()
+    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core.
+
+    Jobs of a cluster wait in its queue, not here.
+    """
+    return study.workers or (gpus(study) or cores() if study.compute.pool == "local" else MOST_JOBS)
 
 
 def check_devices(study: Study) -> None:
     """Raise InputError if the study names CUDA as its device and torch sees none here, before any work."""
-    if study.training.device == "cuda" and not gpus(study):
+    if study.compute.pool == "local" and study.training.device == "cuda" and not gpus(study):
         raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from flows.running.private import private_folder
 from model.training.launch import GRACE_SECONDS, ProcessGroup, stop
@@ -25,12 +25,23 @@ from pipeline.storage.store import Missing
 
 BAD_INPUT = 2
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
-_living: set[ProcessGroup] = set()
+_living: set[Child] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Child(Protocol):
+    """The interface of what is followed: a group of processes here (`ProcessGroup`), or a job of a cluster."""
+
+    log: Path
+
+    def poll(self) -> int | None: ...
+    def signal(self, number: signal.Signals) -> None: ...
+    def kill(self) -> None: ...
+    def last_line(self) -> str: ...
 
 
 class Failed(RuntimeError):
@@ -64,25 +75,30 @@ def run_module(
     # torch would keep compiled libraries in a shared folder of a name that anybody can guess, and load them from there.
     cache = os.environ.get(COMPILED) or str(private_folder("compiled"))
     group = ProcessGroup(module, *arguments, log=log, environment={COMPILED: cache, **(environment or {})}, ranks=ranks)
+    follow(group, f"{module} {' '.join(arguments)}", tick)
+
+
+def follow(child: Child, command: str, tick: Callable[[], None]) -> None:
+    """Follow a child to its end, and call `tick` about three times a second. Raises what `run_module` raises."""
     with _lock:
-        _living.add(group)
+        _living.add(child)
     try:
-        while (status := group.poll()) is None:
+        while (status := child.poll()) is None:
             tick()
             time.sleep(0.3)
         tick()
     finally:
-        group.kill()
+        child.kill()
         with _lock:
-            _living.discard(group)
+            _living.discard(child)
     if _stopping.is_set() and status:
-        raise Stopped(module)
+        raise Stopped(command)
     if status == BAD_INPUT:
-        raise InputError(group.last_line())
+        raise InputError(child.last_line())
     if status:
-        line = group.last_line()
+        line = child.last_line()
         reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
-        raise Failed(f"{module} {' '.join(arguments)} ended with status {status}; see {log}: {line}", reason)
+        raise Failed(f"{command} ended with status {status}; see {child.log}: {line}", reason)
 
 
 def wait_unless_stopping(seconds: float) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import Slots, concurrency
 from flows.running.processes import Failed, read_progress, run_module, side_by_side, stopped_on_exit
+from flows.running.slurm import run_job
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
@@ -101,11 +102,12 @@ def _evaluate(
         offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((folder / "cache").resolve())}
 
         failures: list[Failed] = []
+        start = run_module if study.compute.pool == "local" else partial(run_job, study)
 
         def process(number: int) -> None:
             try:
                 with slots.take() as environment:
-                    run_module(
+                    start(
                         "model.evaluate",
                         [str(folder / "job.json"), "--verbose"],
                         log=folder / f"log-{number}.txt",

@@ -238,6 +238,20 @@ class Evaluation(settings_section(EvaluationSettings)):
         return entries
 
 
+class Compute(Section):
+    """Where trainings and evaluations run: as processes here, or as jobs of a cluster that sees the study's folder."""
+
+    pool: Literal["local", "slurm"] = Field("local", description="processes of this machine, or jobs of SLURM")
+    script: Path | None = Field(None, description="the batch script of a job, with #SBATCH lines (docs/scale.md)")
+
+    @field_validator("script")
+    @classmethod
+    def _there(cls, script: Path | None) -> Path | None:
+        if script and not script.is_file():
+            raise ValueError(f"there is no file {script}")
+        return script
+
+
 class Study(Section):
     """A whole study: `name` and the four sections; `root` is where everything it writes lies."""
 
@@ -245,6 +259,7 @@ class Study(Section):
     root: Path | None = Field(None, description="where the study writes; default runs/<name>")
     store: Path | None = Field(None, description="a store shared with other studies; default <root>/store")
     workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
+    compute: Compute = Compute()
     data: Data
     models: Models = Field(default_factory=Models)
     training: Training
@@ -278,6 +293,7 @@ class Study(Section):
             "root": True,
             "store": True,
             "workers": True,
+            "compute": True,
             "data": {"mirror", "memory", "cluster"},
             "training": {"ranks", "nodes", *HOW_IT_RUNS},
         }
