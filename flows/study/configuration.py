@@ -11,7 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from flows.study.compute import Compute
 from flows.study.section import Section, distinct, settings_section
+from flows.study.tokenizer import Tokenizer
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_IT_RUNS, TrainingConfig
 from pipeline.benchmarks.table import resolve_benchmark
@@ -33,25 +35,6 @@ MOST_DOCUMENTS = 10**9  # of the built-in world
 LONGEST_SEQUENCE = 2**20
 LEAST_MEMORY = 10**8
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
-
-
-class Tokenizer(Section):
-    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
-
-    vocabulary_size: int | None = Field(
-        None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
-    )
-    hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
-    revision: str | None = Field(None, description="the commit of that model's repository")
-    file: Path | None = Field(None, description="a tokenizer.json")
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> Tokenizer:
-        if (self.hub is None) == (self.file is None) and not (self.hub is None and self.vocabulary_size):
-            raise ValueError("give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a tokenizer.json)")
-        if self.file and not self.file.is_file():
-            raise ValueError(f"there is no tokenizer file {self.file}")
-        return self
 
 
 class Data(Section):
@@ -236,20 +219,6 @@ class Evaluation(settings_section(EvaluationSettings)):
             if entry != BUILTIN and resolve_benchmark(entry).name == VALIDATION:
                 raise ValueError(f"{VALIDATION!r} is the name of the documents held out of training; name it otherwise")
         return entries
-
-
-class Compute(Section):
-    """Where trainings and evaluations run: as processes here, or as jobs of a cluster that sees the study's folder."""
-
-    pool: Literal["local", "slurm"] = Field("local", description="processes of this machine, or jobs of SLURM")
-    script: Path | None = Field(None, description="the batch script of a job, with #SBATCH lines (docs/scale.md)")
-
-    @field_validator("script")
-    @classmethod
-    def _there(cls, script: Path | None) -> Path | None:
-        if script and not script.is_file():
-            raise ValueError(f"there is no file {script}")
-        return script
 
 
 class Study(Section):
