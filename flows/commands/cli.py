@@ -33,6 +33,7 @@ GROUPS = {
         "run": "dreamer run my.yaml --mirror ~/data",
         "plan": "dreamer plan paper-16 --gpus 8 --price 2.5",
         "verify": "dreamer verify demo --repair",
+        "clean": "dreamer clean demo",
     },
     "look": {
         "status": "dreamer status demo --watch",
@@ -262,6 +263,9 @@ def parser() -> argparse.ArgumentParser:
     verify = add("verify", "verify:verify", "Check every file in a study's store against the digests of its manifest.")
     add_study(verify, default="demo")
     verify.add_argument("--repair", action="store_true", help="remove what is damaged: the next run makes it again")
+    clean = add("clean", "clean:clean", "Show what a study's store holds and who uses it; remove what nobody uses.")
+    add_study(clean)
+    clean.add_argument("--yes", action="store_true", help="remove without asking")
     top.epilog = "\n\n".join(
         "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
     )
