@@ -41,6 +41,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "NO_PROXY": "127.0.0.1,localhost",
         "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(PROJECT),  # of which `prefect deploy` imports the flow
     }
     command = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with (tmp_path / "server.log").open("wb") as log:
