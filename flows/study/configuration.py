@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from flows.study.compute import Compute
 from flows.study.section import Section, distinct, settings_section
@@ -103,23 +103,26 @@ class Variant(Section):
     match: bool = Field(True, description="to LA of its depth, in FLOPs and parameters")
 
 
+def _named(entry: Any) -> Any:
+    """Turn the name of a family into the variant of that name."""
+    return {"name": entry, "family": entry} if isinstance(entry, str) else entry
+
+
+NamedVariant = Annotated[
+    Variant, BeforeValidator(_named, json_schema_input_type=Literal["LA", "DR", "DR+DA"] | Variant)
+]
+
+
 class Models(Section):
     """The architectures and depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
 
     depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1, description="layers, or iterations")
-    variants: list[Variant] = Field(
+    variants: list[NamedVariant] = Field(
         default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures, LA among them"
     )
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="fields of DreamerConfig, for LA and all matched to it"
     )
-
-    @field_validator("variants", mode="before")
-    @classmethod
-    def _short_names(cls, entries: Any) -> Any:
-        if not isinstance(entries, list):
-            return entries
-        return [{"name": e, "family": e} if isinstance(e, str) else e for e in entries]
 
     @field_validator("variants")
     @classmethod

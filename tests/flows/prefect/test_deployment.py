@@ -47,7 +47,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     with (tmp_path / "server.log").open("wb") as log:
         server = subprocess.Popen(command, env=variables, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 400
         while True:
             try:
                 urllib.request.urlopen(f"{variables['PREFECT_API_URL']}/health", timeout=2).close()
@@ -62,7 +62,7 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         server.wait(30)
 
 
-def prefect(environment: dict[str, str], *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+def prefect(environment: dict[str, str], *arguments: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [PREFECT, *arguments], env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=seconds
     )

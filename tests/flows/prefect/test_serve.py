@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from flows.full_study import full_study
 from flows.prefect.serve import deployments
@@ -32,6 +33,14 @@ def test_the_form_offers_presets_a_file_or_the_values_of_a_study() -> None:
     for section in ("Tokenizer", "Data", "Models", "Variant", "Study"):
         for name, field in schema["definitions"][section]["properties"].items():
             assert "description" in field or "$ref" in field, f"{section}.{name}"
+
+
+@pytest.mark.parametrize("path", [*PROJECT.glob("flows/study/presets/*.yaml"), *PROJECT.glob("tests/studies/*.yaml")])
+def test_the_server_accepts_what_a_study_file_may_say(path: Path) -> None:
+    values, schema = yaml.safe_load(path.read_text()), full_study.parameters.model_dump_for_openapi()
+    validate({"study": values}, schema, raise_on_error=True)
+    with pytest.raises(ValidationError):
+        validate({"study": {**values, "models": {"variants": ["XX"]}}}, schema, raise_on_error=True)
 
 
 @pytest.mark.parametrize("name", presets())
