@@ -29,6 +29,7 @@ from flows.stages.prepare import prepare_data
 from flows.stages.train import train_models
 from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets
+from pipeline.errors import InputError
 from pipeline.storage.store import Store
 from reports.page.report import write_report
 from sql.results import query
@@ -46,7 +47,11 @@ def named(words: str = "") -> Callable[[], str]:
 
     def name() -> str:
         study = runtime.flow_run.parameters["study"]
-        return " ".join(filter(None, [words, study.name if isinstance(study, Study) else Path(study).stem]))
+        try:
+            called = study.name if isinstance(study, Study) else load_study(study).name
+        except InputError:  # which the flow then says
+            called = Path(study).stem
+        return f"{words} {called}".strip()
 
     return name
 
