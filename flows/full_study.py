@@ -6,21 +6,24 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Literal
 
 from prefect import flow, get_client, runtime, tags
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
+from pydantic import Field
 
 from flows.running import progress
 from flows.running.artifacts import artifact_key
 from flows.running.engine import attempt, call, reporting
 from flows.running.patience import patiently
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
+from flows.running.record import recorded
 from flows.running.report_links import link_to_report
 from flows.running.single import only_run
 from flows.stages.checks import check_study
@@ -32,16 +35,33 @@ from flows.stages.outputs import FILES, Evaluated, Prepared, Trained, read_finis
 from flows.stages.prepare import prepare_data
 from flows.stages.train import train_models
 from flows.study.configuration import Study
-from flows.study.loading import load_study
+from flows.study.loading import as_file, load_study, presets
+from pipeline.errors import InputError
 from pipeline.storage.store import Store
 from reports.page.report import write_report
 from reports.page.summary import summary
 from sql.results import query
 
+Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
+Chosen = (  # three forms in Prefect's UI
+    Annotated[Preset, Field(title="Preset")]
+    | Annotated[str, Field(title="YAML file", description="the path of a study file, on the machine that runs it")]
+    | Study
+)
 
-def _name_run() -> str:
-    """Name a flow run after its flow and its study."""
-    return f"{runtime.flow_run.flow_name} of {Path(runtime.flow_run.parameters['study']).stem}"
+
+def named(words: str = "") -> Callable[[], str]:
+    """Return the function by which Prefect names a run: after the study, and after `words` that say which stage."""
+
+    def name() -> str:
+        study = runtime.flow_run.parameters["study"]
+        try:
+            called = study.name if isinstance(study, Study) else load_study(study).name
+        except InputError:  # which the flow then says
+            called = Path(study).stem
+        return f"{words} {called}".strip()
+
+    return name
 
 
 @contextmanager
@@ -52,7 +72,7 @@ def _running(study: str, mirror: str | None, root: str | None) -> Iterator[Study
         yield chosen
 
 
-@flow(name="prepare-data", flow_run_name=_name_run)
+@flow(name="prepare-data", flow_run_name=named("prepare"))
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
     with _running(study, mirror, root) as chosen:
@@ -61,7 +81,7 @@ def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str 
         return prepared
 
 
-@flow(name="train-models", flow_run_name=_name_run)
+@flow(name="train-models", flow_run_name=named("train"))
 def train_models_flow(
     study: str = "demo",
     mirror: str | None = None,
@@ -79,7 +99,7 @@ def train_models_flow(
         return trained
 
 
-@flow(name="evaluate-checkpoints", flow_run_name=_name_run)
+@flow(name="evaluate-checkpoints", flow_run_name=named("evaluate"))
 def evaluate_checkpoints_flow(
     study: str = "demo",
     mirror: str | None = None,
@@ -106,7 +126,7 @@ def evaluate_checkpoints_flow(
         return evaluated
 
 
-@flow(name="report", flow_run_name=_name_run)
+@flow(name="report", flow_run_name=named("report"))
 def report_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> str:
     """Write the HTML report and its figures from the results database."""
     with _running(study, mirror, root) as chosen:
@@ -117,9 +137,9 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
         return path
 
 
-@flow(name="full-study", flow_run_name=_name_run)
+@flow(name="full-study", flow_run_name=named())
 def full_study(
-    study: str = "demo",
+    study: Chosen = "demo",
     mirror: str | None = None,
     root: str | None = None,
     accept_code_change: bool = False,
@@ -127,16 +147,20 @@ def full_study(
 ) -> str:
     """Take a study from raw data to its report; returns the report's path.
 
-    `study` is a preset's name or the path of a YAML file; `mirror` a folder with data in the hub's layout; `root` the
-    folder to write to (default runs/<name>). `accept_code_change` continues trainings that other code has started;
-    `trust_code` lets the study's task files run Python. Raises Failed, after the report of everything else is written,
-    where a run or an evaluation has failed.
+    Args:
+        study: a preset, the path of a YAML file, or the values of a study, which are written to a file in its folder
+        mirror: a folder with data sets in the hub's layout, looked in before the hub
+        root: where the study writes; default a folder of its name in runs
+        accept_code_change: go on with trainings that other code has started
+        trust_code: let the study's task files run Python
+
+    Raises Failed, after the report of everything else is written, where a run or an evaluation has failed.
     """
-    arguments = {"study": study, "mirror": mirror, "root": root}
+    arguments = {"study": as_file(study, root=root), "mirror": mirror, "root": root}
     with _running(**arguments) as chosen:
         check_study(chosen, trust_code=trust_code)
         attempt(_tag_run, chosen.name)
-        with tags(chosen.name), reporting(progress.Artifacts(chosen.name)):
+        with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)):
             prepared = call(prepare_data_flow, **arguments)
             (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
             with ThreadPoolExecutor(1) as beside, stopped_on_exit():

@@ -211,11 +211,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--verbose", action="store_true", help="print a line per checkpoint also where there is no terminal"
     )
+    parser.add_argument("--only", type=int, metavar="TOKENS", help="evaluate the checkpoint with so many tokens alone")
     options = parser.parse_args(arguments)
     prepare_process()
     talks = options.verbose or sys.stdout.isatty()
     line = (lambda text: print(text, flush=True)) if talks else (lambda text: None)
-    return exit_status(options.job, lambda: evaluate(read_job(options.job), line=line))
+    return exit_status(options.job, lambda: evaluate(read_job(options.job), only=options.only, line=line))
 
 
 def prepare_process() -> None:

@@ -31,11 +31,12 @@ A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or 
 GROUPS = {
     "run": {
         "run": "dreamer run my.yaml --mirror ~/data",
-        "plan": "dreamer plan paper-16",
+        "plan": "dreamer plan paper-16 --gpus 8 --price 2.5",
         "verify": "dreamer verify demo --repair",
+        "clean": "dreamer clean demo",
     },
     "look": {
-        "status": "dreamer status demo",
+        "status": "dreamer status demo --watch",
         "sql": "dreamer sql demo 'FROM mean_factors' --csv",
         "report": "dreamer report demo",
         "compare": "dreamer compare demo my.yaml",
@@ -184,12 +185,16 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--follow", action="store_true", help="if the study is running already, wait for its end")
     run.add_argument("--trust-code", action="store_true", help="let the study's own task files run Python")
     plan = add(
-        "plan", "plan:plan", "Show the matched models, FLOPs, tokens, disk and time a study needs; does no work."
+        "plan", "plan:plan", "Show the matched models, FLOPs, tokens, time, disk and money a study needs; does no work."
     )
     add_study(plan, default="demo")
     add_mirror(plan)
-    status = add("status", "status:status", "Show how far a study is.")
+    plan.add_argument("--calibrate", action="store_true", help="measure trainings and evaluations here, for a minute")
+    plan.add_argument("--gpus", type=_count, metavar="N", help="plan for N GPUs on each machine, not for this machine")
+    plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
+    status = add("status", "status:status", "Show how far every stage, model and seed is, also on another machine.")
     add_study(status, default="demo")
+    status.add_argument("--watch", action="store_true", help="go on until the study has ended")
     report = add("report", "report:report", "Write the report again from the results database.")
     add_study(report, RESULTS, default="demo")
     report.add_argument("--text", action="store_true", help="print its text and tables instead")
@@ -260,10 +265,20 @@ def parser() -> argparse.ArgumentParser:
     verify = add("verify", "verify:verify", "Check every file in a study's store against the digests of its manifest.")
     add_study(verify, default="demo")
     verify.add_argument("--repair", action="store_true", help="remove what is damaged: the next run makes it again")
+    clean = add("clean", "clean:clean", "Show what a study's store holds and who uses it; remove what nobody uses.")
+    add_study(clean)
+    clean.add_argument("--yes", action="store_true", help="remove without asking")
     top.epilog = "\n\n".join(
         "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
     )
     return top
+
+
+def _count(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
 
 
 class _Version(argparse.Action):

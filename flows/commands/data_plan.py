@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from flows.commands.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
+from flows.commands.world_sample import sample_world
 from flows.running.devices import cores
+from flows.stages.outputs import Prepared, read_finished
 from flows.stages.sources import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
 from pipeline.errors import InputError
@@ -42,8 +45,6 @@ RATES = {
 }
 AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
 PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
-WORLD_DOCUMENT = 360  # bytes of text of a document of the built-in world
-BYTES_PER_TOKEN = 3.5
 
 
 def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
@@ -58,9 +59,9 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
             "documents": "unknown" if size.documents is None else f"{size.documents:,.0f}",
             "to download": "at hand" if size.download == 0 else amount(size.download),
             "text": amount(size.text),
-            "without traces": amount(None if size.text is None else stripped_text(source, size.text)),
+            "without traces": amount(None if size.text is None else left),
         }
-        for source, size in sources
+        for source, size, left in sources
     ]
     text, stripped = _text(sources)
     costs = [
@@ -79,7 +80,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
             for stage, read, disk, hours, rate in costs
         ]
     )
-    sizes = [size for _, size in sources]
+    sizes = [size for _, size, _ in sources]
     memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
     lines = {
         "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
@@ -87,8 +88,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         f"{_total([s.text for s in sizes])} of text",
         "stages": f"{sum(hours for *_, hours, _ in costs):,.3g} core-hours, {amount(sum(c[2] for c in costs))} of disk"
         f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
-        "epochs": f"{study.training.tokens / max(stripped / BYTES_PER_TOKEN, 1):,.3g} over about "
-        f"{stripped / BYTES_PER_TOKEN:,.3g} tokens, at {BYTES_PER_TOKEN} bytes each",
+        "epochs": _epochs(study, sources),
         "memory": f"at most data.memory = {study.data.memory} at once; "
         f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
     }
@@ -101,10 +101,32 @@ def data_bytes(study: Study) -> float:
     return sum(disk for _, disk in _amounts(study, text, stripped))
 
 
-def _text(sources: list[tuple[Source, Size]]) -> tuple[float, float]:
+def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
+    """Say how often the training reads its data: by the packed tokens where they are there, else estimated.
+
+    An epoch is all rows once. Tokens count without padding, in the rows as in the training, and with any `loss_on`.
+    """
+    tokens = study.training.tokens
+    try:
+        packed = read_finished(study, Prepared).packed.results["tokens"]
+        return f"{tokens / packed:,.3g} over {packed:,} packed tokens"
+    except InputError:
+        pass
+    rates = [WORLD_BYTES_PER_TOKEN if _is_world(source) else BYTES_PER_TOKEN for source, _, _ in sources]
+    found = sum(source.weight * left / rate for (source, _, left), rate in zip(sources, rates, strict=True))
+    known = f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))} bytes each"
+    if any(size.text is None for _, size, _ in sources):
+        return f"at most {tokens / max(found, 1):,.3g} over at least {known}"
+    return f"about {tokens / max(found, 1):,.3g} over {known}"
+
+
+def _is_world(source: Source) -> bool:
+    return source.name == WORLD_SOURCE["name"]
+
+
+def _text(sources: list[tuple[Source, Size, float]]) -> tuple[float, float]:
     """Sum the bytes of text of all sources, with and without their traces."""
-    text = sum(size.text or 0 for _, size in sources)
-    return text, sum(stripped_text(source, size.text or 0) for source, size in sources)
+    return sum(size.text or 0 for _, size, _ in sources), sum(left for _, _, left in sources)
 
 
 def _amounts(study: Study, text: float, stripped: float) -> list[tuple[float, float]]:
@@ -118,18 +140,21 @@ def _amounts(study: Study, text: float, stripped: float) -> list[tuple[float, fl
     return found
 
 
-def _sized(study: Study, entry: str | dict) -> tuple[Source, Size]:
-    """Find the size of a source, after the row limits of the source and of the study."""
+def _sized(study: Study, entry: str | dict) -> tuple[Source, Size, float]:
+    """Find a source's size, after the row limits of the source and of the study, and its bytes without traces.
+
+    Of the built-in world the bytes are those that curation keeps.
+    """
     source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
     if entry == BUILTIN:
-        documents = study.data.world.documents
-        return source, Size(documents, 0, documents * WORLD_DOCUMENT)
+        documents, world = study.data.world.documents, sample_world(study.data.world)
+        return source, Size(documents, 0, documents * world.text), documents * world.curated
     size = size_of(source, _files(source, study.data.mirror))
     limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
-    if limit is None or size.documents is None or size.documents <= limit:
-        return source, size
-    text = None if size.text is None else size.text * limit / size.documents
-    return source, Size(limit, size.download, text)
+    if limit is not None and size.documents is not None and size.documents > limit:
+        text = None if size.text is None else size.text * limit / size.documents
+        size = Size(limit, size.download, text)
+    return source, size, stripped_text(source, size.text or 0)
 
 
 def _files(source: Source, mirror: Path | None) -> list[Path]:

@@ -1,14 +1,18 @@
-"""`dreamer plan`: print what a study will need, computed from its configuration alone, without any work."""
+"""`dreamer plan`: print what a study will need, from its configuration alone, or with `--calibrate` measured here."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
 
 import pandas as pd
 
-from flows.commands.data_plan import amount, data_tables
+from flows.commands.calibrate import calibrate, existing_folder
+from flows.commands.data_plan import amount, data_bytes, data_tables
 from flows.commands.tables import console, print_table
-from flows.running.devices import concurrency, gpus
+from flows.commands.time_plan import GPU_FLOPS, Pace, Times, estimate_times, pace_of_flops, unknown_benchmarks
+from flows.running import progress
+from flows.running.devices import gpus
 from flows.stages.checks import checkpoint_bytes, state_bytes
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
@@ -20,10 +24,6 @@ from pipeline.sources.source import notices
 from pipeline.sources.table import resolve_source
 from reports.text.numbers import duration
 from sql.statistics.resolution import smallest_factor
-
-# Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
-CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
-GPU_FLOPS = 0.15 * 989e12
 
 
 def plan(options: argparse.Namespace) -> None:
@@ -50,29 +50,28 @@ def plan(options: argparse.Namespace) -> None:
         console.print()
         print_table(table)
     training = study.training
-    screened = training.screening if len(training.seeds) > 1 else 0
-    seeds = 1 + screened * (len(training.seeds) - 1) if screened else len(training.seeds)
-    flops = sum(training_flops_per_token(m.config, training.sequence_length) * training.tokens * seeds for m in planned)
-    on_gpu, count = gpus(study) > 0, concurrency(study) * training.nodes
-    rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
-    kinds = "raw and averaged " if training.averaging else ""
-    checkpoints, state = checkpoint_bytes(study, planned), state_bytes(study, planned)
-    tokens = training.tokens * (2 if size <= 2**16 else 4)
-    points = len(training.points)
-    gpu = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s"
-    kind = gpu if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
+    on_gpu = options.gpus is not None or gpus(study) > 0
+    if options.calibrate:
+        if options.gpus is not None:
+            raise InputError("--calibrate measures this machine, and --gpus is about others: give one of them")
+        with progress.on_terminal():
+            pace = calibrate(study, planned)
+    else:
+        pace = pace_of_flops(study, planned, on_gpu=on_gpu)
+    times = estimate_times(study, planned, pace, options.gpus)
     lines = {
         **data,
-        "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; {points} checkpoints",
+        "": f"{amount(state_bytes(study, planned[-1:]) / len(training.seeds))} for the state of a training of "
+        f"{planned[-1].model_id}, gradients and activations on top",
+        "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; "
+        f"{len(training.points)} checkpoints",
         "seeds": f"{len(training.seeds)}"
-        + (f", all to {training.screening:.0%} of the tokens, the best to the end" if screened else ""),
-        "compute": f"{flops:.3g} FLOPs of training",
-        "time": f"{duration(flops / rate / count)} of training on {count} x {kind}, as here; evaluation comes on top",
-        "": "" if on_gpu else f"{duration(flops / GPU_FLOPS)} of training on one {gpu} (15 % of an H200's peak)",
-        "products": _slow_products(study) if on_gpu else None,
+        + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.stop_at else ""),
+        "compute": f"{_flops(study, planned):.3g} FLOPs of training",
+        **_times(study, planned, times, pace, options.price, on_gpu=on_gpu),
+        "products": _slow_products(study) if gpus(study) else None,
         "tells": _resolution(study),
-        "disk": f"{amount(checkpoints)} of {kinds}checkpoints, {amount(state)} to resume from, "
-        f"{amount(tokens)} of tokens",
+        "disk": _disk(study, planned),
     }
     console.print()
     for name, words in lines.items():
@@ -81,6 +80,47 @@ def plan(options: argparse.Namespace) -> None:
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
             console.print(f"{'note':<9} {notice}", soft_wrap=True)
+
+
+def _flops(study: Study, planned: list[PlannedModel]) -> float:
+    """Count the FLOPs of all trainings: of every seed to the end, or to where the best goes on alone."""
+    training = study.training
+    tokens = training.tokens + (len(training.seeds) - 1) * (training.stop_at or training.tokens)
+    return sum(training_flops_per_token(model.config, training.sequence_length) * tokens for model in planned)
+
+
+def _times(
+    study: Study, planned: list[PlannedModel], times: Times, pace: Pace, price: float | None, *, on_gpu: bool
+) -> dict[str, str]:
+    """Say how long the study takes, how many hours of its devices, and what these cost."""
+    unknown = unknown_benchmarks(study)
+    without = f", without {', '.join(unknown)}, of unknown size" if unknown else ""
+    kind = "GPU" if on_gpu else "core"
+    hours = f"{times.device_hours:,.3g} {kind}-hours, at work {times.busy / 3600 / times.device_hours:.0%} of them"
+    lines = {
+        "time": f"{duration(times.training)} of training and {duration(times.evaluation)} of evaluation{without} on "
+        f"{times.devices} x {pace.source}",
+        "hours": hours,
+    }
+    if price is not None:
+        lines["price"] = f"{times.device_hours * price:,.2f} at {price:g} for a {kind}-hour"
+    if not on_gpu:
+        one = estimate_times(study, planned, pace_of_flops(study, planned, on_gpu=True), 1)
+        seconds = one.training + one.evaluation
+        if seconds > 60:  # shorter studies wait for the GPU's kernels to start, not for their FLOPs
+            lines["one GPU"] = f"{duration(seconds)} at {GPU_FLOPS / 1e12:.0f} TFLOP/s (15 % of an H200)"
+    return lines
+
+
+def _disk(study: Study, planned: list[PlannedModel]) -> str:
+    """Say what all stages write, and what is free."""
+    checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
+    kinds = "raw and averaged " if study.training.averaging else ""
+    free = shutil.disk_usage(existing_folder(study.store_folder)).free
+    return (
+        f"{amount(checkpoints + states + data)}: {amount(checkpoints)} of {kinds}checkpoints, {amount(states)} to "
+        f"resume from, {amount(data)} of data; {amount(free)} are free"
+    )
 
 
 def _slow_products(study: Study) -> str | None:

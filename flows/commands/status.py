@@ -1,53 +1,73 @@
-"""`dreamer status`: show which stages of a study are done or under way, and what its results hold."""
+"""`dreamer status`: show how far every stage, model and seed of a study is, here or on another machine; reads only."""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+import time
+from collections import Counter
 
-import pandas as pd
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from flows.commands.tables import console, print_table
-from flows.running.processes import read_progress
+from flows.commands.tables import console
 from flows.running.single import runs_elsewhere
+from flows.stages.states import RUNNING, State, notes, overall, read_states
+from flows.study.configuration import Study
 from flows.study.loading import load_study
-from pipeline.errors import InputError
-from pipeline.storage.files import PARTIAL
-from pipeline.storage.store import Store
-from sql.results import query
+from reports.text.numbers import duration
 
-COUNTS = "SELECT count(*) AS evaluations, count(DISTINCT run_id) AS runs, max(tokens) AS tokens FROM evaluations"
+WATCH_SECONDS = 2.0
+STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}
+COLUMNS = ("stage", "model", "seed", "state", "progress", "rate", "time left", "")
 
 
-def status(options: argparse.Namespace) -> None:
-    """Print one row for each output in the study's store, then the counts of the results."""
+def status(options: argparse.Namespace) -> int:
+    """Print the states of a study once, or with `--watch` until no process runs the study.
+
+    Returns 1 where a training or evaluation has failed, else 0.
+    """
     study = load_study(options.study, root=options.root)
-    if not study.store_folder.is_dir():
-        console.print(f"{study.name}: not started; nothing in {study.store_folder}")
-        return
-    runner, store, rows = runs_elsewhere(study), Store(study.store_folder), []
-    console.print(f"{study.study_id}: " + (f"running ({runner})" if runner else "not running"))
-    for folder in sorted(study.store_folder.glob("*/*/")):
-        stage, key = folder.parent.name, folder.name.removesuffix(PARTIAL)
-        if folder.name.endswith(PARTIAL):
-            rows.append((stage, key, "under way" if runner else "stopped", _how_far(folder)))
-            continue
-        try:
-            found = store.find(stage, key)
-        except InputError:
-            found = None
-        done = ("done", f"{found.manifest['seconds']:,.1f} s") if found else ("damaged", "see `dreamer verify`")
-        rows.append((stage, key, *done))
-    print_table(pd.DataFrame(rows, columns=["stage", "key", "state", "detail"]))
-    if study.database.exists():
-        print_table(query(study.database, COUNTS))
+    page, state = _page(study)
+    if not options.watch:
+        console.print(page)
+        return int(state == "failed")
+    with Live(page, console=console, auto_refresh=False) as live:
+        while state == RUNNING:
+            time.sleep(WATCH_SECONDS)
+            page, state = _page(study)
+            live.update(page, refresh=True)
+    console.print()
+    return int(state == "failed")
 
 
-def _how_far(folder: Path) -> str:
-    """Describe the progress of an unfinished training or evaluation."""
-    runs = {path.parent.name: read_progress(path) for path in sorted(folder.glob("seed*/progress.json"))}
-    if runs:
-        done = (f"{name}: {run.get('tokens', 0):,} of {run.get('target', 0):,} tokens" for name, run in runs.items())
-        return ", ".join(done)
-    evaluation = read_progress(folder / "results" / "progress.json")
-    return f"{evaluation['done']} of {evaluation['total']}" if evaluation.get("total") else ""
+def _page(study: Study) -> tuple[Group, str]:
+    """Build what is shown of a study, and return its state."""
+    runner, states = runs_elsewhere(study), read_states(study)
+    state = overall(states, runs=bool(runner))
+    counts = Counter(one.state for one in states)
+    words = ", ".join(f"{count} {name}" for name, count in counts.items())
+    title = f"{study.study_id}: {state}" + (f" ({runner})" if runner else "")
+    said = [Text(note, style="yellow") for note in (() if runner else notes(study))]
+    place = Text(f"{words}; {study.folder.resolve()}", style="dim")
+    return Group(Text(title, style="bold"), _table(states), *said, place), state
+
+
+def _table(states: list[State]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in COLUMNS:
+        table.add_column(column, justify="right" if column in ("seed", "progress", "rate", "time left") else "left")
+    for one in states:
+        table.add_row(
+            one.stage,
+            one.model,
+            "" if one.seed is None else str(one.seed),
+            one.state,
+            f"{one.progress:.0%}" if one.progress else "",
+            one.rate,
+            "" if one.left is None else duration(one.left),
+            one.detail,
+            style=STYLES.get(one.state),
+        )
+    return table

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,10 @@ from flows.prefect.server import allow_loopback, healthy, kept_alive
 from flows.running.private import open_private, private_folder
 from flows.running.processes import BAD_INPUT, Failed
 from flows.running.report_links import serving_reports
+from flows.study.loading import read_yaml
 from pipeline.errors import InputError
+
+DEPLOYMENTS = Path("prefect.yaml")
 
 
 def main() -> None:
@@ -38,8 +42,8 @@ def up() -> None:
     from prefect.settings import get_current_settings
 
     address = get_current_settings().api.url
-    if not address:
-        raise InputError("no Prefect API address is set; run this from the project's folder, where pyproject.toml is")
+    if not address or not DEPLOYMENTS.exists():
+        raise InputError("run this from the project's folder, where pyproject.toml and prefect.yaml are")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with only_one(address):
         joins = healthy(address)
@@ -70,13 +74,13 @@ def only_one(address: str) -> Iterator[None]:
         yield
 
 
-def deployments() -> list[Any]:
-    """Build the deployments of the flow: `full-study` with the preset `demo`, and one named after each preset."""
+def deployments(path: Path = DEPLOYMENTS) -> list[Any]:
+    """Build the deployments that `prefect.yaml` lists."""
     from flows.full_study import full_study
-    from flows.study.loading import presets
 
-    named = {"full-study": "demo"} | {preset: preset for preset in presets()}
-    return [full_study.to_deployment(name, parameters={"study": preset}) for name, preset in named.items()]
+    known = ("name", "description", "parameters", "tags")
+    listed = read_yaml(str(path), path.read_text())["deployments"]
+    return [full_study.to_deployment(**{key: one[key] for key in known if key in one}) for one in listed]
 
 
 if __name__ == "__main__":

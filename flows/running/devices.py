@@ -18,6 +18,7 @@ from flows.study.configuration import Study
 from pipeline.errors import InputError
 
 POLL_SECONDS = 0.5
+MOST_JOBS = 1000  # of one study in the queue of a cluster
 DEVICE = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z-]+(/\d+)*")
 
 
@@ -27,32 +28,38 @@ def cores() -> int:
 
 
 def gpus(study: Study) -> int:
-    """Count the CUDA devices that the study may use on this machine."""
+    """Count the CUDA devices that the study may use on this machine; none where jobs of a cluster get their own."""
+    if study.compute.pool != "local":
+        return 0
     import torch
 
     return torch.cuda.device_count() if study.training.device != "cpu" else 0
 
 
 def concurrency(study: Study) -> int:
-    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core."""
-    return study.workers or gpus(study) or cores()
+    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core.
+
+    Jobs of a cluster wait in its queue, not here.
+    """
+    return study.workers or (gpus(study) or cores() if study.compute.pool == "local" else MOST_JOBS)
 
 
 def check_devices(study: Study) -> None:
     """Raise InputError if the study names CUDA as its device and torch sees none here, before any work."""
-    if study.training.device == "cuda" and not gpus(study):
+    if study.compute.pool == "local" and study.training.device == "cuda" and not gpus(study):
         raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
 
 
-def share_ranks(study: Study, runs: int) -> list[int]:
-    """Divide the GPUs of this machine among `runs` runs: count the processes (ranks) that train each of them.
+def share_ranks(study: Study, runs: int, found: int | None = None) -> list[int]:
+    """Divide `found` GPUs (default: those of this machine) among `runs` runs: count the ranks that train each of them.
 
     A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
     and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. With several nodes
     all of them train all runs, each with these numbers. Raises InputError if the study wants more GPUs for one run than
     the machine has, or more nodes than a batch has rows.
     """
-    found, wanted, training = gpus(study), study.training.ranks, study.training
+    found = gpus(study) if found is None else found
+    wanted, training = study.training.ranks, study.training
     if wanted and found and wanted > found:
         raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
     rows = training.batch_tokens // training.sequence_length
@@ -60,7 +67,7 @@ def share_ranks(study: Study, runs: int) -> list[int]:
         raise InputError(f"training.nodes is {training.nodes}, but a batch has {rows} rows; each node computes some")
     if wanted or not found:
         return [wanted or 1] * runs
-    share, rest = divmod(min(found, concurrency(study)), runs)
+    share, rest = divmod(min(found, study.workers or found), runs)
     return [max(1, min(share + (run >= runs - rest), rows // training.nodes)) for run in range(runs)]
 
 

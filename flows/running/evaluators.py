@@ -6,7 +6,7 @@ import json
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from flows.running.devices import Slots
@@ -104,16 +104,6 @@ class Evaluators:
     def _end(self, process: ProcessGroup) -> None:
         if held := self._living.pop(process, None):
             held.close()
-
-
-@contextmanager
-def evaluators(slots: Slots, count: int, logs: Path, environment: Mapping[str, str]) -> Iterator[Evaluators]:
-    """Make Evaluators, whose processes end with the block."""
-    found = Evaluators(slots, count, logs, environment)
-    try:
-        yield found
-    finally:
-        found.close()
 
 
 def _ask(process: ProcessGroup, request: str) -> str:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -24,6 +24,7 @@ from uuid import uuid4
 from flows.running import progress
 from flows.running.devices import Slots, gpus
 from flows.running.processes import Failed, run_module, stopped_on_exit, wait_unless_stopping
+from flows.running.slurm import first_host, run_job
 from flows.study.configuration import Study
 from model.training.launch import free_port
 from pipeline.errors import InputError
@@ -54,7 +55,7 @@ def this_node(study: Study, environment: Mapping[str, str] = os.environ) -> Node
     Raises InputError where `training.nodes` is above 1 and these are missing or say otherwise.
     """
     count = study.training.nodes
-    if count == 1:
+    if count == 1 or study.compute.pool != "local":  # jobs find their own nodes
         return Node()
     by_hand = "NODE_RANK" in environment
     found = environment.get("SLURM_STEP_NUM_NODES", environment.get("SLURM_NNODES", str(count)))
@@ -71,12 +72,6 @@ def this_node(study: Study, environment: Mapping[str, str] = os.environ) -> Node
             f"(0 to {count - 1}) and MASTER_ADDR (the host name of node 0) in the environment"
         )
     return Node(int(number), count, first)
-
-
-def first_host(nodes: str) -> str:
-    """Return the first host of a SLURM list of nodes. Example: `gpu[07-09,12],login` gives `gpu07`."""
-    found = re.match(r"([^,\[]*)(?:\[(\d+)[^\]]*\]([^,]*))?", nodes)
-    return "".join(part or "" for part in found.groups()) if found else ""
 
 
 def train_on_nodes(
@@ -97,7 +92,8 @@ def train_on_nodes(
     """
     with slots.take(ranks, urgency) as environment:
         if node.count == 1:
-            run_module("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
+            start = run_module if study.compute.pool == "local" else partial(run_job, study, nodes=study.training.nodes)
+            start("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
             return
         address, folder = f"{node.first}:{free_port()}", str(run.resolve())
         command = node.command(address, folder, ranks, options)

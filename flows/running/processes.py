@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from flows.running.private import private_folder
 from model.training.launch import GRACE_SECONDS, ProcessGroup, stop
@@ -26,13 +26,24 @@ from pipeline.storage.store import Missing
 BAD_INPUT = 2
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 TICK_SECONDS = 1.0
-_living: set[ProcessGroup] = set()
+_living: set[Child] = set()
 _lock = threading.Lock()
 _stopping = threading.Event()
 _blocks = 0  # of `stopped_on_exit`, that have not ended
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+
+class Child(Protocol):
+    """The interface of what is followed: a group of processes here (`ProcessGroup`), or a job of a cluster."""
+
+    log: Path
+
+    def poll(self) -> int | None: ...
+    def signal(self, number: signal.Signals) -> None: ...
+    def kill(self) -> None: ...
+    def last_line(self) -> str: ...
 
 
 class Failed(RuntimeError):
@@ -62,42 +73,59 @@ def run_module(
     period to notice, and are then killed. Raises InputError with the log's last line when the exit status is 2, Failed
     for any other failure, Stopped after `stop_all`.
     """
-    with child_process(module, arguments, log=log, environment=environment, ranks=ranks) as group:
-        while (status := group.poll()) is None:
-            tick()
-            time.sleep(0.3)
-        tick()
-    check_status(group, status, " ".join([module, *arguments]))
+    options = {"environment": environment, "ranks": ranks}
+    follow(_started(module, arguments, log=log, **options), " ".join([module, *arguments]), tick)
 
 
 @contextmanager
 def child_process(module: str, arguments: Sequence[str] = (), **options: Any) -> Iterator[ProcessGroup]:
     """Start `python -m module arguments` as a ProcessGroup with `options`, which does not outlive the block."""
-    wait_unless_stopping(0)
-    # torch would keep compiled libraries in a shared folder of a name that anybody can guess, and load them from there.
-    cache = os.environ.get(COMPILED) or str(private_folder("compiled"))
-    options["environment"] = {COMPILED: cache, **(options.get("environment") or {})}
-    group = ProcessGroup(module, *arguments, **options)
-    with _lock:
-        _living.add(group)
-    try:
+    group = _started(module, arguments, **options)
+    with _alive(group):
         yield group
-    finally:
-        group.kill()
-        with _lock:
-            _living.discard(group)
 
 
-def check_status(group: ProcessGroup, status: int, command: str) -> None:
+def follow(child: Child, command: str, tick: Callable[[], None]) -> None:
+    """Follow a child to its end, and call `tick` about three times a second. Raises what `run_module` raises."""
+    with _alive(child):
+        while (status := child.poll()) is None:
+            tick()
+            time.sleep(0.3)
+        tick()
+    check_status(child, status, command)
+
+
+def check_status(child: Child, status: int, command: str) -> None:
     """Raise what an exit status other than 0 means: InputError, Failed, or Stopped after `stop_all`."""
     if _stopping.is_set() and status:
         raise Stopped(command)
     if status == BAD_INPUT:
-        raise InputError(group.last_line())
+        raise InputError(child.last_line())
     if status:
-        line = group.last_line()
+        line = child.last_line()
         reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
-        raise Failed(f"{command} ended with status {status}; see {group.log}: {line}", reason)
+        raise Failed(f"{command} ended with status {status}; see {child.log}: {line}", reason)
+
+
+def _started(module: str, arguments: Sequence[str], **options: Any) -> ProcessGroup:
+    wait_unless_stopping(0)
+    # torch would keep compiled libraries in a shared folder of a name that anybody can guess, and load them from there.
+    cache = os.environ.get(COMPILED) or str(private_folder("compiled"))
+    options["environment"] = {COMPILED: cache, **(options.get("environment") or {})}
+    return ProcessGroup(module, *arguments, **options)
+
+
+@contextmanager
+def _alive(child: Child) -> Iterator[None]:
+    """Let `stop_all` end the child during the block, and let no child outlive the block."""
+    with _lock:
+        _living.add(child)
+    try:
+        yield
+    finally:
+        child.kill()
+        with _lock:
+            _living.discard(child)
 
 
 def wait_unless_stopping(seconds: float) -> None:

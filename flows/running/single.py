@@ -72,6 +72,11 @@ def runs_elsewhere(study: Study) -> str:
         return "" if _lock(file.fileno(), fcntl.LOCK_SH) else _holder(path)  # NFS: an exclusive one wants to write
 
 
+def running_since(study: Study) -> float | None:
+    """Return the time, by the clock of the file system, at which the process that now runs the study began."""
+    return (study.folder / LOCK).stat().st_mtime if runs_elsewhere(study) else None
+
+
 def _lock(number: int, kind: int) -> bool:
     try:
         fcntl.flock(number, kind | fcntl.LOCK_NB)

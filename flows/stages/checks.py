@@ -91,6 +91,8 @@ def _harness_tasks() -> Path | None:
 
 def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
     """Raise InputError for a model whose weights, gradients and two moments alone are more than the memory."""
+    if study.compute.pool != "local":  # nobody knows the memory of the machines that a cluster will choose
+        return
     largest = max(planned, key=lambda model: model.parameters)
     needed = 16 * largest.parameters
     if gpus(study):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.devices import concurrency, shared_slots
-from flows.running.evaluators import Evaluators, evaluators
+from flows.running.evaluators import Evaluators
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
+from flows.running.slurm import EvaluationJobs
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, checkpoint_folders, write_returned
 from flows.study.configuration import Study
@@ -68,14 +70,11 @@ def follow_runs(
     `looks` tell how far each run is, `trained` what all have become, None while they go on. `tick` is called every
     second. What goes wrong ends the evaluation, and not the trainings beside it.
     """
-    count = concurrency(study)
-    if not study.workers:
-        count = max(1, min(count, machine_memory() // PROCESS_MEMORY))
     place = study.folder / "evaluators"
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((place / "cache").resolve())}
     found: dict[str, str] = {}
     failures: dict[str, str] = {}
-    with evaluators(shared_slots(study), count, place, offline) as processes:
+    with closing(_evaluating(study, place, offline)) as processes:
         stage = _Stage(study, store, prepared, processes, trained, trust_code, entered)
 
         def evaluate(look: Callable[[], Run]) -> None:
@@ -89,6 +88,16 @@ def follow_runs(
     evaluated = Evaluated(study.study_id, store.root, dict(sorted(found.items())), dict(sorted(failures.items())))
     write_returned(study, evaluated)
     return evaluated
+
+
+def _evaluating(study: Study, place: Path, environment: Mapping[str, str]) -> Evaluators | EvaluationJobs:
+    """Return what evaluates: jobs of a cluster, or processes here, as many as the memory holds."""
+    count = concurrency(study)
+    if study.compute.pool != "local":
+        return EvaluationJobs(study, count, environment)
+    if not study.workers:
+        count = max(1, min(count, machine_memory() // PROCESS_MEMORY))
+    return Evaluators(shared_slots(study), count, place, environment)
 
 
 def job_settings(study: Study) -> dict[str, Any]:
@@ -105,7 +114,7 @@ class _Stage:
     study: Study
     store: Store
     prepared: Prepared
-    processes: Evaluators
+    processes: Evaluators | EvaluationJobs
     trained: Callable[[], Trained | None]
     trust_code: bool
     entered: Entered

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flows.stages.usage import register_user
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
@@ -143,6 +144,7 @@ def write_returned(study: Study, value: Prepared | Trained | Evaluated) -> None:
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text_atomically(path, text)
+    register_user(study.store_folder, study.folder)
 
 
 def read_returned(study: Study, kind: type[Returned]) -> Returned:

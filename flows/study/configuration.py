@@ -9,9 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
+from flows.study.compute import Compute
 from flows.study.section import Section, distinct, settings_section
+from flows.study.tokenizer import Tokenizer
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_IT_RUNS, TrainingConfig
 from pipeline.benchmarks.table import resolve_benchmark
@@ -35,31 +37,14 @@ LEAST_MEMORY = 10**8
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 
 
-class Tokenizer(Section):
-    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
-
-    vocabulary_size: int | None = Field(
-        None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
-    )
-    hub: str | None = None
-    revision: str | None = None
-    file: Path | None = None
-
-    @model_validator(mode="after")
-    def _one_origin(self) -> Tokenizer:
-        if (self.hub is None) == (self.file is None) and not (self.hub is None and self.vocabulary_size):
-            raise ValueError("give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a tokenizer.json)")
-        if self.file and not self.file.is_file():
-            raise ValueError(f"there is no tokenizer file {self.file}")
-        return self
-
-
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Path | None = None
-    world: WorldSettings = WorldSettings()
-    sources: list[str | dict[str, Any]] = Field(min_length=1)
+    mirror: Path | None = Field(None, description="a folder with data sets in the hub's layout, looked in before it")
+    world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
+    sources: list[str | dict[str, Any]] = Field(
+        min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
+    )
     limit: int | None = Field(None, ge=1, description="rows read of each source, for a quick look")
     clean: CleanSettings = CleanSettings()
     deduplicate: DedupSettings = DedupSettings()
@@ -70,7 +55,7 @@ class Data(Section):
         description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
         "at most 2 % of the curated documents; 0: none",
     )
-    memory: str = "4GB"
+    memory: str = Field("4GB", description="that curation takes at most")
     cluster: str | None = Field(
         None,
         description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
@@ -112,27 +97,32 @@ class Data(Section):
 class Variant(Section):
     """One architecture to compare: a family, with a name and overridden fields of DreamerConfig."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$")
-    family: Literal["LA", "DR", "DR+DA"]
-    overrides: dict[str, Any] = Field(default_factory=dict)
-    match: bool = True
+    name: str = Field(pattern=r"^[A-Za-z0-9+][A-Za-z0-9+_.-]*$", description="in tables and figures")
+    family: Literal["LA", "DR", "DR+DA"] = Field(description="layered, depth-recurrent, with depth attention")
+    overrides: dict[str, Any] = Field(default_factory=dict, description="fields of DreamerConfig")
+    match: bool = Field(True, description="to LA of its depth, in FLOPs and parameters")
+
+
+def _named(entry: Any) -> Any:
+    """Turn the name of a family into the variant of that name."""
+    return {"name": entry, "family": entry} if isinstance(entry, str) else entry
+
+
+NamedVariant = Annotated[
+    Variant, BeforeValidator(_named, json_schema_input_type=Literal["LA", "DR", "DR+DA"] | Variant)
+]
 
 
 class Models(Section):
     """The architectures and depths. Variants are matched to LA of the same depth in FLOPs and parameters."""
 
-    depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1)
-    variants: list[Variant] = Field(default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1)
+    depths: list[Annotated[int, Field(ge=1)]] = Field(default=[4], min_length=1, description="layers, or iterations")
+    variants: list[NamedVariant] = Field(
+        default=[Variant(name=v, family=v) for v in VARIANTS], min_length=1, description="architectures, LA among them"
+    )
     baseline: dict[str, Any] = Field(
         default_factory=dict, description="fields of DreamerConfig, for LA and all matched to it"
     )
-
-    @field_validator("variants", mode="before")
-    @classmethod
-    def _short_names(cls, entries: Any) -> Any:
-        if not isinstance(entries, list):
-            return entries
-        return [{"name": e, "family": e} if isinstance(e, str) else e for e in entries]
 
     @field_validator("variants")
     @classmethod
@@ -155,11 +145,11 @@ class Models(Section):
 class Training(settings_section(TrainingConfig, without=["seed"])):
     """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
-    batch_tokens: int = 2**20
-    save_every_seconds: float = 60
+    batch_tokens: int = Field(2**20, description="of one optimiser step, padding included")
+    save_every_seconds: float = Field(60, description="between two states to resume from")
     checkpoints: int | list[int] = Field(12, description="how many, evenly spaced, or the token counts themselves")
-    sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE)
-    seeds: list[int] = Field(default=[0, 1], min_length=1)
+    sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
+    seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
     screening: float = Field(
         0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
     )
@@ -214,9 +204,11 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 class Evaluation(settings_section(EvaluationSettings)):
     """The benchmarks every checkpoint is evaluated on, and the settings of EvaluationSettings."""
 
-    benchmarks: list[str | dict[str, Any]] = Field(min_length=1)
+    benchmarks: list[str | dict[str, Any]] = Field(
+        min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
+    )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(1000, ge=0)
+    bootstrap_replicates: int = Field(1000, ge=0, description="for the intervals of the paper's factors; 0: none")
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:
@@ -235,10 +227,11 @@ class Evaluation(settings_section(EvaluationSettings)):
 class Study(Section):
     """A whole study: `name` and the four sections; `root` is where everything it writes lies."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    root: Path | None = None
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="names the study's folder and its results")
+    root: Path | None = Field(None, description="where the study writes; default runs/<name>")
     store: Path | None = Field(None, description="a store shared with other studies; default <root>/store")
     workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
+    compute: Compute = Compute()
     data: Data
     models: Models = Field(default_factory=Models)
     training: Training
@@ -272,6 +265,7 @@ class Study(Section):
             "root": True,
             "store": True,
             "workers": True,
+            "compute": True,
             "data": {"mirror", "memory", "cluster"},
             "training": {"ranks", "nodes", *HOW_IT_RUNS},
         }

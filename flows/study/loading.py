@@ -13,12 +13,25 @@ from pydantic import ValidationError
 
 from flows.study.configuration import Study
 from pipeline.errors import InputError
+from pipeline.storage.files import write_text_atomically
 
 
 def presets() -> list[str]:
     """List the names of the studies that come with the package."""
     files = resources.files("flows.study.presets").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
+    """Return the name or path of a study; a study that came as values is written to `study.yaml` in its folder."""
+    if not isinstance(study, Study):
+        return study
+    chosen = study if root is None else study.model_copy(update={"root": Path(root)})
+    path = chosen.folder / "study.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    values = study.model_dump(mode="json", exclude_unset=True)
+    write_text_atomically(path, yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+    return str(path)
 
 
 def load_study(

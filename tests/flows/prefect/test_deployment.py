@@ -1,16 +1,25 @@
 """The documented way through Prefect, with its real commands on loopback: server, pool, deploy, worker, run."""
 
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import Any
 
 import duckdb
 import pytest
+import yaml
+
+from flows.study.loading import load_study
+from tests.flows.small_study import small_study
 
 PROJECT = Path(__file__).resolve().parents[3]
 PREFECT = Path(sys.executable).with_name("prefect")
@@ -32,12 +41,13 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "NO_PROXY": "127.0.0.1,localhost",
         "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(PROJECT),  # of which `prefect deploy` imports the flow
     }
     command = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with (tmp_path / "server.log").open("wb") as log:
         server = subprocess.Popen(command, env=variables, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 400
         while True:
             try:
                 urllib.request.urlopen(f"{variables['PREFECT_API_URL']}/health", timeout=2).close()
@@ -52,34 +62,100 @@ def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
         server.wait(30)
 
 
-def prefect(environment: dict[str, str], *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+def prefect(environment: dict[str, str], *arguments: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [PREFECT, *arguments], env=environment, cwd=PROJECT, capture_output=True, text=True, timeout=seconds
     )
 
 
-@pytest.mark.slow
-def test_server_worker_deploy_and_run_by_bare_name(environment: dict[str, str], tmp_path: Path) -> None:
-    assert PREFECT.exists()
-    created = prefect(environment, "work-pool", "create", "study", "--type", "process")
-    assert created.returncode == 0, created.stdout + created.stderr
-    deployed = prefect(environment, "--no-prompt", "deploy", "--all")
-    assert deployed.returncode == 0, deployed.stdout + deployed.stderr
+def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
+    """All runs that the server knows, the first first."""
+    query = json.dumps({"sort": "START_TIME_ASC"}).encode()
+    url = f"{environment['PREFECT_API_URL']}/flow_runs/filter"
+    request = urllib.request.Request(url, query, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+class Webhook:
+    """A server on loopback that keeps what is posted."""
+
+    def __init__(self) -> None:
+        posted = self.posted = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+                self.send_response(200)
+                self.end_headers()
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}/"
+        Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
+    """A pool with a limit of one run, all deployments, and a worker; yields the worker's log."""
+    for command in (
+        ["work-pool", "create", "study", "--type", "process"],
+        ["work-pool", "set-concurrency-limit", "study", "1"],
+        ["--no-prompt", "deploy", "--all"],
+    ):
+        done = prefect(environment, *command)
+        assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "worker.log").open("wb") as log:
         command = [PREFECT, "worker", "start", "--pool", "study"]
-        worker = subprocess.Popen(command, env=environment, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True
+        )
     try:
-        study, root = PROJECT / "tests" / "studies" / "tiny.yaml", tmp_path / "run"
-        parameters = ["--param", f"study={study}", "--param", f"root={root}"]
-        ran = prefect(environment, "deployment", "run", "full-study", *parameters, "--watch", seconds=500)
-        assert ran.returncode == 0, ran.stdout + ran.stderr + (tmp_path / "worker.log").read_text()[-3000:]
+        yield tmp_path / "worker.log"
     finally:
-        worker.kill()  # idle now; asked to end, Prefect's worker sometimes goes on waiting for an event of its own
-        worker.wait()
+        process.kill()  # idle now; asked to end, Prefect's worker sometimes goes on waiting for an event of its own
+        process.wait()
+
+
+@pytest.mark.slow
+def test_server_worker_deploy_and_run_by_bare_name(environment: dict[str, str], worker: Path, tmp_path: Path) -> None:
+    study, root = PROJECT / "tests" / "studies" / "tiny.yaml", tmp_path / "run"
+    parameters = ["--param", f"study={study}", "--param", f"root={root}"]
+    ran = prefect(environment, "deployment", "run", "full-study", *parameters, "--watch", seconds=500)
+    assert ran.returncode == 0, ran.stdout + ran.stderr + worker.read_text()[-3000:]
     assert (root / "report" / "index.html").stat().st_size > 10_000
     with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
         variants = connection.execute("SELECT DISTINCT variant FROM data_efficiency ORDER BY ALL").fetchall()
     assert variants == [("DR",), ("DR+DA",), ("LA",)]
+    names = [run["name"] for run in flow_runs(environment)]
+    assert names == ["tiny", "prepare tiny", "train tiny", "evaluate tiny", "report tiny"]
+    assert [run["tags"] for run in flow_runs(environment)[1:]] == [["tiny"]] * 4
     unknown = prefect(environment, "deployment", "run", "no-such-study")
     assert unknown.returncode == 1
     assert "not found" in unknown.stdout + unknown.stderr
+
+
+@pytest.mark.slow
+def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_told(
+    environment: dict[str, str], worker: Path, tmp_path: Path
+) -> None:
+    webhook = Webhook()
+    (snippet,) = re.findall(r"```python\n(.*?)```", (PROJECT / "docs" / "deployments.md").read_text(), re.DOTALL)
+    told = {**environment, "NOTIFY_URL": webhook.address}
+    subprocess.run([sys.executable, "-c", snippet], env=told, cwd=PROJECT, check=True, timeout=120)
+    values = {**yaml.safe_load(small_study(tmp_path).read_text()), "root": str(tmp_path / "run")}
+    started = prefect(environment, "deployment", "run", "full-study", "--params", json.dumps({"study": values}))
+    assert started.returncode == 0, started.stdout + started.stderr
+    nowhere = {"study": str(tmp_path / "nowhere.yaml")}
+    started = prefect(environment, "deployment", "run", "demo", "--params", json.dumps(nowhere))
+    assert started.returncode == 0, started.stdout + started.stderr
+    deadline = time.monotonic() + 400
+    while not webhook.posted:
+        assert time.monotonic() < deadline, worker.read_text()[-3000:]
+        time.sleep(1)
+    (text,) = [posted["text"] for posted in webhook.posted]
+    assert text.startswith("nowhere has failed: ")
+    assert "neither a preset" in text
+    good, bad = [run for run in flow_runs(environment) if not run["parent_task_run_id"]]
+    assert (good["name"], good["state_type"], bad["state_type"]) == ("tiny", "COMPLETED", "FAILED")
+    assert bad["start_time"] >= good["end_time"]
+    assert load_study(tmp_path / "run" / "study.yaml").study_id == load_study(values).study_id

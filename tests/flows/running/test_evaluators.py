@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 
 import flows.running.evaluators
 from flows.running.devices import Slots
-from flows.running.evaluators import Evaluators, evaluators
+from flows.running.evaluators import Evaluators
 from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -38,11 +39,11 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def made(tmp_path: Path, count: int = 1) -> Evaluators:
+def made(tmp_path: Path, count: int = 1) -> AbstractContextManager[Evaluators]:
     builtin = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
     recipe = {"tokens": 10**6, "batch_tokens": 2**14, "sequence_length": 1024, "device": "cpu"}
     study = load_study({"name": "small", **builtin, "training": recipe, "workers": count})
-    return evaluators(Slots(study), count, tmp_path / "logs", {})
+    return closing(Evaluators(Slots(study), count, tmp_path / "logs", {}))
 
 
 @pytest.mark.usefixtures("fake")
@@ -72,7 +73,7 @@ def test_a_failure_is_told_and_the_next_checkpoint_gets_a_new_process(tmp_path: 
 def test_with_gpus_a_process_ends_when_nothing_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     slots = SimpleNamespace(take=lambda urgency: _Taken({"CUDA_VISIBLE_DEVICES": "3"}))
-    with evaluators(slots, 1, tmp_path / "logs", {}) as processes:
+    with closing(Evaluators(slots, 1, tmp_path / "logs", {})) as processes:
         first = processes.evaluate(Path("a.json"), 1).result(60).split()
         while Path(f"/proc/{first[0]}").exists():
             pass

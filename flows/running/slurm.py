@@ -1,0 +1,228 @@
+"""Jobs of SLURM in the place of child processes: submitted, followed, and ended by SLURM's commands.
+
+The job runs on a machine that sees the study's folder under this path. Its batch script is the user's, or SCRIPT: it
+starts the command that it is given on every node of the job, and writes the exit status, by which a study knows the
+end of the job also where SLURM keeps no accounts. `python -m flows.running.slurm` is that command for several ranks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from flows.running.processes import Stopped, follow, wait_unless_stopping
+from flows.study.configuration import Study
+from pipeline.errors import InputError
+from pipeline.storage.files import write_text_atomically
+
+SCRIPT = """#!/bin/bash
+#SBATCH --signal=TERM@90
+srun "$@"
+echo $? > "$DREAMER_STATUS"
+"""
+POLL_SECONDS = 5.0
+STATUS_SECONDS = 60.0  # for a status to appear on a network file system, after the job has left the queue
+GONE = "Invalid job id"
+PORTS = range(20_000, 30_000)
+
+
+def run_job(
+    study: Study,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    log: Path,
+    tick: Callable[[], None] = lambda: None,
+    environment: Mapping[str, str] | None = None,
+    ranks: int = 1,
+    nodes: int = 1,
+) -> None:
+    """Run `python -m module arguments` as a job to its end; stops, and raises, as `run_module` does.
+
+    The job asks for `ranks` GPUs on each of `nodes` machines, unless the study trains on CPUs.
+    """
+    wait_unless_stopping(0)
+    job = Job(
+        module,
+        arguments,
+        log=log,
+        name=f"{study.name}-{module.rpartition('.')[2]}",
+        script=study.compute.script,
+        environment=environment or {},
+        ranks=ranks,
+        nodes=nodes,
+        gpus=study.training.device != "cpu",
+    )
+    follow(job, f"{module} {' '.join(arguments)}", tick)
+
+
+class EvaluationJobs:
+    """Evaluations as jobs, one for each checkpoint, in the place of processes that stay (`evaluators.Evaluators`)."""
+
+    def __init__(self, study: Study, most: int, environment: Mapping[str, str]) -> None:
+        self._study, self._environment = study, environment
+        self._pool = ThreadPoolExecutor(most)
+        self._closed = False
+
+    def evaluate(self, job: Path, tokens: int) -> Future[str]:
+        """Submit the evaluation of a job's checkpoint. The future holds the line about it, or what went wrong."""
+        return self._pool.submit(self._run, job, tokens)
+
+    def wait(self, seconds: float) -> None:
+        """Wait. Raises Stopped when the evaluation has ended, or the study is being stopped."""
+        wait_unless_stopping(seconds)
+        if self._closed:
+            raise Stopped("the evaluation has ended")
+
+    def close(self) -> None:
+        """Forget what is not submitted; jobs in the queue go on, and their results are there for the next run."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _run(self, job: Path, tokens: int) -> str:
+        log = job.with_name(f"job-{tokens}.log")
+        arguments = [str(job), "--only", str(tokens), "--verbose"]
+        run_job(self._study, "model.evaluate", arguments, log=log, environment=self._environment)
+        return (log.read_text(errors="replace").strip().splitlines() or ["there already"])[-1]
+
+
+class Job:
+    """One job: `python -m module arguments` by `ranks` processes on each of `nodes` machines; output goes to `log`.
+
+    The job's number is written beside the log. A job with this command that a killed study has left in the queue is
+    followed; one with another command is ended first. Raises InputError where SLURM refuses the job.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        *,
+        log: Path,
+        name: str,
+        script: Path | None = None,
+        environment: Mapping[str, str],
+        ranks: int = 1,
+        nodes: int = 1,
+        gpus: bool = True,
+    ) -> None:
+        self.log = log
+        self._note, self._status = log.with_suffix(".job"), log.with_suffix(".status").absolute()
+        self._looked, self._gone, self._alive = 0.0, 0.0, True
+        command = [sys.executable, "-m", module, *arguments]
+        if nodes > 1 or ranks > 1:
+            own = [sys.executable, "-m", "flows.running.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
+            command = [*own, *arguments[:1], "--", *arguments[1:]]
+        self.number = self._left(command)
+        if self.number:
+            return
+        self._status.unlink(missing_ok=True)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        options = ["--parsable", "--job-name", name, "--output", str(log.absolute()), "--open-mode", "append"]
+        options += ["--nodes", str(nodes), "--ntasks-per-node", "1", "--chdir", os.getcwd()]
+        options += ["--gpus-per-node", str(ranks)] if gpus else []
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment, "DREAMER_STATUS": str(self._status)}
+        if script is None:
+            script = log.with_suffix(".sh")
+            write_text_atomically(script, SCRIPT)
+        submitted = _slurm(["sbatch", *options, str(script), *command], variables)
+        if submitted.returncode:
+            raise InputError(f"SLURM refuses the job {name!r}: {submitted.stderr.strip()}")
+        self.number = submitted.stdout.strip().partition(";")[0]
+        write_text_atomically(self._note, json.dumps({"job": self.number, "command": command}))
+
+    def _left(self, command: list[str]) -> str:
+        """Return the number of the job that an earlier study left in the queue; "" where there is none."""
+        try:
+            note = json.loads(self._note.read_text())
+        except (FileNotFoundError, ValueError):
+            return ""
+        self.number = note["job"]
+        if self._status.exists() or not self._state():
+            return ""
+        if note["command"] == command:
+            return note["job"]
+        self.signal(signal.SIGTERM)
+        while self._state():
+            time.sleep(POLL_SECONDS)
+        return ""
+
+    def poll(self) -> int | None:
+        """Return None while the job waits or runs, then its exit status; 1 where the job was ended without one."""
+        if self._status.exists() and (text := self._status.read_text().strip()):
+            return int(text)
+        now = time.monotonic()
+        if now - self._looked >= POLL_SECONDS:
+            self._looked, self._alive = now, bool(self._state())
+            self._gone = 0.0 if self._alive else self._gone or now
+        return 1 if self._gone and now - self._gone >= STATUS_SECONDS else None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Let SLURM end the job: SIGTERM to its processes, and SIGKILL where they do not end; SIGKILL at once."""
+        _slurm(["scancel", *(["--signal=KILL", "--full"] if number == signal.SIGKILL else []), self.number])
+
+    def kill(self) -> None:
+        """End the job unless it has ended."""
+        if self.poll() is None:
+            self.signal(signal.SIGTERM)
+
+    def last_line(self) -> str:
+        """Return the final line of the log; for a job without an exit status what SLURM says of the job."""
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
+        line = lines[-1] if lines else "no output"
+        if self._status.exists():
+            return line
+        told = _slurm(["sacct", "--noheader", "--allocations", "--parsable2", "--format=State", "--jobs", self.number])
+        state = told.stdout.strip() or "of unknown state"
+        return f"job {self.number} ended without an exit status ({state}); its last line was: {line}"
+
+    def _state(self) -> str:
+        """Ask SLURM for the state of the job; "" when the job has left the queue."""
+        told = _slurm(["squeue", "--noheader", "--format=%T", "--jobs", self.number])
+        if told.returncode and GONE not in told.stderr:
+            return "UNKNOWN"  # SLURM does not answer: the job may well run
+        return told.stdout.strip()
+
+
+def _slurm(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run one of SLURM's commands. Raises InputError where a command that must be there is not."""
+    try:
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        if command[0] == "sacct":
+            return subprocess.CompletedProcess(command, 1, "", "")
+        raise InputError(f"compute.pool is slurm, but this machine has no command {command[0]!r}") from None
+
+
+def first_host(nodes: str) -> str:
+    """Return the first host of a SLURM list of nodes. Example: `gpu[07-09,12],login` gives `gpu07`."""
+    found = re.match(r"([^,\[]*)(?:\[(\d+)[^\]]*\]([^,]*))?", nodes)
+    return "".join(part or "" for part in found.groups()) if found else ""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Become `python -m model.node` of this node of the job; all nodes meet at a port that follows from the job."""
+    parser = argparse.ArgumentParser(prog="python -m flows.running.slurm", description="Train a run in a job of SLURM.")
+    parser.add_argument("folder", help="a folder with run.json")
+    parser.add_argument("--nodes", required=True, help="how many machines train the run")
+    parser.add_argument("--ranks", required=True, help="processes on each machine")
+    parser.add_argument("options", nargs="*", help="behind --: options of python -m model.train")
+    options = parser.parse_args(arguments)
+    host = first_host(os.environ.get("SLURM_STEP_NODELIST", os.environ.get("SLURM_JOB_NODELIST", ""))) or "127.0.0.1"
+    address = f"{host}:{PORTS[int(os.environ.get('SLURM_JOB_ID', '0')) % len(PORTS)]}"
+    node = ["--node", os.environ.get("SLURM_NODEID", "0"), "--nodes", options.nodes, "--ranks", options.ranks]
+    command = [sys.executable, "-m", "model.node", options.folder, *node, "--first", address, "--", *options.options]
+    os.execv(sys.executable, command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,209 @@
+"""Find the state of every stage, model and seed of a study from what they have written; reads only, starts nothing.
+
+A run belongs to the study by its id, a digest of all that decides its results. Whether work that is not finished goes
+on or was stopped is told by the lock of the study's folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flows.running.processes import read_progress
+from flows.running.record import Reported, read_record
+from flows.running.single import running_since
+from flows.stages.building import VERSIONS
+from flows.stages.models import describe_run, plan_models
+from flows.stages.outputs import FILES, Evaluated, Prepared, Run, Trained, read_finished, result_folders
+from flows.study.configuration import Study
+from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL
+
+WAITING, RUNNING, STOPPED, DONE, SCREENED, FAILED = "waiting", "running", "stopped", "done", "screened", "failed"
+OF_EACH_SOURCE = ("documents", "traces", "clean")
+REPORT = "write report"
+
+
+@dataclass(frozen=True)
+class State:
+    """How far one stage is, or one model and seed in a stage; `rate` in words, `left` in seconds where known."""
+
+    stage: str
+    model: str = ""
+    seed: int | None = None
+    state: str = WAITING
+    progress: float = 0.0
+    rate: str = ""
+    left: float | None = None
+    detail: str = ""
+
+
+def overall(states: list[State], *, runs: bool) -> str:
+    """Return the state of a whole study: running while a process runs the study, else what all its states say."""
+    found = {state.state for state in states}
+    if runs:
+        return RUNNING
+    if FAILED in found:
+        return FAILED
+    if found <= {DONE, SCREENED}:
+        return DONE
+    return STOPPED if found - {WAITING} else "not started"
+
+
+def read_states(study: Study) -> list[State]:
+    """List the states of the data stages, of every training and evaluation, and of the report, in the order of work."""
+    since, record = running_since(study), read_record(study)
+    read = partial(_finished, study)
+    prepared, trained, evaluated = read(Prepared), read(Trained), read(Evaluated)
+    runs = list(_runs(study, prepared))
+    trainings = [_training(study, run, trained, since) for run in runs]
+    evaluations = [
+        _evaluation(study, run, evaluated, since)
+        for run, training in zip(runs, trainings, strict=True)
+        if training.state not in (SCREENED, FAILED)
+    ]
+    data = [_data_stage(study, stage, record, prepared, since) for stage in VERSIONS]
+    states = [state for state in data if state.stage != "world" or study.needs_world] + trainings + evaluations
+    written = study.report.exists() and all(state.state == DONE for state in evaluations)
+    report = State("report", state=DONE, progress=1.0)
+    return [*states, report if written else _reported("report", [record.get(REPORT)], 1, since)]
+
+
+def notes(study: Study) -> list[str]:
+    """List why stages that have written what they returned count as unfinished: damage, or a changed study file."""
+    found = []
+    for kind in (Prepared, Trained, Evaluated):
+        try:
+            read_finished(study, kind)
+        except InputError as error:
+            if (study.folder / FILES[kind]).exists():
+                found.append(str(error))
+    return list(dict.fromkeys(found))
+
+
+def _finished(study: Study, kind: type[Any]) -> Any:
+    """Read what a stage returned for exactly these settings; None where the stage has not finished."""
+    try:
+        return read_finished(study, kind)
+    except InputError:
+        return None
+
+
+def _data_stage(
+    study: Study, stage: str, record: Mapping[str, Reported], prepared: Prepared | None, since: float | None
+) -> State:
+    if prepared:
+        return State(stage, state=DONE, progress=1.0)
+    expected = len(study.data.sources) if stage in OF_EACH_SOURCE else 1
+    reports = [reported for key, reported in record.items() if key.split(" ")[0] == stage]
+    return _reported(stage, reports, expected, since)
+
+
+def _reported(stage: str, reports: list[Reported | None], expected: int, since: float | None) -> State:
+    """Build the state of a stage that consists of `expected` parts from the newest reports of those that have begun."""
+    begun = [reported for reported in reports if reported]
+    progress = sum(reported.fraction for reported in begun) / max(expected, len(begun))
+    if progress >= 1:
+        return State(stage, state=DONE, progress=1.0)
+    if not begun:
+        return State(stage)
+    unfinished = [reported for reported in begun if reported.fraction < 1]
+    words = ", ".join(reported.words for reported in unfinished if reported.words)
+    if since is None:
+        return State(stage, state=STOPPED, progress=progress, detail=words)
+    spent = max(reported.at for reported in begun) - min(reported.since for reported in begun)
+    left = spent * (1 - progress) / progress if progress > 0.02 else None
+    return State(stage, state=RUNNING, progress=progress, left=left, detail=words)
+
+
+def _runs(study: Study, prepared: Prepared | None) -> Iterator[Run]:
+    """List the runs of the study with the folders that trainings have made; before the data are there, without ids."""
+    if prepared is None:
+        for depth in study.models.depths:
+            for variant in study.models.variants:
+                for seed in study.training.seeds:
+                    yield Run("", f"{variant.name}-{depth}", seed, WAITING, "", Path())
+        return
+    folders = _newest_runs(study.store_folder)
+    for model in plan_models(study, prepared.vocabulary_size):
+        for seed in study.training.seeds:
+            run_id = describe_run(study, prepared.packed, model, seed)["run_id"]
+            yield Run(run_id, model.model_id, seed, WAITING, "", folders.get(run_id, Path()))
+
+
+def _newest_runs(store: Path) -> dict[str, Path]:
+    """Find the folder of every run in a store by its id, the one begun last where several studies have trained it."""
+    found: dict[str, Path] = {}
+    paths = [path for path in store.glob("training/*/seed*/run.json") if path.exists()]
+    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
+        run_id = read_progress(path).get("run_id")
+        if run_id:
+            found[run_id] = path.parent
+    return found
+
+
+def _training(study: Study, run: Run, trained: Trained | None, since: float | None) -> State:
+    path, tokens = run.folder / "progress.json", study.training.tokens
+    found = read_progress(path) if run.run_id else {}
+    state = partial(State, "train", run.model_id, run.seed, progress=min(found.get("tokens", 0) / tokens, 1.0))
+    lives = _lives(path, since) and found.get("state") in ("starting", "running")
+    returned = next((one for one in trained.runs if one.run_id == run.run_id), None) if trained else None
+    if returned and not lives:
+        named = {"complete": DONE, "screened": SCREENED, "failed": FAILED}[returned.status]
+        return state(state=named, detail=returned.failure)
+    if not found:
+        return state()
+    if found["state"] == "failed":
+        return state(state=FAILED, detail=f"see {run.folder.with_suffix('.log')}")
+    if found["state"] == "complete":
+        return state(state=DONE)
+    if found["tokens"] >= found["target"] and _is_screened(run):
+        return state(state=SCREENED)
+    if not lives:
+        return state(state=STOPPED if since is None else WAITING)
+    rate = found.get("tokens_per_second")
+    words = [f"loss {found['loss']:.3f}" if found.get("loss") is not None else "", found.get("note", "")]
+    return state(
+        state=RUNNING,
+        rate=f"{rate:,.0f} tokens/s" if rate else "",
+        left=found.get("seconds_left"),
+        detail=", ".join(word for word in words if word),
+    )
+
+
+def _is_screened(run: Run) -> bool:
+    """Check that another seed of the model was chosen to go on."""
+    decided = run.folder.parent / "chosen.json"
+    return decided.exists() and run.seed not in json.loads(decided.read_text())
+
+
+def _evaluation(study: Study, run: Run, evaluated: Evaluated | None, since: float | None) -> State:
+    state = partial(State, "evaluate", run.model_id, run.seed)
+    if evaluated and run.run_id in evaluated.failures:
+        return state(state=FAILED, detail=evaluated.failures[run.run_id])
+    if evaluated and run.run_id in evaluated.outputs:
+        return state(state=DONE, progress=1.0)
+    rows = list(study.store_folder.glob(f"evaluation/*/results/{run.run_id}")) if run.run_id else []
+    if not rows:
+        return state()
+    results = max(rows, key=lambda path: path.stat().st_mtime).parent
+    if not results.parent.name.endswith(PARTIAL):
+        return state(state=DONE, progress=1.0)
+    path = results / "progress.json"
+    found, share = read_progress(path), len(result_folders(results)) / len(study.training.points)
+    if found.get("total"):
+        share = found["done"] / found["total"]
+    state = partial(state, progress=min(share, 1.0))
+    if not _lives(path, since):
+        return state(state=STOPPED if since is None else WAITING)
+    rate = found.get("items_per_second")
+    return state(state=RUNNING, rate=f"{rate:,.0f} items/s" if rate else "", left=found.get("seconds_left"))
+
+
+def _lives(path: Path, since: float | None) -> bool:
+    """Check that the process which runs the study now, since `since`, has written the file."""
+    return since is not None and path.exists() and path.stat().st_mtime >= since

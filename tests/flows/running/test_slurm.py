@@ -1,0 +1,224 @@
+"""Trainings as jobs of SLURM, which stand-ins play: its commands in PATH, a job being a process of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from flows.running import slurm
+from flows.running.devices import concurrency, gpus, share_ranks
+from flows.running.nodes import this_node
+from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
+from flows.running.slurm import run_job
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+from sql.results import query
+from tests.flows.small_study import PROJECT, TINY, small_study
+
+# A job is a process group; the queue is a folder with a file for each job, named by its number, that holds the group.
+COMMANDS = {
+    "sbatch": """#!/bin/bash
+echo "$@" >> "$QUEUE/../submitted"
+while [[ $1 == --* ]]; do
+  case $1 in
+    --parsable) shift;;
+    --output) log=$2; shift 2;;
+    --chdir) cd "$2"; shift 2;;
+    *) shift 2;;
+  esac
+done
+[[ -e $QUEUE/../refuses ]] && { echo "sbatch: error: invalid account" >&2; exit 1; }
+number=$(( $(ls "$QUEUE" | wc -l) + 1 ))
+export SLURM_JOB_ID=$number SLURM_NODEID=0 SLURM_JOB_NODELIST=localhost
+setsid bash -c 'echo $$ > "$QUEUE/$SLURM_JOB_ID"; exec bash "$@"' job "$@" >> "$log" 2>&1 < /dev/null &
+while [[ ! -s $QUEUE/$number ]]; do sleep 0.05; done
+echo $number
+""",
+    "squeue": """#!/bin/bash
+kill -0 -- -$(cat "$QUEUE/${@: -1}") 2>/dev/null && echo RUNNING && exit
+echo "slurm_load_jobs error: Invalid job id specified" >&2
+exit 1
+""",
+    "scancel": """#!/bin/bash
+[[ $1 == --signal=KILL ]] && kind=KILL || kind=TERM
+kill -$kind -- -$(cat "$QUEUE/${@: -1}") 2>/dev/null
+""",
+    "srun": """#!/bin/bash
+trap '' TERM
+"$@"
+""",
+}
+HELPER = """
+import pathlib, sys, time
+what, mark = sys.argv[1], pathlib.Path(sys.argv[2])
+print("begins", flush=True)
+if what == "sleep":
+    mark.write_text("up")
+    time.sleep(60)
+sys.exit({"fail": 1, "bad": 2}.get(what, 0))
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """SLURM's commands in PATH; yields the folder of the queue."""
+    for name, text in COMMANDS.items():
+        path = tmp_path / "bin" / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+    queue = tmp_path / "queue"
+    queue.mkdir()
+    (tmp_path / "bin" / "helper_job.py").write_text(HELPER)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'bin'}:{PROJECT}")
+    monkeypatch.setenv("QUEUE", str(queue))
+    monkeypatch.setattr(slurm, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(slurm, "STATUS_SECONDS", 1.0)
+    return queue
+
+
+def study(**training: object) -> Study:
+    content = yaml.safe_load(TINY.read_text())
+    content["training"] |= training
+    return load_study({**content, "compute": {"pool": "slurm"}})
+
+
+def submitted(queue: Path) -> list[str]:
+    return (queue.parent / "submitted").read_text().splitlines()
+
+
+def group(queue: Path, number: int) -> int:
+    return int((queue / str(number)).read_text())
+
+
+def lives(queue: Path, number: int) -> bool:
+    try:
+        os.killpg(group(queue, number), 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_jobs_ask_for_what_a_training_needs(cluster: Path, tmp_path: Path) -> None:
+    run_job(study(device="auto"), "helper_job", ["end", "-"], log=tmp_path / "log", ranks=1)
+    (line,) = submitted(cluster)
+    assert "--job-name tiny-helper_job" in line
+    assert "--nodes 1" in line
+    assert "--gpus-per-node 1" in line
+    run_job(study(), "helper_job", ["end", "-"], log=tmp_path / "log")
+    assert "--gpus" not in submitted(cluster)[1]
+    assert (tmp_path / "log").read_text() == "begins\n" * 2
+
+
+def test_nothing_of_this_machine_counts_for_jobs() -> None:
+    chosen = study(device="cuda", ranks=4, nodes=2)
+    assert gpus(chosen) == 0
+    assert concurrency(chosen) > 100
+    assert share_ranks(chosen, 3) == [4, 4, 4]
+    assert this_node(chosen, {}).count == 1
+    assert chosen.study_id == load_study({**chosen.model_dump(exclude={"compute"})}).study_id
+
+
+def test_how_a_job_ends_is_told(cluster: Path, tmp_path: Path) -> None:
+    run_job(study(), "helper_job", ["end", "-"], log=tmp_path / "log")
+    with pytest.raises(InputError, match="begins"):
+        run_job(study(), "helper_job", ["bad", "-"], log=tmp_path / "log")
+    with pytest.raises(Failed, match=r"ended with status 1; see .*log: begins"):
+        run_job(study(), "helper_job", ["fail", "-"], log=tmp_path / "log")
+    (cluster.parent / "refuses").touch()
+    with pytest.raises(InputError, match=r"SLURM refuses the job 'tiny-helper_job': .*invalid account"):
+        run_job(study(), "helper_job", ["end", "-"], log=tmp_path / "log")
+
+
+def test_a_machine_without_slurm_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="this machine has no command 'sbatch'"):
+        run_job(study(), "helper_job", ["end", "-"], log=tmp_path / "log")
+
+
+def in_thread(log: Path, *arguments: str) -> tuple[threading.Thread, list[BaseException]]:
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run_job(study(), "helper_job", list(arguments), log=log)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread, errors
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_job_fails_and_is_named(cluster: Path, tmp_path: Path) -> None:
+    thread, errors = in_thread(tmp_path / "log", "sleep", str(tmp_path / "up"))
+    wait_for(tmp_path / "up")
+    os.killpg(group(cluster, 1), signal.SIGKILL)
+    thread.join(60)
+    assert "job 1 ended without an exit status" in str(errors[0])
+    assert isinstance(errors[0], Failed)
+
+
+def test_stopping_ends_the_jobs(cluster: Path, tmp_path: Path) -> None:
+    with stopped_on_exit():
+        thread, errors = in_thread(tmp_path / "log", "sleep", str(tmp_path / "up"))
+        wait_for(tmp_path / "up")
+        stop_all(grace=10)
+        thread.join(60)
+        assert isinstance(errors[0], Stopped)
+        assert not lives(cluster, 1)
+
+
+def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: Path) -> None:
+    mark, log = tmp_path / "up", tmp_path / "log"
+    content = tmp_path / "tiny.yaml"
+    content.write_text(TINY.read_text() + "compute: {pool: slurm}\n")
+    code = (
+        "import sys; from pathlib import Path; from flows.running.slurm import run_job;"
+        "from flows.study.loading import load_study;"
+        "run_job(load_study(sys.argv[1]), 'helper_job', ['sleep', sys.argv[2]], log=Path(sys.argv[3]))"
+    )
+    first = subprocess.Popen([sys.executable, "-c", code, str(content), str(mark), str(log)], cwd=PROJECT)
+    wait_for(mark)
+    first.kill()
+    first.wait()
+    assert lives(cluster, 1)
+    thread, _ = in_thread(log, "sleep", str(mark))
+    time.sleep(1)
+    os.killpg(group(cluster, 1), signal.SIGKILL)
+    thread.join(60)
+    assert len(submitted(cluster)) == 1
+
+
+@pytest.mark.slow
+def test_a_whole_study_in_jobs_has_the_results_of_one_here(cluster: Path, tmp_path: Path) -> None:
+    path = small_study(tmp_path)
+    here = [sys.executable, "-m", "flows.commands.cli"]
+    subprocess.run([*here, "run", str(path), "--root", str(tmp_path / "here")], cwd=PROJECT, check=True, timeout=400)
+    path.write_text(path.read_text() + "compute: {pool: slurm}\n")
+    subprocess.run([*here, "run", str(path), "--root", str(tmp_path / "jobs")], cwd=PROJECT, check=True, timeout=400)
+    assert len(submitted(cluster)) == 2  # a training and an evaluation
+    rows = [
+        query(load_study(path, root=tmp_path / root).database, "SELECT * FROM evaluations ORDER BY ALL")
+        for root in ("here", "jobs")
+    ]
+    assert len(rows[0])
+    pd.testing.assert_frame_equal(*rows)

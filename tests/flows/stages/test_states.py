@@ -1,0 +1,163 @@
+"""The states of a study's stages, models and seeds, told from what a study has written, and by its lock."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.running import progress
+from flows.running.record import recorded
+from flows.running.single import only_run, runs_elsewhere
+from flows.stages.models import describe_run, plan_models
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
+from flows.stages.states import State, overall, read_states
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from pipeline.storage.store import Store
+from tests.flows.small_study import PROJECT, TINY, small_study
+
+
+def states(study: Study) -> dict[str, State]:
+    """The states by stage, model and seed; data stages that are done are left out."""
+    return {
+        " ".join(str(part) for part in (one.stage, one.model, one.seed) if part not in ("", None)): one
+        for one in read_states(study)
+        if one.model or one.stage == "report" or one.state != "done"
+    }
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Study:
+    """One model, two seeds, screening; the data are prepared."""
+    content = yaml.safe_load(TINY.read_text())
+    content["models"]["variants"] = ["LA"]
+    study = load_study(content, root=tmp_path)
+    store = Store(study.store_folder)
+    outputs = [
+        store.build(stage, 1, {}, [], lambda folder, values=values: values)
+        for stage, values in (("tokens", {"counts": []}), ("tokenizer", {"vocabulary_size": 400}), ("funnel", {}))
+    ]
+    write_returned(study, Prepared(study.study_id, store.root, tuple(output.name for output in outputs)))
+    return study
+
+
+def begin_training(study: Study, seed: int, **values: object) -> Path:
+    """Write what the trainer of a run writes."""
+    packed = Prepared(study.study_id, study.store_folder, ("tokens/" + Store.key("tokens", 1, {}, []),)).packed
+    run = describe_run(study, packed, plan_models(study, 400)[0], seed)
+    folder = study.store_folder / "training" / "key.partial" / f"seed{seed}"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps(run))
+    progress = {"tokens": 12_000, "target": 24_000, "loss": 2.5, "tokens_per_second": 1000.0, "seconds_left": 12.0}
+    (folder / "progress.json").write_text(json.dumps({**progress, "note": "", "state": "running", **values}))
+    return folder
+
+
+def test_nothing_is_written_about_a_study_that_has_not_begun(tmp_path: Path) -> None:
+    study = load_study(TINY, root=tmp_path / "root")
+    found = read_states(study)
+    assert {one.state for one in found} == {"waiting"}
+    assert overall(found, runs=False) == "not started"
+    assert not study.folder.exists()
+
+
+def test_data_stages_by_what_they_reported(tmp_path: Path) -> None:
+    study = load_study(TINY, root=tmp_path)
+    with only_run(study):
+        with recorded(study):
+            progress.report("documents world", 1.0, "done")
+            progress.report("clean world", 0.5, "2 of 4 shards")
+        found = states(study)
+        assert "documents" not in found  # done
+        assert (found["clean"].state, found["clean"].progress, found["clean"].detail) == (
+            "running",
+            0.5,
+            "2 of 4 shards",
+        )
+        assert found["deduplicate"].state == "waiting"
+    assert states(study)["clean"].state == "stopped"
+    changed = load_study({**yaml.safe_load(TINY.read_text()), "name": "other"}, root=tmp_path)
+    assert states(changed)["clean"].state == "waiting"
+
+
+def test_a_training_runs_while_the_lock_is_held_and_is_stopped_after(study: Study) -> None:
+    with only_run(study):
+        time.sleep(0.05)
+        begin_training(study, 0)
+        found = states(study)
+        assert found["train LA-2 0"] == State("train", "LA-2", 0, "running", 0.5, "1,000 tokens/s", 12.0, "loss 2.500")
+        assert found["train LA-2 1"].state == found["evaluate LA-2 0"].state == "waiting"
+    assert states(study)["train LA-2 0"].state == "stopped"
+    assert overall(read_states(study), runs=False) == "stopped"
+
+
+def test_a_training_of_an_earlier_start_waits_until_its_turn(study: Study) -> None:
+    path = begin_training(study, 0) / "progress.json"
+    os.utime(path, (time.time() - 60,) * 2)
+    with only_run(study):
+        assert states(study)["train LA-2 0"].state == "waiting"
+
+
+def test_a_screened_seed_is_not_evaluated(study: Study) -> None:
+    begin_training(study, 0, state="stopped", tokens=6000, target=6000)
+    folder = begin_training(study, 1, state="complete", tokens=24_000)
+    (folder.parent / "chosen.json").write_text("[1]")
+    found = states(study)
+    assert found["train LA-2 0"].state == "screened"
+    assert found["train LA-2 1"].state == "done"
+    assert [name for name in found if name.startswith("evaluate")] == ["evaluate LA-2 1"]
+
+
+def test_failures_are_named(study: Study) -> None:
+    folder = begin_training(study, 0, state="failed")
+    assert states(study)["train LA-2 0"].state == "failed"
+    ids = [json.loads((begun / "run.json").read_text())["run_id"] for begun in (folder, begin_training(study, 1))]
+    runs = [
+        Run(ids[0], "LA-2", 0, "failed", "training/key", folder, "the loss is not a number"),
+        Run(ids[1], "LA-2", 1, "complete", "training/key", folder),
+    ]
+    write_returned(study, Trained(study.study_id, study.store_folder, "packed", tuple(runs)))
+    write_returned(study, Evaluated(study.study_id, study.store_folder, {}, {ids[1]: "no memory"}))
+    found = states(study)
+    assert (found["train LA-2 0"].state, found["train LA-2 0"].detail) == ("failed", "the loss is not a number")
+    assert (found["evaluate LA-2 1"].state, found["evaluate LA-2 1"].detail) == ("failed", "no memory")
+    assert overall(read_states(study), runs=False) == "failed"
+
+
+@pytest.mark.slow
+def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
+    path = small_study(tmp_path, tokens=60_000, save_every_seconds=1)
+    study = load_study(path, root=tmp_path / "root")
+    command = [sys.executable, "-m", "flows.commands.cli", "run", str(path), "--root", str(tmp_path / "root")]
+    first = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 400
+        while (training := states(study)["train LA-2 0"]).progress < 0.05:
+            assert first.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+    finally:
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+    assert training.state == "running"
+    assert "tokens/s" in training.rate
+    assert states(study)["train LA-2 0"].state == "stopped"
+    watched = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 200
+    while not runs_elsewhere(study):
+        assert watched.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    watch = [*command[:3], "status", *command[4:], "--watch"]
+    said = subprocess.run(watch, cwd=PROJECT, capture_output=True, text=True, timeout=600)
+    assert watched.wait(60) == 0
+    assert said.returncode == 0
+    assert f"{study.study_id}: done" in said.stdout
