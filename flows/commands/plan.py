@@ -10,7 +10,15 @@ import pandas as pd
 from flows.commands.calibrate import calibrate, existing_folder
 from flows.commands.data_plan import amount, data_bytes, data_tables
 from flows.commands.tables import console, print_table
-from flows.commands.time_plan import GPU_FLOPS, Pace, Times, estimate_times, pace_of_flops, unknown_benchmarks
+from flows.commands.time_plan import (
+    GPU_FLOPS,
+    Pace,
+    Times,
+    estimate_times,
+    pace_of_flops,
+    scored_items,
+    unknown_benchmarks,
+)
 from flows.running import progress
 from flows.running.devices import gpus
 from flows.stages.checks import checkpoint_bytes, state_bytes
@@ -135,9 +143,11 @@ def _slow_products(study: Study) -> str | None:
 
 def _resolution(study: Study) -> str:
     """Say which mean factor the study tells from 1, and with one more seed."""
-    noise, seeds = noise_of(study), 1 if study.training.stop_at else len(study.training.seeds)
+    measured, seeds = noise_of(study), 1 if study.training.stop_at else len(study.training.seeds)
+    noise = measured.with_items(0 if unknown_benchmarks(study) else scored_items(study))
     told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
-    by = f"by the noise of {noise.measured_on}"
+    scaled = f", the items' part scaled to {noise.items:,} items" if noise != measured else ""
+    by = f"by the noise of {noise.measured_on}{scaled}"
     if seeds == 1:
         return f"no factor from 1: one seed of each model shows no spread; two would tell {more:.2f}, {by}"
     few = f"one more seed would tell {more:.2f}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flows.commands.world_sample import sample_world
 from flows.running.devices import concurrency, gpus, share_ranks
@@ -82,14 +82,25 @@ def pace_of_flops(study: Study, planned: Sequence[PlannedModel], *, on_gpu: bool
 
 def scored_tokens(study: Study) -> float:
     """Estimate the tokens that one evaluation reads and generates, without benchmarks of unknown size."""
-    evaluation, total = study.evaluation, 0.0
-    for entry in evaluation.benchmarks:
+    return sum(scored.items * scored.tokens for scored in _scored(study))
+
+
+def scored_items(study: Study) -> int:
+    """Count the items that one evaluation asks, without benchmarks of unknown size."""
+    return sum(scored.items for scored in _scored(study))
+
+
+def _scored(study: Study) -> list[Scored]:
+    """List what one evaluation asks of each benchmark of known size; of the built-in world's in one entry."""
+    limit, found = study.evaluation.limit, []
+    for entry in study.evaluation.benchmarks:
         if entry == BUILTIN:
             world, items = sample_world(study.data.world), study.data.world.items
-            total += world.benchmarks * min(items, evaluation.limit or items) * world.scored / WORLD_BYTES_PER_TOKEN
-        elif scored := SCORED.get(resolve_benchmark(entry).name):
-            total += min(scored.items, evaluation.limit or scored.items) * scored.tokens
-    return total
+            found.append(Scored(world.benchmarks * min(items, limit or items), world.scored / WORLD_BYTES_PER_TOKEN))
+        elif scored := SCORED.get((benchmark := resolve_benchmark(entry)).name):
+            most = limit * len(benchmark.tasks) if limit else scored.items  # the limit is that of each task
+            found.append(replace(scored, items=min(scored.items, most)))
+    return found
 
 
 def unknown_benchmarks(study: Study) -> list[str]:

@@ -1,7 +1,7 @@
 """Find the noise of a study's mean factors: measured by the study itself, else by the preset, else by the demo.
 
-`noise.yaml` holds what the presets have measured; the error of the items is for as many items as there. Noise is that
-of the report's headline: the average accuracy, else the average loss, else the loss on held-out documents.
+`noise.yaml` holds what the presets have measured. Noise is that of the report's headline: the average accuracy, else
+the average loss, else the loss on held-out documents.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ smaller, and what other items of the same benchmarks would change, which they do
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t
@@ -21,12 +21,19 @@ class Noise:
     """The noise of a mean factor on the log scale, as a study has measured it.
 
     `seed_deviation` is the standard deviation between seeds of one model, `item_error` the standard error that comes
-    from the benchmark's items, `measured_on` the study.
+    from the benchmarks' `items` (0: not counted), `measured_on` the study.
     """
 
     seed_deviation: float
     item_error: float
     measured_on: str
+    items: int = 0
+
+    def with_items(self, items: int) -> Noise:
+        """Return the noise of a study with so many items; unchanged where one of the two numbers is not known."""
+        if not (items and self.items):
+            return self
+        return replace(self, item_error=self.item_error * math.sqrt(self.items / items), items=items)
 
 
 def smallest_factor(noise: Noise, seeds: int) -> float:

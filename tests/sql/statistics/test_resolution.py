@@ -41,3 +41,10 @@ def test_four_of_five_studies_tell_the_smallest_factor_from_one(seeds: int) -> N
     freedom = variance**2 / (variances**2 / (seeds - 1)).sum(axis=0)
     told = found > t.ppf(0.975, freedom) * np.sqrt(variance)
     assert told.mean() == pytest.approx(0.8, abs=0.02)
+
+
+def test_more_items_make_their_own_error_smaller():
+    noise = Noise(0.15, 0.04, "a study", items=1000)
+    assert noise.with_items(4000) == Noise(0.15, 0.02, "a study", items=4000)
+    assert noise.with_items(0) == noise
+    assert Noise(0.15, 0.04, "a study").with_items(4000).item_error == 0.04
