@@ -57,10 +57,7 @@ class Evaluating:
     def __call__(self, *_: Any) -> Evaluating:
         return self
 
-    def __enter__(self) -> Evaluating:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
+    def close(self) -> None:
         self.closed = True
 
     def wait(self, seconds: float) -> None:
@@ -144,7 +141,7 @@ class Training:
 @pytest.fixture
 def evaluating(monkeypatch: pytest.MonkeyPatch) -> Evaluating:
     stand_in = Evaluating({})
-    monkeypatch.setattr(evaluate, "evaluators", stand_in)
+    monkeypatch.setattr(evaluate, "Evaluators", stand_in)
     monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.01)
     return stand_in
 
