@@ -33,7 +33,7 @@ from flows.stages.live import evaluate_live, report_mark
 from flows.stages.models import plan_models
 from flows.stages.outputs import FILES, Evaluated, Prepared, Trained, read_finished
 from flows.stages.prepare import prepare_data
-from flows.stages.train import train_models
+from flows.stages.train import reopen_failed, train_models
 from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets
 from pipeline.errors import InputError
@@ -117,8 +117,9 @@ def evaluate_checkpoints_flow(
         planned = plan_models(chosen, prepared.vocabulary_size)
         store = Store(chosen.store_folder, wait=wait_unless_stopping)
         if live:
-            show = partial(_show_summary, chosen)
-            trained, evaluated = evaluate_live(chosen, store, prepared, planned, trust_code=trust_code, drawn=show)
+            trained, evaluated = evaluate_live(
+                chosen, store, prepared, planned, trust_code=trust_code, drawn=partial(_show_summary, chosen)
+            )
         else:
             trained = read_finished(chosen, Trained)
             evaluated = evaluate_runs(chosen, store, prepared, trained, trust_code=trust_code)
@@ -162,7 +163,10 @@ def full_study(
         attempt(_tag_run, chosen.name)
         with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)):
             prepared = call(prepare_data_flow, **arguments)
-            (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
+            for earlier in (Trained, Evaluated):  # until then, evaluation waits for checkpoints
+                (chosen.folder / FILES[earlier]).unlink(missing_ok=True)
+            store = Store(chosen.store_folder, wait=wait_unless_stopping)
+            reopen_failed(chosen, store, prepared.packed, plan_models(chosen, prepared.vocabulary_size))
             with ThreadPoolExecutor(1) as beside, stopped_on_exit():
                 evaluate = partial(call, evaluate_checkpoints_flow, **arguments, trust_code=trust_code, live=True)
                 evaluating = beside.submit(copy_context().run, evaluate, prepared=prepared)
@@ -175,14 +179,14 @@ def full_study(
             rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
             key, description = artifact_key(chosen.name, view.replace("_", " ")), f"{what} of {chosen.study_id}"
             attempt(create_table_artifact, rows, key=key, description=description)
-        _show_summary(chosen)
+        patiently(partial(_show_summary, chosen))
     raise_failures(trained, evaluated, path)
     return path
 
 
 def _show_summary(study: Study) -> None:
     """Show the answer of a study, its factors and its curves in Prefect's UI, and link to its report."""
-    text = patiently(partial(summary, study.database, study.study_id))
+    text = summary(study.database, study.study_id)
     attempt(create_markdown_artifact, text, artifact_key(study.name, "summary"), f"What {study.study_id} says")
     attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
 

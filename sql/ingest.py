@@ -45,6 +45,18 @@ def ingest(path: Path | str, tables: Mapping[str, pa.Table | Sequence[Path]], *,
     return counts
 
 
+def forget(path: Path | str, tables: Sequence[str], runs: Sequence[str], *, wait: float = 30.0) -> None:
+    """Delete the rows of some runs from tables, all or none."""
+    connection = connect(path, wait=wait)
+    try:
+        connection.execute("begin")
+        for table in tables:
+            connection.execute(f"delete from {table} where run_id in (select unnest(?))", [list(runs)])
+        connection.execute("commit")
+    finally:
+        connection.close()  # rolls back what is not committed
+
+
 def replace_computed(connection: duckdb.DuckDBPyConnection, study_id: str, frames: Mapping[str, pd.DataFrame]) -> None:
     """Replace a study's rows of computed tables, all or none; a read-only connection stores nothing."""
     writable = "select not readonly from duckdb_databases() where database_name = current_database()"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -22,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CLOSE_SECONDS = 5.0  # for the last reports to reach the server
+SHARE = 0.02  # of the time, at most, that sending takes: the server's work takes a core from the study
 _lost = threading.Event()
 
 
@@ -115,12 +117,16 @@ class _Mailbox:
             self._changed.notify()
 
     def empty_into(self, listener: progress.Listener) -> None:
-        """Send what waits, in order, until the mailbox is closed and empty."""
+        """Send what waits, in order and with pauses, until the mailbox is closed and empty."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
+                began = time.monotonic()
                 key = next(iter(self._waiting))
                 fraction, words = self._waiting.pop(key)
             attempt(listener.update, key, fraction, words)
+            spent = time.monotonic() - began
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, spent * (1 / SHARE - 1))

@@ -21,7 +21,15 @@ from flows.running.evaluators import Evaluators
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.slurm import EvaluationJobs
 from flows.stages.checks import machine_memory
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained, checkpoint_folders, write_returned
+from flows.stages.outputs import (
+    Evaluated,
+    Prepared,
+    Run,
+    Trained,
+    checkpoint_folders,
+    result_folders,
+    write_returned,
+)
 from flows.study.configuration import Study
 from model.evaluation.job import PARTS
 from pipeline.errors import InputError
@@ -30,7 +38,8 @@ from pipeline.storage.store import Output, Store
 
 PROCESS_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 VERSION = 3
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.5  # between two looks for new checkpoints of a run
+BEGIN_SECONDS = 2.0  # between two looks whether a run has begun
 LOG = "log.txt"
 
 Entered = Callable[[Run, Path], object]
@@ -121,16 +130,28 @@ class _Stage:
 
     def evaluate(self, look: Callable[[], Run]) -> Output | None:
         """Evaluate the checkpoints of one run as they come; None for a run that does not reach the end."""
-        while (run := look()).status not in ("training", "complete"):
-            if self.trained():
+        while True:
+            over = self.trained() is not None  # before the look, which then shows how the run has ended
+            if (run := look()).status in ("training", "complete"):
+                break
+            if over:
                 return None
-            self.processes.wait(LOOK_SECONDS)
+            self.processes.wait(BEGIN_SECONDS)
         name = f"evaluate {run.model_id} seed {run.seed}"
+        made: list[Path] = []
+
+        def work(folder: Path) -> dict[str, Any]:
+            made.append(folder)
+            return _Evaluation(self, look, name, folder).finish()
+
         try:
-            output = self._build(run, lambda folder: _Evaluation(self, look, name, folder).finish())
+            output = self._build(run, work)
         except _NotFinished:
             progress.report(name, 1.0, "the training has failed")
             return None
+        if not made:  # evaluated before
+            for rows in result_folders(output.path / "results"):
+                self.entered(run, rows)
         progress.report(name, 1.0, "done")
         return output
 
@@ -144,7 +165,7 @@ class _Stage:
             },
         }
         trained = Output(*run.output.split("/"), run.folder.parent, {})
-        if run.status == "complete" and not run.folder.exists():
+        if self.trained() and run.status == "complete" and not run.folder.exists():
             raise InputError(f"{run.folder} is gone; `dreamer run {self.study.arguments}` trains the model again")
         return self.store.build(
             "evaluation", VERSION, configuration, [trained, self.prepared.items], work, resumes=True
@@ -172,7 +193,7 @@ class _Evaluation:
             run = self.look()  # before the checkpoints: those of a complete run are all there
             self.ask(run)
             waiting = [tokens for tokens in self.asked if not self.take(run, tokens)]
-            if not waiting and run.status == "complete":
+            if not waiting and self.asked and run.status == "complete":
                 break
             if not waiting and over:
                 raise _NotFinished(self.name)

@@ -25,7 +25,8 @@ from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
 from model.training.provenance import package_version
 from pipeline.storage.store import canonical
-from sql.results import Busy, connect, ingest
+from sql.ingest import forget, ingest
+from sql.results import Busy, connect
 from sql.statistics.compute import compute_statistics
 
 # Tables of an evaluation's `rows` folder; which files are there depends on what the study asks for.
@@ -52,8 +53,8 @@ def ingest_stages(
     work = {"prepared": lambda: ingest_study(study, prepared)}
     if trained:
         work["trained"] = lambda: ingest_runs(study, planned, trained)
-    if evaluated:
-        work["evaluated"] = lambda: ingest_evaluations(study, evaluated)
+    if trained and evaluated:
+        work["evaluated"] = lambda: ingest_evaluations(study, trained, evaluated)
     marks = {stage: not_ingested(study, stage) for stage in work}
     marks[list(work)[-1]].touch()
     with ENTERING:
@@ -147,8 +148,15 @@ def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained)
     ingest(study.database, given, wait=PATIENCE)
 
 
-def ingest_evaluations(study: Study, evaluated: Evaluated) -> None:
-    """Ingest all rows of the evaluations, then compute the intervals and curves."""
+def ingest_evaluations(study: Study, trained: Trained, evaluated: Evaluated) -> None:
+    """Ingest all rows of the evaluations, then compute the intervals and curves.
+
+    Some checkpoints of a run whose evaluation has failed may have been entered while it went on: they would be a
+    curve that ends early, so their rows go.
+    """
+    unfinished = [run.run_id for run in trained.runs if run.run_id not in evaluated.outputs]
+    if unfinished:
+        forget(study.database, EVALUATION_TABLES, unfinished, wait=PATIENCE)
     ingest_rows(study, [], [], evaluated.row_folders())
     compute_intervals(study)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from flows.running import progress
+from flows.running.processes import Stopped
 from flows.stages.evaluate import follow_runs
 from flows.stages.ingest import ENTERING, compute_intervals, ingest_rows, ingest_runs, not_ingested
 from flows.stages.models import PlannedModel
@@ -21,7 +22,7 @@ from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
 from reports.page.report import write_report
 
-SHARE = 0.05  # of the time, at most, that is spent on entering rows, and again on the report
+SHARE = 0.02  # of the time, at most, that is spent on entering rows, and again on the report
 REPORT_SECONDS = 30.0  # between two reports, at least
 UNDER_WAY = {"waiting", "training", "evaluating"}
 
@@ -87,14 +88,14 @@ class LiveResults:
     ) -> None:
         self._study, self._planned, self._looks, self._tell = study, planned, looks, drawn
         self._added: list[Path] = []
-        self._evaluated: Counter[str] = Counter()
+        self._evaluated: dict[str, set[str]] = defaultdict(set)  # checkpoints of each run
         self._status: list[str] = []
         self._enter_at = self._report_at = 0.0
         self._drawn = True
 
     def add(self, run: Run, rows: Path) -> None:
         """Note the rows of an evaluated checkpoint, by their place in the finished evaluation."""
-        self._evaluated[run.run_id] += 1
+        self._evaluated[run.run_id].add(rows.parent.name)
         self._added.append(rows)
 
     def update(self) -> None:
@@ -133,15 +134,21 @@ class LiveResults:
         del self._added[: len(added)]
 
     def _draw(self) -> None:
-        """Write the report of what is there."""
-        compute_intervals(self._study)
-        write_report(self._study.database, self._study.study_id, self._study.report.parent, papers=False)
+        """Write the report of what is there. What goes wrong in showing results ends no evaluation."""
         self._drawn = True
-        self._tell()
+        try:
+            compute_intervals(self._study)
+            write_report(self._study.database, self._study.study_id, self._study.report.parent, papers=False)
+            self._tell()
+        except (InputError, Stopped):
+            self._drawn = False
+            raise
+        except Exception as error:  # the stage of the report will say it of all rows
+            progress.report("live results", 0.0, f"the report could not be written: {error!r}")
 
     def _stated(self, run: Run) -> Run:
         """Return a run with the status 'evaluating' while some of its checkpoints are not evaluated."""
-        behind = run.status == "complete" and self._evaluated[run.run_id] < len(checkpoint_folders(run))
+        behind = run.status == "complete" and len(self._evaluated[run.run_id]) < len(checkpoint_folders(run))
         return replace(run, status="evaluating") if behind else run
 
 

@@ -54,6 +54,7 @@ def train_models(
         raise InputError("node 0 starts the trainings; `dreamer run` on the other nodes joins them")
     if store.builds:
         (study.folder / FILES[Trained]).unlink(missing_ok=True)  # which evaluation and other nodes wait for
+    reopen_failed(study, store, packed, planned)
     arguments = ["--accept-code-change"] if accept_code_change else []
     launch = partial(train_on_nodes, study, node, shared_slots(study))
     with stopped_on_exit():
@@ -73,6 +74,21 @@ def train_models(
     )
     write_returned(study, trained)
     return trained
+
+
+def reopen_failed(study: Study, store: Store, packed: Output, planned: Sequence[PlannedModel]) -> None:
+    """Reopen the trainings in which a run has failed, so that the run is tried again.
+
+    Their folders get other names, so this comes before anybody looks at them. Raises Missing where the store only
+    tells what is there.
+    """
+    for model in planned:
+        key = store.key("training", VERSION, configuration(study, packed, model), [packed])
+        earlier = store.find("training", key)
+        if earlier and earlier.results.get("failures"):
+            if not store.builds:
+                raise Missing(earlier.name)
+            reopen(earlier.path)
 
 
 def lookouts(study: Study, store: Store, packed: Output, planned: Sequence[PlannedModel]) -> list[Callable[[], Run]]:
@@ -164,13 +180,7 @@ def _train_model(
         }
         return results | {name: found for name, found in (("code_changes", changes), ("failures", failures)) if found}
 
-    decisive = configuration(study, packed, model)
-    earlier = store.find("training", store.key("training", VERSION, decisive, [packed]))
-    if earlier and earlier.results.get("failures"):
-        if not store.builds:
-            raise Missing(earlier.name)
-        reopen(earlier.path)
-    return store.build("training", VERSION, decisive, [packed], work, resumes=True)
+    return store.build("training", VERSION, configuration(study, packed, model), [packed], work, resumes=True)
 
 
 def _choose(

@@ -43,7 +43,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Run
     ingest_runs(study, planned, trained)
     evaluated = evaluate_runs(study, store, prepared, trained)
     for _ in range(2):  # ingesting again changes nothing
-        ingest_evaluations(study, evaluated)
+        ingest_evaluations(study, trained, evaluated)
     folders = {run_id: store.root / name for run_id, name in evaluated.outputs.items()}
     assert all(len(result_folders(folder / "results")) == 3 for folder in folders.values())
     return study, list(trained.runs), folders[trained.runs[-1].run_id]

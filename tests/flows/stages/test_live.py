@@ -21,15 +21,16 @@ from flows.full_study import raise_failures
 from flows.running.processes import Failed, Stopped, stopped_on_exit, wait_unless_stopping
 from flows.stages import evaluate, live
 from flows.stages.evaluate import evaluate_runs, follow_runs
-from flows.stages.ingest import not_ingested
+from flows.stages.ingest import ingest_evaluations, not_ingested
 from flows.stages.live import LiveResults, evaluate_live, report_mark
 from flows.stages.models import plan_models
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained
 from flows.stages.prepare import prepare_data
-from flows.stages.train import lookouts, train_models
+from flows.stages.train import lookouts, reopen_failed, train_models
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
 from sql.results import ingest, query
 
@@ -98,14 +99,16 @@ class Training:
 
     def write_checkpoint(self, run: Run, tokens: int) -> None:
         folder = run.folder / "checkpoints" / f"{tokens:015d}"
-        folder.mkdir(parents=True)
+        unfinished = folder.with_name(folder.name + PARTIAL)
+        unfinished.mkdir(parents=True)
         known = {"run_id": run.run_id, "tokens": tokens, "step": 1, "epoch": 0.1, "loss": 1.0, "seconds": 1.0}
-        (folder / "checkpoint.json").write_text(json.dumps({**known, "stream_hash": "a"}))
+        (unfinished / "checkpoint.json").write_text(json.dumps({**known, "stream_hash": "a"}))
         (run.folder / "rows").mkdir(exist_ok=True)
         row = {"run_id": run.run_id, "seed": 0, "status": "stopped", "tokens": tokens}
         step = {"run_id": run.run_id, "step": 1, "tokens": tokens, "loss": 1.0}
         for table, values in (("runs", row), ("steps", step)):
             pq.write_table(pa.Table.from_pylist([values]), run.folder / "rows" / f"{table}.parquet")
+        unfinished.rename(folder)
 
     def end(self, *names: str, failed: bool = False) -> None:
         """End the trainings of these models."""
@@ -241,6 +244,81 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(
     assert f"Not complete: {layered.run_id} (training) and {recurrent.run_id} (waiting)." in page_text(drawn[0])
     assert len(drawn) == 1, "the second report has to wait"
     assert not_ingested(study, "trained").exists(), "the last word is not said"
+
+
+def test_what_was_evaluated_before_counts_as_evaluated(tmp_path: Path, evaluating: Evaluating) -> None:
+    study = tiny(tmp_path)
+    training = Training(study)
+    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+
+    def steps() -> Iterator[Callable[[], object]]:
+        for look in training.looks:
+            training.write_checkpoint(look(), 3000)
+        training.end("LA", "DR")
+        training.close()
+        yield never
+
+    training.follow(steps())
+    results = LiveResults(study, training.planned, training.looks)
+    training.follow(iter([never]), entered=results.add)
+    assert len(evaluating.asked) == 2, "nothing is evaluated twice"
+    results.update()
+    assert query(study.database, "select status from runs")["status"].to_list() == ["complete"] * 2
+
+
+def test_an_error_in_showing_results_ends_no_evaluation(
+    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tiny(tmp_path)
+    training = Training(study)
+    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    monkeypatch.setattr(live, "write_report", lambda *_, **__: 1 / 0)
+    results = LiveResults(study, training.planned, training.looks)
+
+    def steps() -> Iterator[Callable[[], object]]:
+        training.write_checkpoint(training.looks[0](), 1000)
+        yield lambda: not query(study.database, "from evaluations").empty
+        for look in training.looks:
+            training.write_checkpoint(look(), 3000)
+        training.end("LA", "DR")
+        training.close()
+        yield never
+
+    evaluated = training.follow(steps(), entered=results.add, tick_too=results.update)
+    assert len(evaluated.outputs) == 2
+
+
+def test_rows_of_an_evaluation_that_failed_do_not_stay(tmp_path: Path, evaluating: Evaluating) -> None:
+    study = tiny(tmp_path)
+    training = Training(study)
+    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    results = LiveResults(study, training.planned, training.looks)
+
+    def steps() -> Iterator[Callable[[], object]]:
+        training.write_checkpoint(training.looks[0](), 1000)
+        yield lambda: not query(study.database, "from evaluations").empty
+        evaluating.failing["LA"] = Failed("no memory")
+        for look in training.looks:
+            training.write_checkpoint(look(), 3000)
+        training.end("LA", "DR")
+        training.close()
+        yield never
+
+    evaluated = training.follow(steps(), entered=results.add, tick_too=results.update)
+    assert set(evaluated.failures) == {training.looks[0]().run_id}
+    ingest_evaluations(study, training.ended, evaluated)
+    assert set(query(study.database, "from evaluations")["run_id"]) == {training.looks[1]().run_id}
+
+
+def test_a_training_is_reopened_before_its_checkpoints_are_looked_at(tmp_path: Path) -> None:
+    training = Training(tiny(tmp_path))
+    run = training.looks[0]()
+    training.write_checkpoint(run, 3000)
+    training.end("LA", failed=True)
+    assert training.looks[0]().status == "failed"
+    reopen_failed(training.study, training.store, training.prepared.packed, training.planned)
+    assert training.looks[0]().status == "training"
+    assert training.looks[0]().folder.exists()
 
 
 def page_text(page: str) -> str:
