@@ -77,7 +77,7 @@ TABLES = {
 VICTIMS = {
     "flow": "flows.commands.cli",
     "trainer": "model.train ",
-    "evaluator": "model.evaluate ",
+    "evaluator": "-m model.evaluat",  # model.evaluator, and model.evaluate for one job
     "server": "prefect server start",
 }
 LONGEST_SECONDS = 1200  # for one study

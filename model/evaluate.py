@@ -74,11 +74,10 @@ def evaluate(
 
 
 class _Evaluator:
-    """Evaluates checkpoints; after a shortage of memory, in smaller batches from then on."""
+    """Evaluates checkpoints; after a shortage of memory, in smaller batches from then on (`Questions.batch_tokens`)."""
 
     def __init__(self, job: Job, tokenizer: Tokenizer, questions: Questions, progress: _Progress) -> None:
         self._job, self._tokenizer, self._questions, self._progress = job, tokenizer, questions, progress
-        self._batch_tokens = job.batch_tokens
 
     def __call__(self, checkpoint: Checkpoint, folder: Path) -> str:
         """Write the rows of one checkpoint to `folder`; return a line about them."""
@@ -95,9 +94,9 @@ class _Evaluator:
                 if models[0].batch_tokens <= config.sequence_length:
                     raise
             # Outside of the handler, whose traceback keeps the tensors alive.
-            self._batch_tokens = models[0].batch_tokens // 2
+            self._questions.batch_tokens = models[0].batch_tokens // 2
             for model in models:
-                model.batch_tokens = self._batch_tokens
+                model.batch_tokens = self._questions.batch_tokens
             torch.cuda.empty_cache()
         items, seconds = self._progress.finish()
         values = ", ".join(
@@ -114,7 +113,7 @@ class _Evaluator:
                 self._tokenizer,
                 self._job.device,
                 weights,
-                batch_tokens=self._batch_tokens,
+                batch_tokens=self._questions.batch_tokens or self._job.batch_tokens,
                 finished=self._progress.add,
             )
             for weights in dict.fromkeys(weights_in(checkpoint.path, wanted) for wanted in asked)

@@ -13,7 +13,7 @@ import pandas as pd
 from flows.commands.data_plan import amount
 from flows.commands.tables import console, print_table
 from flows.running.single import only_run
-from flows.stages.usage import Stored, is_complete, stored, users_of
+from flows.stages.usage import USERS, Stored, is_complete, stored, users_of
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -25,12 +25,15 @@ def clean(options: argparse.Namespace) -> int:
     """Print the store of a study, and remove what nobody uses after asking; returns 1 where something stays by a no.
 
     While a study of the store is unfinished nothing is removed: that study may go on with any output. Raises InputError
-    where a study of the store is running.
+    where a study of the store is running, and for a shared store that former versions wrote: the store does not know
+    its studies.
     """
     study = load_study(options.study, root=options.root)
     store = study.store_folder
     if not store.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {store}")
+    if study.store and not (store / USERS).is_dir():
+        raise InputError(f"{store}: which studies use this store is not known; run each study of this store once first")
     folders = sorted({*users_of(store), *([study.folder.resolve()] if study.folder.is_dir() else [])})
     found = stored(store, folders)
     print_table(_table(found))

@@ -38,10 +38,15 @@ def plan(options: argparse.Namespace) -> None:
     """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
 
     The mismatch columns are what matching leaves between a model and LA; estimates name the assumptions behind them.
-    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, or the
-    mirror does not exist.
+    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, the mirror
+    does not exist, or the study runs on machines that are not known here.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
+    if study.compute.pool != "local" and options.gpus is None:
+        raise InputError(
+            f"compute.pool is {study.compute.pool}, whose machines are not known here: say --gpus N, the GPUs of one "
+            "machine"
+        )
     if study.data.mirror and not study.data.mirror.is_dir():
         raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
     size = study.data.tokenizer.vocabulary_size

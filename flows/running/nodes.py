@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -90,7 +90,8 @@ def train_on_nodes(
 
     Raises what `run_module` raises.
     """
-    with slots.take(ranks, urgency) as environment:
+    # A job of a cluster takes one slot: how many GPUs a job has does not count, only how many jobs are in the queue.
+    with slots.take(ranks if study.compute.pool == "local" else 1, urgency) as environment:
         if node.count == 1:
             start = run_module if study.compute.pool == "local" else partial(run_job, study, nodes=study.training.nodes)
             start("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
@@ -123,7 +124,8 @@ def alive(study: Study) -> Iterator[None]:
 
     def beat() -> None:
         while not ended.is_set():
-            sign.touch()
+            with suppress(OSError):  # a shared file system that fails once may answer the next time
+                sign.touch()
             ended.wait(BEAT_SECONDS)
 
     beating = threading.Thread(target=beat, daemon=True)
@@ -148,7 +150,10 @@ class _Pulse:
         self._last = self._time()
 
     def _time(self) -> int | None:
-        return self._sign.stat().st_mtime_ns if self._sign.exists() else None
+        try:
+            return self._sign.stat().st_mtime_ns
+        except OSError:
+            return None
 
     def lost(self) -> str:
         """Say how node 0 was lost; "" while it lives, or may be starting."""

@@ -1,4 +1,4 @@
-"""Notice a training or an evaluation that lives and does nothing: a stopped process, a file system that hangs."""
+"""Notice a training that lives and does nothing: a stopped process, a file system that hangs."""
 
 from __future__ import annotations
 

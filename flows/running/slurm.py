@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from flows.running.devices import shared_slots
+from flows.running.evaluators import URGENCY
 from flows.running.processes import Stopped, follow, wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
@@ -32,6 +34,7 @@ echo $? > "$DREAMER_STATUS"
 POLL_SECONDS = 5.0
 STATUS_SECONDS = 60.0  # for a status to appear on a network file system, after the job has left the queue
 GONE = "Invalid job id"
+QUEUED = ("PENDING", "CONFIGURING")  # states of a job whose command has not begun
 PORTS = range(20_000, 30_000)
 
 
@@ -48,7 +51,8 @@ def run_job(
 ) -> None:
     """Run `python -m module arguments` as a job to its end; stops, and raises, as `run_module` does.
 
-    The job asks for `ranks` GPUs on each of `nodes` machines, unless the study trains on CPUs.
+    The job asks for `ranks` GPUs on each of `nodes` machines, unless the study trains on CPUs. `tick` is not called
+    while the job waits in the queue.
     """
     wait_unless_stopping(0)
     job = Job(
@@ -62,11 +66,19 @@ def run_job(
         nodes=nodes,
         gpus=study.training.device != "cpu",
     )
-    follow(job, f"{module} {' '.join(arguments)}", tick)
+
+    def tick_unless_queued() -> None:
+        if not job.queued:
+            tick()
+
+    follow(job, f"{module} {' '.join(arguments)}", tick_unless_queued)
 
 
 class EvaluationJobs:
-    """Evaluations as jobs, one for each checkpoint, in the place of processes that stay (`evaluators.Evaluators`)."""
+    """Evaluations as jobs, one for each checkpoint, in the place of processes that stay (`evaluators.Evaluators`).
+
+    Each job takes a slot of the study, as a training does, so that `workers` limits the jobs in the queue.
+    """
 
     def __init__(self, study: Study, most: int, environment: Mapping[str, str]) -> None:
         self._study, self._environment = study, environment
@@ -91,7 +103,9 @@ class EvaluationJobs:
     def _run(self, job: Path, tokens: int) -> str:
         log = job.with_name(f"job-{tokens}.log")
         arguments = [str(job), "--only", str(tokens), "--verbose"]
-        run_job(self._study, "model.evaluate", arguments, log=log, environment=self._environment)
+        with shared_slots(self._study).take(urgency=URGENCY):
+            self.wait(0)
+            run_job(self._study, "model.evaluate", arguments, log=log, environment=self._environment)
         return (log.read_text(errors="replace").strip().splitlines() or ["there already"])[-1]
 
 
@@ -117,7 +131,7 @@ class Job:
     ) -> None:
         self.log = log
         self._note, self._status = log.with_suffix(".job"), log.with_suffix(".status").absolute()
-        self._looked, self._gone, self._alive = 0.0, 0.0, True
+        self._looked, self._gone, self._seen = 0.0, 0.0, QUEUED[0]
         command = [sys.executable, "-m", module, *arguments]
         if nodes > 1 or ranks > 1:
             own = [sys.executable, "-m", "flows.running.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
@@ -153,7 +167,7 @@ class Job:
             return note["job"]
         self.signal(signal.SIGTERM)
         while self._state():
-            time.sleep(POLL_SECONDS)
+            wait_unless_stopping(POLL_SECONDS)
         return ""
 
     def poll(self) -> int | None:
@@ -162,9 +176,14 @@ class Job:
             return int(text)
         now = time.monotonic()
         if now - self._looked >= POLL_SECONDS:
-            self._looked, self._alive = now, bool(self._state())
-            self._gone = 0.0 if self._alive else self._gone or now
+            self._looked, self._seen = now, self._state()
+            self._gone = 0.0 if self._seen else self._gone or now
         return 1 if self._gone and now - self._gone >= STATUS_SECONDS else None
+
+    @property
+    def queued(self) -> bool:
+        """Tell whether the job waited for its machines when `poll` last looked."""
+        return self._seen in QUEUED and not self._status.exists()
 
     def signal(self, number: signal.Signals) -> None:
         """Let SLURM end the job: SIGTERM to its processes, and SIGKILL where they do not end; SIGKILL at once."""

@@ -183,6 +183,15 @@ def read_finished(study: Study, kind: type[Returned]) -> Returned:
     return returned
 
 
+def evaluation_configuration(study: Study, run_id: str) -> dict[str, Any]:
+    """Return what decides the evaluation of a run, for the key of its output.
+
+    The benchmarks and digests of their data are in the key of the items, the packed tokens in the key of the run.
+    """
+    decisive = ("limit", "max_new_tokens", "depths", "weights", "introspect")
+    return {"run_id": run_id, **{name: getattr(study.evaluation, name) for name in decisive}}
+
+
 def result_folders(results: Path) -> list[Path]:
     """List the `rows` folders in an evaluation's `results`, one for each finished checkpoint; others have a suffix."""
     return sorted(results.glob("*/*[0-9]/rows"))

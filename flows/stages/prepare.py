@@ -18,6 +18,7 @@ from flows.stages.building import build_stage
 from flows.stages.losses import say, warnings
 from flows.stages.outputs import Prepared, write_returned
 from flows.stages.sources import curate_sources, locate_benchmarks, locate_sources, processes_for
+from flows.stages.usage import register_user
 from flows.study.configuration import BUILTIN, Study
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.items import benchmark_items, task_specifications
@@ -42,6 +43,8 @@ def prepare_data(study: Study, store: Store) -> Prepared:
 
     Raises InputError for sources that cannot be found or read, before any computing where that can be known.
     """
+    if store.builds:
+        register_user(study.store_folder, study.folder)  # before the first output: `dreamer clean` leaves it alone
     finished: list[Output] = []
 
     def finish(*outputs: Output) -> None:

@@ -15,13 +15,25 @@ from typing import Any
 
 from flows.running.processes import read_progress
 from flows.running.record import Reported, read_record
+from flows.running.silence import silence
 from flows.running.single import running_since
+from flows.stages import evaluate, train
 from flows.stages.building import VERSIONS
 from flows.stages.models import describe_run, plan_models
-from flows.stages.outputs import FILES, Evaluated, Prepared, Run, Trained, read_finished, result_folders
+from flows.stages.outputs import (
+    FILES,
+    Evaluated,
+    Prepared,
+    Run,
+    Trained,
+    evaluation_configuration,
+    read_finished,
+    result_folders,
+)
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
+from pipeline.storage.store import Output, Store
 
 WAITING, RUNNING, STOPPED, DONE, SCREENED, FAILED = "waiting", "running", "stopped", "done", "screened", "failed"
 OF_EACH_SOURCE = ("documents", "traces", "clean")
@@ -62,7 +74,7 @@ def read_states(study: Study) -> list[State]:
     runs = list(_runs(study, prepared))
     trainings = [_training(study, run, trained, since) for run in runs]
     evaluations = [
-        _evaluation(study, run, evaluated, since)
+        _evaluation(study, run, _evaluation_folder(study, run, prepared), evaluated, since)
         for run, training in zip(runs, trainings, strict=True)
         if training.state not in (SCREENED, FAILED)
     ]
@@ -129,10 +141,12 @@ def _runs(study: Study, prepared: Prepared | None) -> Iterator[Run]:
                     yield Run("", f"{variant.name}-{depth}", seed, WAITING, "", Path())
         return
     folders = _newest_runs(study.store_folder)
+    packed = prepared.packed
     for model in plan_models(study, prepared.vocabulary_size):
+        key = Store.key("training", train.VERSION, train.configuration(study, packed, model), [packed])
         for seed in study.training.seeds:
-            run_id = describe_run(study, prepared.packed, model, seed)["run_id"]
-            yield Run(run_id, model.model_id, seed, WAITING, "", folders.get(run_id, Path()))
+            run_id = describe_run(study, packed, model, seed)["run_id"]
+            yield Run(run_id, model.model_id, seed, WAITING, f"training/{key}", folders.get(run_id, Path()))
 
 
 def _newest_runs(store: Path) -> dict[str, Path]:
@@ -166,7 +180,8 @@ def _training(study: Study, run: Run, trained: Trained | None, since: float | No
     if not lives:
         return state(state=STOPPED if since is None else WAITING)
     rate = found.get("tokens_per_second")
-    words = [f"loss {found['loss']:.3f}" if found.get("loss") is not None else "", found.get("note", "")]
+    loss = f"loss {found['loss']:.3f}" if found.get("loss") is not None else ""
+    words = [loss, found.get("note", ""), silence(path)]
     return state(
         state=RUNNING,
         rate=f"{rate:,.0f} tokens/s" if rate else "",
@@ -181,18 +196,31 @@ def _is_screened(run: Run) -> bool:
     return decided.exists() and run.seed not in json.loads(decided.read_text())
 
 
-def _evaluation(study: Study, run: Run, evaluated: Evaluated | None, since: float | None) -> State:
+def _evaluation_folder(study: Study, run: Run, prepared: Prepared | None) -> Path | None:
+    """Find the folder of a run's evaluation by the settings of the study, finished or not; None where none is there."""
+    if prepared is None:
+        return None
+    inputs = [Output(*run.output.split("/"), run.folder.parent, {}), prepared.items]
+    key = Store.key("evaluation", evaluate.VERSION, evaluation_configuration(study, run.run_id), inputs)
+    final = study.store_folder / "evaluation" / key
+    return next((folder for folder in (final, final.with_name(key + PARTIAL)) if folder.exists()), None)
+
+
+def _evaluation(study: Study, run: Run, folder: Path | None, evaluated: Evaluated | None, since: float | None) -> State:
+    """Build the state of the evaluation of a run.
+
+    An evaluation that writes nothing may wait for a slot or for checkpoints: silence says nothing about an evaluation.
+    """
     state = partial(State, "evaluate", run.model_id, run.seed)
     if evaluated and run.run_id in evaluated.failures:
         return state(state=FAILED, detail=evaluated.failures[run.run_id])
     if evaluated and run.run_id in evaluated.outputs:
         return state(state=DONE, progress=1.0)
-    rows = list(study.store_folder.glob(f"evaluation/*/results/{run.run_id}")) if run.run_id else []
-    if not rows:
+    if folder is None:
         return state()
-    results = max(rows, key=lambda path: path.stat().st_mtime).parent
-    if not results.parent.name.endswith(PARTIAL):
+    if not folder.name.endswith(PARTIAL):
         return state(state=DONE, progress=1.0)
+    results = folder / "results"
     path = results / "progress.json"
     found, share = read_progress(path), len(result_folders(results)) / len(study.training.points)
     if found.get("total"):

@@ -16,12 +16,16 @@ from model.training.stream import read_packed
 from pipeline.errors import InputError
 
 
-@dataclass(frozen=True)
+@dataclass
 class Questions:
-    """The tasks of a job, and the text on which attention is observed; None: attention is not observed."""
+    """The tasks of a job, and the text on which attention is observed; None: attention is not observed.
+
+    `batch_tokens` is set by a shortage of memory, for all that is asked from then on; None: there was no shortage.
+    """
 
     tasks: list[Task]
     sample: Sample | None
+    batch_tokens: int | None = None
 
 
 def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ import yaml
 from flows.commands.cli import main
 from flows.running.single import only_run
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
-from flows.stages.usage import users_of
+from flows.stages.prepare import prepare_data
+from flows.stages.usage import USERS, users_of
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from pipeline.errors import InputError
 from pipeline.storage.store import Output, Store
 from tests.flows.small_study import PROJECT, TINY
 
@@ -103,4 +106,34 @@ def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "second is running already" in done.stderr
+    assert old.path.exists()
+
+
+def test_a_study_is_known_to_its_store_before_its_first_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *_ = finished_study(tmp_path, "first")
+    old = leave_over(tmp_path)
+    content = {**yaml.safe_load(TINY.read_text()), "root": str(tmp_path / "second"), "store": str(tmp_path / "store")}
+    second = load_study(content)
+
+    def stop(*_: object, **__: object) -> None:
+        raise InputError("stopped in its first stage")
+
+    monkeypatch.setattr("flows.stages.prepare.build_stage", stop)
+    with only_run(second), pytest.raises(InputError, match="first stage"):
+        prepare_data(second, Store(second.store_folder))
+    assert main(["clean", str(first), "--yes"]) == 0
+    assert f"unfinished studies: finish them, or remove their folders: {second.folder}" in capsys.readouterr().out
+    assert old.path.exists()
+
+
+def test_a_shared_store_that_does_not_know_its_studies_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *_ = finished_study(tmp_path, "first")
+    old = leave_over(tmp_path)
+    shutil.rmtree(tmp_path / "store" / USERS)
+    assert main(["clean", str(first), "--yes"]) == 2
+    assert "run each study of this store once first" in capsys.readouterr().err
     assert old.path.exists()

@@ -201,6 +201,30 @@ def test_the_others_do_not_wait_for_ever_for_a_node_0_that_never_starts(
         join_while(study(tmp_path, nodes=2), lambda: None, seconds=0)
 
 
+def test_the_sign_of_life_outlives_a_failing_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.running.nodes, "BEAT_SECONDS", 0.01)
+    touch, failures = Path.touch, iter([OSError("the server does not answer")] * 3)
+
+    def touch_later(path: Path) -> None:
+        if error := next(failures, None):
+            raise error
+        touch(path)
+
+    monkeypatch.setattr(Path, "touch", touch_later)
+    with flows.running.nodes.alive(study(tmp_path, nodes=2)):
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "nodes" / "alive").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_a_sign_of_life_that_goes_while_it_is_looked_at_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "exists", lambda path: True)
+    assert flows.running.nodes._Pulse(tmp_path / "alive").lost() == ""
+
+
 def train(chosen: Study) -> Trained:
     store = Store(chosen.store_folder)
     prepared = prepare_data(chosen, store)

@@ -8,17 +8,21 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
-from flows.running import slurm
-from flows.running.devices import concurrency, gpus, share_ranks
+from flows.running import nodes, slurm
+from flows.running.devices import concurrency, gpus, share_ranks, shared_slots
 from flows.running.nodes import this_node
 from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
-from flows.running.slurm import run_job
+from flows.running.slurm import EvaluationJobs, run_job
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -45,6 +49,7 @@ while [[ ! -s $QUEUE/$number ]]; do sleep 0.05; done
 echo $number
 """,
     "squeue": """#!/bin/bash
+[[ -e $QUEUE/../pending ]] && echo PENDING && exit
 kill -0 -- -$(cat "$QUEUE/${@: -1}") 2>/dev/null && echo RUNNING && exit
 echo "slurm_load_jobs error: Invalid job id specified" >&2
 exit 1
@@ -67,6 +72,13 @@ if what == "sleep":
     time.sleep(60)
 sys.exit({"fail": 1, "bad": 2}.get(what, 0))
 """
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_stopped() -> Iterator[None]:
+    """Forget that an earlier test has stopped its study."""
+    with stopped_on_exit():
+        yield
 
 
 @pytest.fixture
@@ -147,6 +159,56 @@ def test_a_machine_without_slurm_is_said(tmp_path: Path, monkeypatch: pytest.Mon
         run_job(study(), "helper_job", ["end", "-"], log=tmp_path / "log")
 
 
+def test_nothing_is_looked_at_while_a_job_waits_in_the_queue(cluster: Path, tmp_path: Path) -> None:
+    (cluster.parent / "pending").touch()
+    job, ticks = partial(run_job, study(), "helper_job", ["sleep", str(tmp_path / "up")]), list[float]()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(job, log=tmp_path / "log", tick=lambda: ticks.append(time.monotonic()))
+        wait_for(tmp_path / "up")
+        time.sleep(0.5)
+        assert not ticks
+        (cluster.parent / "pending").unlink()
+        deadline = time.monotonic() + 30
+        while not ticks:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(group(cluster, 1), signal.SIGKILL)
+        assert isinstance(running.exception(60), Failed)
+
+
+def test_workers_limit_the_jobs_in_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = study(ranks=4).model_copy(update={"workers": 2, "root": tmp_path})
+    queued, most = list[str](), list[int]()
+
+    def count(_: Study, module: str, *arguments: object, log: Path, **options: object) -> None:
+        queued.append(module)
+        most.append(len(queued))
+        time.sleep(0.2)
+        log.write_text("evaluated")
+        queued.remove(module)
+
+    monkeypatch.setattr(slurm, "run_job", count)
+    monkeypatch.setattr(nodes, "run_job", count)
+    options = {"urgency": (1,), "tick": lambda: None}
+    with closing(EvaluationJobs(chosen, 2, {})) as jobs, ThreadPoolExecutor(2) as trainings:
+        train = partial(nodes.train_on_nodes, chosen, this_node(chosen), shared_slots(chosen), tmp_path, [], 4)
+        trained = [trainings.submit(train, log=tmp_path / f"{seed}.log", **options) for seed in range(2)]
+        evaluated = [jobs.evaluate(tmp_path / "job.json", tokens) for tokens in range(3)]
+        assert [one.result(60) for one in evaluated] == ["evaluated"] * 3
+        assert [one.result(60) for one in trained] == [None, None]
+    assert max(most) == 2
+
+
+def test_waiting_for_the_end_of_an_older_job_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter(["RUNNING"] * 3)
+    monkeypatch.setattr(slurm, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(slurm, "_slurm", lambda *_: subprocess.CompletedProcess([], 0, next(answers, ""), ""))
+    (tmp_path / "log.job").write_text('{"job": "7", "command": ["another"]}')
+    stop_all()
+    with pytest.raises(Stopped):
+        slurm.Job("helper_job", [], log=tmp_path / "log", name="job", environment={})
+
+
 def in_thread(log: Path, *arguments: str) -> tuple[threading.Thread, list[BaseException]]:
     errors: list[BaseException] = []
 
@@ -178,13 +240,12 @@ def test_a_killed_job_fails_and_is_named(cluster: Path, tmp_path: Path) -> None:
 
 
 def test_stopping_ends_the_jobs(cluster: Path, tmp_path: Path) -> None:
-    with stopped_on_exit():
-        thread, errors = in_thread(tmp_path / "log", "sleep", str(tmp_path / "up"))
-        wait_for(tmp_path / "up")
-        stop_all(grace=10)
-        thread.join(60)
-        assert isinstance(errors[0], Stopped)
-        assert not lives(cluster, 1)
+    thread, errors = in_thread(tmp_path / "log", "sleep", str(tmp_path / "up"))
+    wait_for(tmp_path / "up")
+    stop_all(grace=10)
+    thread.join(60)
+    assert isinstance(errors[0], Stopped)
+    assert not lives(cluster, 1)
 
 
 def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: Path) -> None:

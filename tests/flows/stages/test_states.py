@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +16,12 @@ import yaml
 
 from flows.running import progress
 from flows.running.record import recorded
-from flows.running.single import only_run, runs_elsewhere
+from flows.running.single import LOCK, only_run, runs_elsewhere
+from flows.stages.evaluate import _Stage
 from flows.stages.models import describe_run, plan_models
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained, write_returned
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained, read_returned, write_returned
 from flows.stages.states import State, overall, read_states
+from flows.stages.train import lookouts
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Store
@@ -43,7 +46,12 @@ def study(tmp_path: Path) -> Study:
     store = Store(study.store_folder)
     outputs = [
         store.build(stage, 1, {}, [], lambda folder, values=values: values)
-        for stage, values in (("tokens", {"counts": []}), ("tokenizer", {"vocabulary_size": 400}), ("funnel", {}))
+        for stage, values in {
+            "tokens": {"counts": []},
+            "tokenizer": {"vocabulary_size": 400},
+            "items": {},
+            "funnel": {},
+        }.items()
     ]
     write_returned(study, Prepared(study.study_id, store.root, tuple(output.name for output in outputs)))
     return study
@@ -104,6 +112,33 @@ def test_a_training_of_an_earlier_start_waits_until_its_turn(study: Study) -> No
     os.utime(path, (time.time() - 60,) * 2)
     with only_run(study):
         assert states(study)["train LA-2 0"].state == "waiting"
+
+
+def test_a_training_that_writes_nothing_is_named(study: Study) -> None:
+    with only_run(study):
+        path = begin_training(study, 0, process=4711, machine="gpu07") / "progress.json"
+        hour = 3600
+        os.utime(path, (time.time() - hour,) * 2)
+        os.utime(study.folder / LOCK, (time.time() - 2 * hour,) * 2)
+        found = states(study)["train LA-2 0"]
+    assert found.state == "running"
+    assert re.fullmatch("loss 2.500, silent since .*, process 4711 on gpu07", found.detail)
+
+
+def test_an_evaluation_with_other_settings_is_not_that_of_the_study(study: Study) -> None:
+    settings = study.evaluation.model_copy(update={"limit": 7})
+    evaluate(study.model_copy(update={"evaluation": settings}))
+    assert states(study)["evaluate LA-2 0"].state == "waiting"
+    evaluate(study)
+    assert states(study)["evaluate LA-2 0"].state == "done"
+
+
+def evaluate(study: Study) -> None:
+    """Store the evaluation of the first run, which has no rows, as the evaluating stage does."""
+    store, prepared = Store(study.store_folder), read_returned(study, Prepared)
+    run = lookouts(study, store, prepared.packed, plan_models(study, 400))[0]()
+    stage = _Stage(study, store, prepared, None, lambda: None, False, lambda run, rows: None)
+    stage._build(run, lambda folder: (folder / "results" / run.run_id).mkdir(parents=True))
 
 
 def test_a_screened_seed_is_not_evaluated(study: Study) -> None:

@@ -21,6 +21,7 @@ from model.evaluate import evaluate, main
 from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
+from model.evaluation.questions import KeptQuestions
 from model.evaluation.resume import ANSWERS
 from model.evaluation.tasks import PlainTask, read_items
 from pipeline.errors import InputError
@@ -372,6 +373,23 @@ def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, monke
     folders = evaluate(read_job(write_job(place, "scarce", tasks=carried(place)[:1])))
     assert tried == [16_384, 8192, 4096, 4096]
     assert len(folders) == 2
+
+
+def test_a_shortage_of_memory_is_known_for_the_next_request(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+    enough = LanguageModel.generate
+
+    def scarce(model: LanguageModel, requests: Any) -> list[str]:
+        tried.append(model.batch_tokens)
+        if model.batch_tokens > 5000:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return enough(model, requests)
+
+    monkeypatch.setitem(ANSWERS, "generate_until", scarce)
+    path, questions = write_job(place, "requests", tasks=carried(place)[:1]), KeptQuestions()
+    for tokens in (500, 1000):
+        evaluate(read_job(path), only=tokens, questions=questions)
+    assert tried == [16_384, 8192, 4096, 4096]
 
 
 def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:
