@@ -215,7 +215,6 @@ def reworded(draw: random.Random, question: str, words: list[str]) -> str:
     return " ".join(pieces)
 
 
-@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real data is not here")
 def test_parts_of_another_form_are_made_anew(tmp_path: Path) -> None:
     """A version before named its parts by settings, items and input alone, and had other results in them."""
     items = item_table([(CLIPS, "72")], "gsm8k")
@@ -231,6 +230,7 @@ def test_parts_of_another_form_are_made_anew(tmp_path: Path) -> None:
     assert decontaminate(tmp_path / "in", tmp_path / "again", items, DecontaminationSettings()) == expected
 
 
+@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real data is not here")
 def test_real_questions_planted_in_training_questions(tmp_path: Path) -> None:
     def read(split: str) -> list[dict[str, str]]:
         with gzip.open(MIRROR / f"openai/gsm8k/main/{split}.jsonl.gz", "rt") as file:
