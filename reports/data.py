@@ -36,6 +36,8 @@ QUERIES = {
     "best": "from best_accuracy where study_id = ?",
     "curve": "from accuracy_curve where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
+    "counted": "select distinct depth, variant, run_id from counted_scores where study_id = ? "
+    "and measure in ('accuracy', 'loss')",
     "raw_accuracy": "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy from raw_accuracy r "
     "join curve_points c on (c.study_id, c.run_id, c.task, c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) "
     "where r.study_id = ? and c.measure = 'accuracy' group by all order by all",
@@ -49,6 +51,7 @@ QUERIES = {
     "funnel_by_source": "from funnel_by_source where study_id = ?",
     "curation": "from curation where study_id = ?",
     "sources": "from table_4 where study_id = ?",
+    "unmarked": "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source",
     "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ?",
     "training_curves": "from training_curves where study_id = ?",
     "failures": "select variant, depth, run_id, failure from run_details join model_runs using (run_id) "

@@ -43,8 +43,8 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
 
 
 def unmarked(stripped: Output) -> dict[str, int]:
-    """Count by source the responses without marks of a trace, where the source is declared to have marks."""
-    declared = stripped.manifest["configuration"]["marking"] in DECLARED
+    """Count by source the responses kept without marks of a trace, where the source is declared to have traces."""
+    declared = stripped.manifest["configuration"]["marking"] in (*DECLARED, "unmarked")
     return {row["source"]: row["documents"] for row in stripped.results["traces"] if declared and row["kind"] == NONE}
 
 
@@ -54,6 +54,7 @@ def unmarked_warnings(stripped: Output) -> list[str]:
     return [
         f"source {name!r}: {count:,} responses have no trace, though `trace` is {marking!r}; they stay"
         for name, count in unmarked(stripped).items()
+        if marking in DECLARED
     ]
 
 

@@ -87,7 +87,7 @@ def _token_chart(
     layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
     layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
     if rows["seeds"].max() > 1:
-        layers.append(chart.seed_lines(runs[runs["status"] != "screened"], x, y, styles))
+        layers.append(chart.seed_lines(runs, x, y, styles))
     if len(raw):
         rough = alt.Chart(chart.records(raw, ["variant", "tokens", "accuracy"]), name="raw")
         layers.append(rough.mark_line(strokeWidth=1, strokeDash=[1, 2]).encode(x=x, y=y, color=ink))

@@ -70,11 +70,11 @@ def one_run_each(
 ) -> list[tuple[str, pd.DataFrame, Style]]:
     """Return title, rows and style of one run of each model, by depth and variant.
 
-    A complete run is taken before a screened one, then the lowest seed: experts of several runs have no common order,
+    A run is taken before a screened or failed one, then the lowest seed: experts of several runs have no common order,
     and maps of several runs blur. `runs` has the rows of the table `runs`.
     """
     known = runs[runs["run_id"].isin(rows["run_id"].unique()) & runs["variant"].isin(styles)]
-    known = ordered(known.assign(screened=known["status"] == "screened"), styles, "screened", "seed", "run_id")
+    known = ordered(known.assign(cut=known["status"].isin(["screened", "failed"])), styles, "cut", "seed", "run_id")
     return [
         (f"{run.variant}, {depth_name(run.depth).lower()}", rows[rows["run_id"] == run.run_id], styles[run.variant])
         for run in known.drop_duplicates(["depth", "variant"]).itertuples()

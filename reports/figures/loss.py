@@ -52,7 +52,6 @@ def _chart(rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) 
     base = base.encode(x=x, y=y, color=ink)
     layers: list[alt.Chart] = []
     if rows["seeds"].max() > 1:
-        seeds = runs[runs["status"] != "screened"].rename(columns={"loss": "value"})
-        layers.append(chart.seed_lines(seeds, x, y, styles))
+        layers.append(chart.seed_lines(runs.rename(columns={"loss": "value"}), x, y, styles))
     told = chart.tooltip(("variant:N",), ("tokens:Q", ","), ("value:Q", ".3f", "bits per byte"))
     return chart.layered(*layers, *chart.line_and_markers(base, styles, told))

@@ -18,6 +18,7 @@ MEASURES = {
     "tokens_per_second": "Tokens per second",
     "mfu": "Model FLOPs utilisation",
 }
+NOT_AT_THE_END = ("screened", "failed", "stopped", "waiting", "training")  # 'evaluating' is after the training
 
 
 def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -31,8 +32,8 @@ def loss(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
     for depth, part in curves.groupby("depth"):
         late = part[part["tokens"] >= 0.5 * part["tokens"].max()]
         newest = part.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
-        words = [f"{row.variant} ends at {row.loss:.3f}" for row in newest.itertuples()]
-        means = newest[newest["status"] != "screened"].groupby("variant")["loss"].mean()
+        words = [f"{row.variant} comes to {row.loss:.3f}" for row in newest.itertuples()]
+        means = newest[~newest["status"].isin(NOT_AT_THE_END)].groupby("variant")["loss"].mean()
         ends = [f"{variant} {means[variant]:.3f}" for variant in shown if variant in means]
         findings += [f"{depth_name(depth)}, at the end, mean over the runs: {listed(ends)}."] if ends else []
         for rows, where in ((part, ""), (late, ", later half")):

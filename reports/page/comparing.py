@@ -24,8 +24,9 @@ from sql.statistics.comparison import Comparison, compare, study_of
 
 # A factor is against the baseline of its own study, so the baseline's own factor of 1 is left out.
 AGAINST_BASELINE = ("mean_factors", "factor_by_target", "diversity")
+OF_DATA = ("funnel", "funnel_by_source", "curation", "sources", "unmarked")
 # What is of one study only: factors by the paper's rule (compared in the tables of changes), and the data.
-OF_ONE = ("efficiency", "interpolated", "compute", "funnel", "funnel_by_source", "curation", "sources", "mismatches")
+OF_ONE = ("efficiency", "interpolated", "compute", *OF_DATA, "mismatches")
 APART = ("data", "caveats", "reproduce")  # sections that each study has for itself
 
 
@@ -41,10 +42,10 @@ def write_comparison(places: Sequence[tuple[Path, str | None]], page: Path) -> P
     studies = dict(zip(_labels(read), read, strict=True))
 
     def build(data: StudyData, looks: Mapping[str, Style]) -> tuple[FirstScreen, list[Section]]:
-        shown = [section for section in sections(data, looks) if section.name not in APART]
+        shown = [section for section in sections(data, looks, one_stream=False) if section.name not in APART]
         return _first_screen(data, looks, found), [_changes(found, list(studies)), *shown, *_of_each(studies)]
 
-    text, _ = make_page(together(studies), build, beside=False)
+    text, _ = make_page(together(studies), build, traced=False, beside=False)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     return page

@@ -44,7 +44,11 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     results file is missing or locked by another process, or holds no such study.
     """
     data = read_study(database, study_id)
-    text, figures = make_page(data, lambda data, looks: (first_screen(data, looks), sections(data, looks)))
+    text, figures = make_page(
+        data,
+        lambda data, looks: (first_screen(data, looks), sections(data, looks)),
+        beside=papers or (folder / "figures").exists(),
+    )
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
     written = page.with_name(".index.html.partial")  # a reader never sees half a page
@@ -58,10 +62,11 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     return page
 
 
-def make_page(data: StudyData, build: Build, *, beside: bool = True) -> tuple[str, list[Figure]]:
+def make_page(data: StudyData, build: Build, *, traced: bool = True, beside: bool = True) -> tuple[str, list[Figure]]:
     """Return a page's text and figures; `build` makes the first screen and the sections of data and styles.
 
-    `beside`: files of the figures lie beside the page, which is about one study; numbers tell where they come from.
+    `traced`: the page is about one study, and its numbers tell where they come from. `beside`: files of the figures lie
+    beside the page.
     """
     # The library is made outside Python's lock, in the time in which the figures are put together.
     with ThreadPoolExecutor(1) as pool:
@@ -71,7 +76,8 @@ def make_page(data: StudyData, build: Build, *, beside: bool = True) -> tuple[st
             first, content = build(data, looks)
         figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
         figures = [first.figure, *figures] if first.figure else figures
-        return _page(data, first, content, figures, library.result() if figures else "", beside), figures
+        where = packed_json(origins(data)) if traced else None
+        return _page(data, first, content, figures, library.result() if figures else "", where, beside), figures
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
@@ -86,7 +92,13 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
 
 
 def _page(
-    data: StudyData, first: FirstScreen, content: list[Section], figures: list[Figure], library: str, beside: bool
+    data: StudyData,
+    first: FirstScreen,
+    content: list[Section],
+    figures: list[Figure],
+    library: str,
+    where: str | None,
+    beside: bool,
 ) -> str:
     number = count()
     environment = jinja2.Environment(
@@ -107,7 +119,7 @@ def _page(
         style=Markup(_style()),
         library=library,
         beside=beside,
-        origins=packed_json(origins(data)) if beside else None,
+        origins=where,
         answer_view=ANSWER,
         figures=packed_json(page_specifications(figures)) if figures else None,
         script=Markup(_script()),

@@ -26,16 +26,19 @@ COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, w
 STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
 
 
-def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
-    """Return all sections that have content."""
+def sections(data: StudyData, styles: Mapping[str, Style], *, one_stream: bool = True) -> list[Section]:
+    """Return all sections that have content.
+
+    `one_stream`: the rows are of one study, whose runs read one stream of tokens; else no text speaks of a stream.
+    """
     doubts = limitations(data)
     made = [
         Section("factors", "The factors", answer_blocks(data, styles)),
-        Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles)),
+        Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles, one_stream)),
         Section("results", "Results", _results(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
         Section("resources", "Resources", _resources(data, styles)),
-        Section("training", "Training", _training(data, styles)),
+        Section("training", "Training", _training(data, styles, one_stream)),
         Section("data", "Data", data_blocks(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
@@ -44,15 +47,16 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
     return [section for section in made if section.blocks]
 
 
-def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+def _accuracy(data: StudyData, styles: Mapping[str, Style], one_stream: bool) -> list[Block]:
     """Show accuracy curves, a figure for each depth, their numbers, and the curves of the losses."""
-    blocks, twice = [], token_stream.seen_twice_from(data.checkpoints)
-    frames = (data.curve, data.accuracy, data.efficiency, data.raw_accuracy)
+    blocks, twice = [], token_stream.seen_twice_from(data.checkpoints) if one_stream else None
+    seeds, losses = (frame[frame["run_id"].isin(data.counted["run_id"])] for frame in (data.accuracy, data.loss))
+    frames = (data.curve, seeds, data.efficiency, data.raw_accuracy)
     for depth in data.depths:
         drawn = figure_block(accuracy.accuracy(*frames, styles, depth, twice))
         numbers = result_tables.curve_numbers(data.curve, styles, depth)
         blocks += [*drawn, *details_block("The numbers of this figure", numbers)] if drawn else []
-        blocks += figure_block(loss.task_loss(data.loss_curve, data.loss, styles, depth))
+        blocks += figure_block(loss.task_loss(data.loss_curve, losses, styles, depth))
     return blocks
 
 
@@ -87,13 +91,13 @@ def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     ]
 
 
-def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
+def _training(data: StudyData, styles: Mapping[str, Style], one_stream: bool) -> list[Block]:
     """Show loss curves, epochs and order of the token stream, and the runs."""
-    texts = [text for text in (token_stream.epochs(data), token_stream.streams(data)) if text]
+    texts = [token_stream.epochs(data), token_stream.streams(data)] if one_stream else []
     return [
         *figure_block(training.loss(data.training_curves, styles)),
         *figure_block(training.course(data.training_curves, styles)),
-        *(Block("prose", text) for text in texts),
+        *(Block("prose", text) for text in texts if text),
         *table_block(run_tables.runs(data.runs, styles)),
     ]
 

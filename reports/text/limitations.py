@@ -79,10 +79,10 @@ def _resolution(data: StudyData, chosen: pd.DataFrame) -> list[str]:
 
 
 def _seeds(data: StudyData) -> list[str]:
-    trained = data.runs[data.runs["status"] != "screened"]
-    if trained.empty:
+    """Say how many runs each curve is the mean of."""
+    if data.counted.empty:
         return []
-    seeds = trained.groupby(["depth", "variant"])["run_id"].nunique()
+    seeds = data.counted.groupby(["depth", "variant"])["run_id"].nunique()
     screened = int((data.runs["status"] == "screened").sum())
     if seeds.max() == 1:
         text = "Every model is a single run, so differences between seeds are not part of any number here."

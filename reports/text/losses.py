@@ -16,12 +16,10 @@ def data_doubts(data: StudyData) -> list[str]:
         f"reason: {row.reason.replace('_', ' ')} ({number(row.documents)} of {number(row.came)} documents)."
         for row in most.itertuples()
     ]
-    sources = data.section("data").get("sources")
-    described = [one for one in sources if isinstance(one, dict)] if isinstance(sources, list) else []
-    unmarked = [str(one.get("name")) for one in described if one.get("trace") == "unmarked"]
+    unmarked = [f"{number(row.unmarked)} of {row.source}" for row in data.unmarked.itertuples()]
     if unmarked:
         texts.append(
-            f"Responses of {listed(unmarked)} are reasoning that no mark tells apart, so the models learn the "
-            "reasoning too."
+            "Responses without marks of a trace stay whole, so the models may learn the reasoning in them too: "
+            f"{listed(unmarked)}."
         )
     return texts

@@ -169,7 +169,7 @@ create table if not exists sources (
     revision varchar, -- the pinned commit; null where the newest one was read
     licence varchar,
     commit varchar, -- whose files were read, by the record of the download; null where nothing records a commit
-    unmarked bigint, -- responses kept without the marks of traces that the source is declared to have
+    unmarked bigint, -- responses kept without marks of a trace, of a source declared to have traces, with or without marks
     primary key (study_id, source)
 );
 

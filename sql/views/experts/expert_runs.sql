@@ -1,4 +1,4 @@
--- One row: the run of a model whose experts stand for all its runs: not a screened one if another is there, then by seed.
+-- One row: the run of a model whose experts stand for all its runs: not a screened or failed one if another is there, then by seed.
 -- needs: model_runs
 -- Experts of several runs have no common order, and maps over several runs blur.
 create or replace view expert_runs as
@@ -6,7 +6,8 @@ select study_id, depth, variant, run_id
 from model_runs
 where run_id in (select run_id from expert_usage)
 qualify row_number() over (
-    partition by study_id, depth, variant order by status is not distinct from 'screened', seed, run_id
+    partition by study_id, depth, variant
+    order by coalesce(status in ('screened', 'failed'), false), seed, run_id
 ) = 1;
 
 comment on view expert_runs is 'The run of each model whose experts are drawn';

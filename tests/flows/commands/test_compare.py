@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 
 from flows.commands.cli import main
-from tests.reports.small_results import entered, evaluations, model_row, run_row, study
+from tests.reports.small_results import checkpoints, entered, evaluations, model_row, run_row, study
 
 
-def results(path: Path, more: int) -> Path:
+def results(path: Path, more: int, stream: str = "ab") -> Path:
     """Results of LA and DR with three seeds each; DR has `more` right answers at every checkpoint."""
     tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
+    tables["checkpoints"] = []
     for variant, counts in {"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}.items():
         tables["models"].append(model_row(variant, variant, 4))
         for seed in range(3):
             run = f"{variant}-s{seed}"
             tables["runs"].append(run_row(run, variant) | {"seed": seed})
+            tables["checkpoints"] += checkpoints(run, stream=f"{stream}{seed}")
             right = [count + seed + more * (variant == "DR") for count in counts]
             for name, rows in evaluations(run, right).items():
                 tables[name] += rows
@@ -35,7 +37,7 @@ def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytes
 
 
 def test_a_page_has_the_studies_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (results(tmp_path / f"{name}.duckdb", more) for name, more in (("first", 0), ("second", 5)))
+    first, second = (results(tmp_path / f"{stream}.duckdb", more, stream) for stream, more in (("aa", 0), ("bb", 5)))
     page = tmp_path / "pages" / "compared.html"
     assert main(["compare", str(first), str(second), "--html", str(page)]) == 0
     assert capsys.readouterr().out.endswith(f"{page}\n")
@@ -45,3 +47,5 @@ def test_a_page_has_the_studies_side_by_side(tmp_path: Path, capsys: pytest.Capt
     ids = re.findall(r' id="([^"]+)"', text.split("<script")[0])
     assert len(ids) == len(set(ids))
     assert "lie beside" not in text
+    for words in ("All models read the same tokens", "the longest run", "models had seen documents before"):
+        assert words not in text, "each study has a stream of its own"

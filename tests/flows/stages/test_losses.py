@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.stages.losses import check_kept, unmarked_warnings, warnings
+from flows.stages.losses import check_kept, unmarked, unmarked_warnings, warnings
 from flows.stages.sources import Located, curate_source
 from pipeline.clean import CleanSettings
 from pipeline.errors import InputError
@@ -57,6 +57,16 @@ def test_responses_without_the_marks_that_the_source_declares_are_counted(tmp_pa
     ]
     assert warnings(outputs) == []
     assert unmarked_warnings(curated(tmp_path, rows, trace="none")[1][1]) == []
+
+
+@pytest.mark.parametrize(("trace", "count"), [("paired", {"s": 6}), ("unmarked", {"s": 6}), ("none", {})])
+def test_responses_kept_without_marks_are_counted_where_traces_are_declared(
+    tmp_path: Path, trace: str, count: dict[str, int]
+) -> None:
+    rows = [{"q": f"What is {i} and {i}?", "r": "It is right." if i % 3 else "<think>a</think>b"} for i in range(9)]
+    stripped = curated(tmp_path, rows, trace=trace)[1][1]
+    assert unmarked(stripped) == count
+    assert bool(unmarked_warnings(stripped)) == (trace == "paired"), "nobody expects marks of the others"
 
 
 def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:

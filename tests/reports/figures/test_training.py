@@ -23,6 +23,14 @@ def test_the_later_half_has_a_panel_of_its_own() -> None:
     assert loss(CURVES.assign(loss=float("nan")), DRAWN) is None
 
 
+def test_the_mean_at_the_end_is_over_runs_that_have_ended() -> None:
+    for status, mean in (("evaluating", "2.950"), ("training", "2.900"), ("failed", "2.900"), ("screened", "2.900")):
+        other = CURVES.assign(run_id="other", seed=1, status=status, loss=CURVES["loss"] + 0.1)
+        drawn = loss(pd.concat([CURVES, other]), DRAWN)
+        assert drawn is not None
+        assert drawn.finding == f"Depth 4, at the end, mean over the runs: LA {mean}."
+
+
 def test_losses_that_are_no_numbers_are_said() -> None:
     drawn = loss(CURVES.assign(losses_not_finite=[0, 0, 7]), DRAWN)
     assert drawn is not None

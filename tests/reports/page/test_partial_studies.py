@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from reports.page.report import write_report
 from tests.reports.page.test_report import Page, read
@@ -70,6 +73,22 @@ def test_a_failed_run(tmp_path: Path) -> None:
     text = report(tmp_path, tables).text
     assert "Not complete: late-s0 (failed: step 30: out of memory)." in text
     assert "At depth 4, for equal average accuracy, DR needed" in text, "the answer of the others is there"
+
+
+@pytest.mark.parametrize("status", ["failed", "training"])
+def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: str) -> None:
+    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
+    for variant in ("LA", "DR"):
+        for seed, ended in ((1, "complete"), (2, status)):
+            run = f"{variant}-s{seed}"
+            tables["runs"].append(run_row(run, variant, status=ended) | {"seed": seed})
+            for name, rows in evaluations(run, RIGHT[variant]).items():
+                tables[name] += rows
+    page = report(tmp_path, tables)
+    assert "Every model is the mean of 2 seeds." in page.text
+    (curves,) = [json.dumps(one) for name, one in page.packed["figures"].items() if name.startswith("accuracy-")]
+    assert "DR-s1" in curves
+    assert "DR-s2" not in curves, "no thin line"
 
 
 def test_a_failed_evaluation(tmp_path: Path) -> None:

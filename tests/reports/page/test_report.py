@@ -324,6 +324,7 @@ def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> Non
     usage = [{"run_id": "r", "tokens": 5, "depth": 1, "expert": e, "selections": 9} for e in range(4)]
     tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation()}
     database = entered(tmp_path / "results.duckdb", {**tables, "expert_usage": usage})
+    assert "lie beside" not in write_report(database, STUDY, tmp_path / "report", papers=False).read_text()
     figures = write_report(database, STUDY, tmp_path / "report").parent / "figures"
     (figures / "mine.svg").write_text("<svg/>")
     (figures / "expert-use.txt").write_text("notes")
@@ -331,7 +332,9 @@ def test_figures_of_an_earlier_report_go_and_nothing_else(tmp_path: Path) -> Non
     connection = connect(database)
     connection.execute("delete from expert_usage")
     connection.close()
+    assert "lie beside" in write_report(database, STUDY, tmp_path / "report", papers=False).read_text()
     page = read(write_report(database, STUDY, tmp_path / "report"))
+    assert "lie beside" in page.text
     assert not list(figures.glob("expert-*.svg"))
     assert (figures / "mine.svg").exists()
     assert (figures / "expert-use.txt").exists()
