@@ -29,9 +29,9 @@ from flows.running.single import only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_stages
-from flows.stages.live import evaluate_live, report_mark
+from flows.stages.live import evaluate_live
 from flows.stages.models import plan_models
-from flows.stages.outputs import FILES, Evaluated, Prepared, Trained, read_finished
+from flows.stages.outputs import FILES, Evaluated, Prepared, Trained, read_finished, report_mark
 from flows.stages.prepare import prepare_data
 from flows.stages.train import reopen_failed, train_models
 from flows.study.configuration import Study

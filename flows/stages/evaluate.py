@@ -27,6 +27,7 @@ from flows.stages.outputs import (
     Run,
     Trained,
     checkpoint_folders,
+    evaluation_configuration,
     result_folders,
     write_returned,
 )
@@ -156,20 +157,11 @@ class _Stage:
         return output
 
     def _build(self, run: Run, work: Callable[[Path], dict[str, Any]]) -> Output:
-        settings = self.study.evaluation
-        # The benchmarks and digests of their data are in the key of `items`, the packed tokens in that of the run.
-        configuration = {
-            "run_id": run.run_id,
-            **{
-                name: getattr(settings, name) for name in ("limit", "max_new_tokens", "depths", "weights", "introspect")
-            },
-        }
         trained = Output(*run.output.split("/"), run.folder.parent, {})
         if self.trained() and run.status == "complete" and not run.folder.exists():
             raise InputError(f"{run.folder} is gone; `dreamer run {self.study.arguments}` trains the model again")
-        return self.store.build(
-            "evaluation", VERSION, configuration, [trained, self.prepared.items], work, resumes=True
-        )
+        settings = evaluation_configuration(self.study, run.run_id)
+        return self.store.build("evaluation", VERSION, settings, [trained, self.prepared.items], work, resumes=True)
 
 
 class _NotFinished(Exception):

@@ -14,7 +14,7 @@ from flows.running.processes import Stopped
 from flows.stages.evaluate import follow_runs
 from flows.stages.ingest import ENTERING, compute_intervals, ingest_rows, ingest_runs, not_ingested
 from flows.stages.models import PlannedModel
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained, checkpoint_folders, read_finished
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained, checkpoint_folders, read_finished, report_mark
 from flows.stages.train import lookouts
 from flows.study.configuration import Study
 from pipeline.errors import InputError
@@ -66,11 +66,6 @@ def trained_now(study: Study) -> Trained | None:
         return read_finished(study, Trained)
     except InputError:
         return None
-
-
-def report_mark(study: Study) -> Path:
-    """Return the file that marks the report as one of an unfinished study."""
-    return study.folder / ".report-not-final"
 
 
 class LiveResults:

@@ -200,3 +200,8 @@ def result_folders(results: Path) -> list[Path]:
 def checkpoint_folders(run: Run) -> dict[int, Path]:
     """List a run's finished checkpoints in order, their folders by tokens."""
     return {int(folder.name): folder for folder in sorted((run.folder / "checkpoints").glob("[0-9]*[0-9]"))}
+
+
+def report_mark(study: Study) -> Path:
+    """Return the file that marks the report as one of an unfinished study."""
+    return study.folder / ".report-not-final"

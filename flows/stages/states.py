@@ -28,6 +28,7 @@ from flows.stages.outputs import (
     Trained,
     evaluation_configuration,
     read_finished,
+    report_mark,
     result_folders,
 )
 from flows.study.configuration import Study
@@ -80,7 +81,8 @@ def read_states(study: Study) -> list[State]:
     ]
     data = [_data_stage(study, stage, record, prepared, since) for stage in VERSIONS]
     states = [state for state in data if state.stage != "world" or study.needs_world] + trainings + evaluations
-    written = study.report.exists() and all(state.state == DONE for state in evaluations)
+    written = study.report.exists() and not report_mark(study).exists()
+    written = written and all(state.state == DONE for state in evaluations)
     report = State("report", state=DONE, progress=1.0)
     return [*states, report if written else _reported("report", [record.get(REPORT)], 1, since)]
 

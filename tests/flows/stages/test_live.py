@@ -22,9 +22,9 @@ from flows.running.processes import Failed, Stopped, stopped_on_exit, wait_unles
 from flows.stages import evaluate, live
 from flows.stages.evaluate import evaluate_runs, follow_runs
 from flows.stages.ingest import ingest_evaluations, not_ingested
-from flows.stages.live import LiveResults, evaluate_live, report_mark
+from flows.stages.live import LiveResults, evaluate_live
 from flows.stages.models import plan_models
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained, report_mark
 from flows.stages.prepare import prepare_data
 from flows.stages.train import lookouts, reopen_failed, train_models
 from flows.study.configuration import Study
