@@ -163,8 +163,7 @@ def full_study(
         attempt(_tag_run, chosen.name)
         with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)):
             prepared = call(prepare_data_flow, **arguments)
-            for earlier in (Trained, Evaluated):  # until then, evaluation waits for checkpoints
-                (chosen.folder / FILES[earlier]).unlink(missing_ok=True)
+            (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
             store = Store(chosen.store_folder, wait=wait_unless_stopping)
             reopen_failed(chosen, store, prepared.packed, plan_models(chosen, prepared.vocabulary_size))
             with ThreadPoolExecutor(1) as beside, stopped_on_exit():

@@ -22,6 +22,7 @@ from flows.running.processes import Failed, read_progress, side_by_side, stopped
 from flows.running.slurm import EvaluationJobs
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import (
+    FILES,
     Evaluated,
     Prepared,
     Run,
@@ -80,6 +81,7 @@ def follow_runs(
     `looks` tell how far each run is, `trained` what all have become, None while they go on. `tick` is called every
     second. What goes wrong ends the evaluation, and not the trainings beside it.
     """
+    (study.folder / FILES[Evaluated]).unlink(missing_ok=True)  # of an earlier attempt
     place = study.folder / "evaluators"
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((place / "cache").resolve())}
     found: dict[str, str] = {}
