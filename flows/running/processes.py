@@ -121,6 +121,7 @@ def _alive(child: Child) -> Iterator[None]:
     with _lock:
         _living.add(child)
     try:
+        wait_unless_stopping(0)  # a stop that came between the start and this line has not seen the child
         yield
     finally:
         child.kill()

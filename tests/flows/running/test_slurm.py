@@ -21,7 +21,7 @@ import yaml
 from flows.running import nodes, slurm
 from flows.running.devices import concurrency, gpus, share_ranks, shared_slots
 from flows.running.nodes import this_node
-from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
+from flows.running.processes import Failed, Stopped, follow, stop_all, stopped_on_exit
 from flows.running.slurm import EvaluationJobs, run_job
 from flows.study.configuration import Study
 from flows.study.loading import load_study
@@ -237,6 +237,21 @@ def test_a_killed_job_fails_and_is_named(cluster: Path, tmp_path: Path) -> None:
     thread.join(60)
     assert "job 1 ended without an exit status" in str(errors[0])
     assert isinstance(errors[0], Failed)
+
+
+def test_a_stop_while_a_job_is_submitted_ends_the_job(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = slurm.Job("helper_job", ["sleep", str(tmp_path / "up")], log=tmp_path / "log", name="small", environment={})
+    end, sent = job.signal, []
+    monkeypatch.setattr(job, "signal", sent.append)
+    stop_all(grace=0)
+    try:
+        with pytest.raises(Stopped):
+            follow(job, "helper_job", lambda: None)
+        assert sent == [signal.SIGTERM]
+    finally:
+        end(signal.SIGKILL)
 
 
 def test_stopping_ends_the_jobs(cluster: Path, tmp_path: Path) -> None:
