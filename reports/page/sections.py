@@ -161,7 +161,7 @@ def reproduction(data: StudyData) -> list[Block]:
         blocks.append(Block("code", "\n".join(commands), "Commands"))
         if commit and commit[2]:
             blocks.append(Block("prose", "The code had changes that are not in that commit."))
-        blocks.append(Block("code", study, "study.yaml, with every default written out; it lies beside this page"))
+        blocks.append(Block("code", study, "study.yaml, with every default written out: save the text under this name"))
     elif data.study.get("config"):
         blocks.append(Block("code", str(data.study["config"]), "The configuration as it was entered"))
     return blocks or [Block("prose", "The results hold neither the configuration nor the code version of this study.")]
