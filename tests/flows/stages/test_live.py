@@ -326,8 +326,11 @@ def page_text(page: str) -> str:
 
 
 @pytest.mark.slow
-def test_evaluated_beside_training_or_after_gives_the_same_rows(tmp_path: Path) -> None:
+def test_evaluated_beside_training_or_after_gives_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the paper's race: only the seed that goes on is evaluated, its early checkpoints after the choice."""
+    monkeypatch.setattr(live, "SHARE", 1.0)  # so short a study would end before its second look at the rows
     study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
     study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})
     store = Store(study.store_folder)
