@@ -75,7 +75,7 @@ def calibrate(study: Study, planned: Sequence[PlannedModel]) -> Pace:
 
 
 def existing_folder(folder: Path) -> Path:
-    """Return the folder or the first of its parents that exists: where the study's disk is."""
+    """Find the nearest existing folder at or above a path, to ask how much of its disk is free."""
     return folder if folder.is_dir() else existing_folder(folder.absolute().parent)
 
 

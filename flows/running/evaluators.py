@@ -46,7 +46,7 @@ class Evaluators:
             raise Stopped("the evaluation has ended")
 
     def close(self) -> None:
-        """Forget what waits, and end the processes."""
+        """Drop the requests that wait, and end the evaluating processes."""
         self._closed = True
         self._waiting.clear()
         self._pool.shutdown(wait=False, cancel_futures=True)

@@ -96,7 +96,7 @@ class EvaluationJobs:
             raise Stopped("the evaluation has ended")
 
     def close(self) -> None:
-        """Forget what is not submitted; jobs in the queue go on, and their results are there for the next run."""
+        """Drop the requests that are not submitted. Jobs in the queue go on, and the next run finds their results."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -30,7 +30,7 @@ SIGNS = 10_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict of `compare` in one line, the tables, and a line for each task or model compared in part or not.
+    """Hold what `dreamer compare` prints: a verdict, tables, and a line for each task or model compared in part or not at all.
 
     `losses` are those on held-out documents at the end of training, of models in both studies.
     """

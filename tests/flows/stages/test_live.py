@@ -329,7 +329,7 @@ def page_text(page: str) -> str:
 def test_evaluated_beside_training_or_after_gives_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the paper's race: only the seed that goes on is evaluated, its early checkpoints after the choice."""
+    """With screening, only the seed that goes on is evaluated: its early checkpoints too, once the seed is chosen."""
     monkeypatch.setattr(live, "SHARE", 1.0)  # so short a study would end before its second look at the rows
     study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
     study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})
