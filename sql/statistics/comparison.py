@@ -30,7 +30,7 @@ SIGNS = 10_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold what `dreamer compare` prints: a verdict, tables, and a line for each task or model compared in part or not at all.
+    """Hold what `dreamer compare` prints: a verdict, tables, and a line for each task or model compared in part or not.
 
     `losses` are those on held-out documents at the end of training, of models in both studies.
     """
