@@ -123,6 +123,13 @@ class Training:
                 (folder / "manifest.json").write_text(json.dumps(manifest))
                 folder.rename(folder.with_name(key))
 
+    def finish(self) -> None:
+        """End all trainings with their last checkpoint."""
+        for look in self.looks:
+            self.write_checkpoint(look(), 3000)
+        self.end("LA", "DR")
+        self.close()
+
     def close(self) -> Trained:
         self.ended = Trained(self.study.study_id, self.store.root, "p", tuple(look() for look in self.looks))
         return self.ended
@@ -252,10 +259,7 @@ def test_what_was_evaluated_before_counts_as_evaluated(tmp_path: Path, evaluatin
     ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
 
     def steps() -> Iterator[Callable[[], object]]:
-        for look in training.looks:
-            training.write_checkpoint(look(), 3000)
-        training.end("LA", "DR")
-        training.close()
+        training.finish()
         yield never
 
     training.follow(steps())
@@ -272,19 +276,18 @@ def test_an_error_in_showing_results_ends_no_evaluation(
     study = tiny(tmp_path)
     training = Training(study)
     ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
-    monkeypatch.setattr(live, "write_report", lambda *_, **__: 1 / 0)
+    broken = []
+    monkeypatch.setattr(live, "write_report", lambda *_, **__: broken.append(1) or 1 / 0)
     results = LiveResults(study, training.planned, training.looks)
 
     def steps() -> Iterator[Callable[[], object]]:
         training.write_checkpoint(training.looks[0](), 1000)
         yield lambda: not query(study.database, "from evaluations").empty
-        for look in training.looks:
-            training.write_checkpoint(look(), 3000)
-        training.end("LA", "DR")
-        training.close()
+        training.finish()
         yield never
 
     evaluated = training.follow(steps(), entered=results.add, tick_too=results.update)
+    assert broken
     assert len(evaluated.outputs) == 2
 
 
@@ -298,10 +301,7 @@ def test_rows_of_an_evaluation_that_failed_do_not_stay(tmp_path: Path, evaluatin
         training.write_checkpoint(training.looks[0](), 1000)
         yield lambda: not query(study.database, "from evaluations").empty
         evaluating.failing["LA"] = Failed("no memory")
-        for look in training.looks:
-            training.write_checkpoint(look(), 3000)
-        training.end("LA", "DR")
-        training.close()
+        training.finish()
         yield never
 
     evaluated = training.follow(steps(), entered=results.add, tick_too=results.update)
