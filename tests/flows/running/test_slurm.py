@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -59,7 +59,7 @@ exit 1
 kill -$kind -- -$(cat "$QUEUE/${@: -1}") 2>/dev/null
 """,
     "srun": """#!/bin/bash
-trap '' TERM
+trap : TERM
 "$@"
 """,
 }
@@ -224,8 +224,12 @@ def in_thread(log: Path, *arguments: str) -> tuple[threading.Thread, list[BaseEx
 
 
 def wait_for(path: Path) -> None:
+    wait_until(path.exists)
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 60
-    while not path.exists():
+    while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -260,7 +264,7 @@ def test_stopping_ends_the_jobs(cluster: Path, tmp_path: Path) -> None:
     stop_all(grace=10)
     thread.join(60)
     assert isinstance(errors[0], Stopped)
-    assert not lives(cluster, 1)
+    wait_until(lambda: not lives(cluster, 1))  # a job that was being submitted gets its signal and is not waited for
 
 
 def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: Path) -> None:
@@ -274,6 +278,7 @@ def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: P
     )
     first = subprocess.Popen([sys.executable, "-c", code, str(content), str(mark), str(log)], cwd=PROJECT)
     wait_for(mark)
+    wait_for(log.with_suffix(".job"))
     first.kill()
     first.wait()
     assert lives(cluster, 1)
