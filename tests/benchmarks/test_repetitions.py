@@ -1,0 +1,38 @@
+"""Repetitions of a study differ in seeds and world alone, and their coverage is counted on the mean of all."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.repetitions import coverage, repetition
+from flows.study.loading import load_study
+
+
+def test_repetitions_share_no_seed_and_no_world():
+    content = load_study("demo").model_dump(mode="json", exclude_unset=True)
+    studies = [load_study(repetition(content, number)) for number in range(4)]
+    assert studies[0].study_id == load_study("demo").study_id
+    seeds = [seed for study in studies for seed in study.training.seeds]
+    assert len(set(seeds)) == len(seeds) == 4 * len(studies[0].training.seeds)
+    assert len({study.data.world.seed for study in studies}) == 4
+    assert len({study.training.tokens for study in studies}) == 1
+
+
+def test_coverage_counts_intervals_that_hold_the_mean_of_all():
+    intervals = pd.DataFrame(
+        {
+            "metric": "loss",
+            "task": "average",
+            "depth": 4,
+            "variant": "DR",
+            "factor": [0.5, 1.0, 2.0],
+            "low": [0.4, 0.9, 1.5],
+            "high": [1.0, 1.1, 2.5],
+        }
+    )
+    (row,) = coverage(intervals).to_dict("records")
+    assert row["mean"] == pytest.approx(1)
+    assert row["covered"] == 2
+    assert row["repetitions"] == 3
+    assert row["deviation"] == pytest.approx(np.log(2))
+    assert row["widest"] == pytest.approx(2.5)
