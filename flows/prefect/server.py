@@ -52,15 +52,16 @@ def check_port(address: str) -> None:
         ) from None
 
 
-def start_server(address: str) -> subprocess.Popen[bytes]:
+def start_server(address: str, *options: str) -> subprocess.Popen[bytes]:
     """Start a Prefect server at an address and wait until the server answers; it ends when this process ends.
+
+    `options` are further ones of `prefect server start`.
 
     Raises Failed when the server ends or does not answer in time.
     """
     place = urlsplit(address)
-    command = bound_command(
-        "prefect", "server", "start", "--host", str(place.hostname), "--port", str(place.port or 4200)
-    )
+    place_options = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
+    command = bound_command("prefect", "server", "start", *place_options, *options)
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True)
     deadline = time.monotonic() + START_SECONDS
     try:
@@ -88,11 +89,14 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def own_server() -> Iterator[str]:
-    """Run a Prefect server on a free loopback port during the block. Yields the address of its API."""
+    """Run a Prefect server on a free loopback port during the block. Yields the address of its API.
+
+    The server has no services for schedules, late runs and automations: a study's own server has none of these.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
-    server = start_server(address)
+    server = start_server(address, "--no-services")
     try:
         yield address
     finally:
