@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
-from flows.prefect.server import allow_loopback, healthy, own_server, start_anew_if_damaged
+from flows.prefect.server import allow_loopback, healthy, own_server
 from flows.running import progress
 from flows.running.processes import Failed
 from flows.study.configuration import Study
@@ -45,8 +46,7 @@ def run_in_process(chosen: Study, **arguments: Any) -> None:
             if given and healthy(given):
                 address, whose = given, "named by PREFECT_API_URL"
             else:
-                start_anew_if_damaged(chosen.folder / ".prefect" / "prefect.db")
-                address = stack.enter_context(own_server())
+                address = stack.enter_context(own_server(Path(home) / "prefect.db"))
                 whose = f"this run's own; none answers at {given}" if given else "this run's own"
             stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home}))
             progress.report(LABEL, 1.0, f"{address} ({whose})")

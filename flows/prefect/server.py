@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -12,12 +13,15 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from flows.running.private import private_folder
 from flows.running.processes import Failed
 from model.training.launch import bound_command
 from pipeline.errors import InputError
+from pipeline.storage.files import atomic_file
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 END_SECONDS = 30
@@ -88,19 +92,38 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def own_server() -> Iterator[str]:
+def own_server(database: Path) -> Iterator[str]:
     """Run a Prefect server on a free loopback port during the block. Yields the address of its API.
 
-    The server has no services for schedules, late runs and automations: a study's own server has none of these.
+    The server keeps its runs in `database`, which PREFECT_HOME in the environment must name too. A server for one study
+    has no services for schedules, late runs and automations.
     """
+    start_anew_if_damaged(database)
+    empty = private_folder("prefect") / f"{version('prefect')}.db"
+    new = not database.exists()
+    if new and empty.exists():  # half of the start of a server is spent on making its tables
+        database.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(empty, database)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
     server = start_server(address, "--no-services")
     try:
+        if new and not empty.exists():
+            _copy_open(database, empty)
         yield address
     finally:
         end_server(server)
+
+
+def _copy_open(database: Path, copy: Path) -> None:
+    """Copy an SQLite database that its server has open."""
+    with (
+        atomic_file(copy, shared=True, durable=False) as partial,
+        closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(partial)) as target,
+    ):
+        source.backup(target)
 
 
 @contextmanager

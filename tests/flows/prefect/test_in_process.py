@@ -80,7 +80,7 @@ def test_a_server_that_the_environment_names_is_used_and_said(
 def test_a_study_runs_where_no_server_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails() -> None:
+    def fails(_: Path) -> None:
         raise Failed("no memory for a server")
 
     monkeypatch.delenv("PREFECT_API_URL", raising=False)

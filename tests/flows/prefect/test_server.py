@@ -7,12 +7,14 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from flows.prefect.in_process import environment
 from flows.prefect.serve import only_one
-from flows.prefect.server import check_port, healthy, start_anew_if_damaged
+from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
 from pipeline.errors import InputError
 
 PROJECT = Path(__file__).parents[3]
@@ -54,3 +56,21 @@ def test_a_damaged_database_of_prefects_server_is_removed_and_said(
     start_anew_if_damaged(database)
     assert "prefect.db is damaged; no result depends on this file" in capsys.readouterr().err
     assert not list(tmp_path.glob("prefect.db*"))
+
+
+@pytest.mark.slow
+def test_a_new_study_gets_the_tables_that_an_earlier_study_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    tables = []
+    for study in ("first", "second", "second"):
+        database = tmp_path / study / "prefect.db"
+        with environment({"PREFECT_HOME": str(database.parent)}), own_server(database) as address:
+            assert healthy(address)
+            (kept,) = (tmp_path / f"dreamer-{os.getuid()}" / "prefect").iterdir()
+            for path in (database, kept):
+                with closing(sqlite3.connect(path)) as connection:
+                    tables.append({name for (name,) in connection.execute("select name from sqlite_master")})
+                    assert not connection.execute("select * from flow_run").fetchall()
+    assert all(names == tables[0] for names in tables)
