@@ -13,8 +13,8 @@ from multiprocessing import get_context
 import pytest
 import torch
 
-from benchmarks.fake_gpu import TORCH, device, pretended_gpu
-from benchmarks.gpu_counts import PRESETS, count_generation, count_scoring, count_step, read_preset
+from benchmarks.gpu.counts import PRESETS, count_generation, count_scoring, count_step, read_preset
+from benchmarks.gpu.fake_gpu import TORCH, device, pretended_gpu
 
 pytestmark = pytest.mark.skipif(
     not torch.__version__.startswith(f"{TORCH}."), reason=f"the pretended GPU uses private functions of torch {TORCH}"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.corpus import table
+from benchmarks.curation.corpus import table
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents

@@ -3,7 +3,7 @@
 The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
 edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
 solutions of its problems: words that are neither names nor numbers are exchanged until the Jaccard similarity of the
-5-grams is as low as asked for. `benchmarks.truth_lookalikes` does as much with real problems that look alike.
+5-grams is as low as asked for. `benchmarks.truth.lookalikes` does as much with real problems that look alike.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.corpus import table
+from benchmarks.curation.corpus import table
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
@@ -197,7 +197,7 @@ def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> l
 
 def main() -> None:
     """Plant as many documents as asked for and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.truth", description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=5_000, help="documents of the built-in world")
     with tempfile.TemporaryDirectory(prefix="truth-") as folder:
         measure(Path(folder), parser.parse_args().documents)

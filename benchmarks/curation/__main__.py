@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 from datasketch import MinHash
 
-from benchmarks.corpus import Corpus, corpus, original_text, table, texts_of, vocabulary
-from benchmarks.leaks import item_table, measure_many_copies, measure_real_leaks
+from benchmarks.curation.corpus import Corpus, corpus, original_text, table, texts_of, vocabulary
+from benchmarks.curation.leaks import item_table, measure_many_copies, measure_real_leaks
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.minhash import signatures
@@ -250,7 +250,7 @@ def measure_decontamination(folder: Path, documents: int, items: int) -> None:
 
 def main() -> None:
     """Run all measurements with the sizes of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.curation", description=__doc__.splitlines()[0])
     parser.add_argument(
         "--documents", type=int, nargs="+", default=[2_000, 10_000], help="sizes of the synthetic corpus"
     )

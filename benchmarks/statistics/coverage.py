@@ -1,6 +1,7 @@
 """How often the 95 % intervals of the data-efficiency factors contain the true factor, on simulated studies.
 
-    python -m benchmarks.coverage [--studies 200] [--set population|scenarios|calibration] [--scenario NAME] [--seed N]
+    python -m benchmarks.statistics.coverage [--studies 200] [--set population|scenarios|calibration]
+                                               [--scenario NAME] [--seed N]
 
 `population` draws every study from another design, N decides which; `scenarios` draws all of them from one (see
 simulated_studies.py).
@@ -24,7 +25,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from benchmarks.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
+from benchmarks.statistics.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
 from sql.statistics.bootstrap import ReplicatedCurve, resample
 from sql.statistics.factor_intervals import (
     Factors,

@@ -1,7 +1,7 @@
-"""Count what training with each preset asks of a GPU: `python -m benchmarks.gpu_counts [PRESET ...] [--operations]`.
+"""Count what training with each preset asks of a GPU: `python -m benchmarks.gpu.counts [PRESET ...] [--operations]`.
 
-No GPU is needed (benchmarks/fake_gpu.py): operations, bytes, waits of the host and memory follow from shapes alone. All
-is counted as without torch.compile, which fuses operations and keeps less for the backward pass.
+No GPU is needed (benchmarks/gpu/fake_gpu.py): operations, bytes, waits of the host and memory follow from shapes alone.
+All is counted as without torch.compile, which fuses operations and keeps less for the backward pass.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import torch
 
-from benchmarks.fake_gpu import Ledger, device, pretended_gpu
+from benchmarks.gpu.fake_gpu import Ledger, device, pretended_gpu
 from flows.stages.models import plan_models
 from flows.study.loading import load_study
 from model.config import DreamerConfig
@@ -93,7 +93,7 @@ def _evaluated(config: DreamerConfig) -> Iterator[tuple[Dreamer, Ledger]]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print a line for each model of each preset."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu_counts", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu.counts", description=__doc__.splitlines()[0])
     parser.add_argument("presets", nargs="*", default=PRESETS, metavar="PRESET")
     parser.add_argument("--operations", action="store_true", help="list the operations that move most bytes")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Measure decontamination on problems that look alike: `python -m benchmarks.truth_lookalikes --mirror <folder>`.
+"""Measure decontamination on problems that look alike: `python -m benchmarks.truth.lookalikes --mirror <folder>`.
 
 Items of real benchmarks are planted as copies, which must be found, and as other problems of like wording, which must
 stay. Real training rows of the mirror show what is removed of natural neighbours; `--read 50` prints such pairs, to be
@@ -22,9 +22,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.corpus import table
-from benchmarks.leaks import item_table
-from benchmarks.restyling import COPIES, EXCHANGES, FIGURE, OTHERS, without_annotations
+from benchmarks.curation.corpus import table
+from benchmarks.curation.leaks import item_table
+from benchmarks.truth.restyling import COPIES, EXCHANGES, FIGURE, OTHERS, without_annotations
 from pipeline.benchmarks.items import benchmark_items
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.decontaminate.settings import DecontaminationSettings

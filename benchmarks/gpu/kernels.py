@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.device_timing import (
+from benchmarks.gpu.device_timing import (
     Say,
     Sizes,
     both_passes,

@@ -23,9 +23,8 @@ from typing import Any
 
 import torch
 
-from benchmarks import gpu_kernels as kernels
-from benchmarks import gpu_steps as steps
-from benchmarks.device_timing import Sizes
+from benchmarks.gpu import kernels, steps
+from benchmarks.gpu.device_timing import Sizes
 
 VARIANTS = ("LA", "DR", "DR+DA")
 PARTS: dict[str, Callable[..., None]] = {  # in the order they run

@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.device_timing import Say, Sizes, forget_peak, milliseconds, peak_gigabytes
-from benchmarks.gpu_kernels import compile_options
+from benchmarks.gpu.device_timing import Say, Sizes, forget_peak, milliseconds, peak_gigabytes
+from benchmarks.gpu.kernels import compile_options
 from model import ops
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr_da, la
