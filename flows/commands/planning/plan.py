@@ -7,10 +7,9 @@ import shutil
 
 import pandas as pd
 
-from flows.commands.calibrate import calibrate, existing_folder
-from flows.commands.data_plan import amount, data_bytes, data_tables
-from flows.commands.tables import console, print_table
-from flows.commands.time_plan import (
+from flows.commands.planning.calibrate import calibrate, existing_folder
+from flows.commands.planning.data_plan import amount, data_bytes, data_tables
+from flows.commands.planning.time_plan import (
     GPU_FLOPS,
     Pace,
     Times,
@@ -19,6 +18,7 @@ from flows.commands.time_plan import (
     scored_items,
     unknown_benchmarks,
 )
+from flows.commands.tables import console, print_table
 from flows.running import progress
 from flows.running.devices import gpus
 from flows.stages.checks import checkpoint_bytes, state_bytes

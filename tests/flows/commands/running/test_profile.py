@@ -1,6 +1,6 @@
 import pytest
 
-from flows.commands.profile import print_profile
+from flows.commands.running.profile import print_profile
 from flows.stages.outputs import Prepared, write_returned
 from flows.study.loading import load_study
 from model.profiling.random_stream import write_random_stream

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from flows.commands.cli import main
-from flows.commands.data_plan import data_bytes, data_tables
+from flows.commands.planning.data_plan import data_bytes, data_tables
 from flows.study.loading import load_study
 from pipeline.sources.sizes import SIZES
 from pipeline.sources.table import SOURCES

@@ -1,7 +1,7 @@
 """Estimate the time of a study's trainings and evaluations, the hours of devices they take, and what those cost.
 
 A pace says how fast models train and are evaluated: computed from their FLOPs here, measured in
-`flows.commands.calibrate`.
+`flows.commands.planning.calibrate`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flows.commands.world_sample import sample_world
+from flows.commands.planning.world_sample import sample_world
 from flows.running.devices import concurrency, gpus, share_ranks
 from flows.stages.models import PlannedModel
 from flows.study.configuration import BUILTIN, Study

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.results import find_results
+from flows.commands.results.query import find_results
 from flows.commands.tables import console, print_table
 from sql.statistics.comparison import compare
 

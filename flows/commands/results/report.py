@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.table import Table as Shown
 
-from flows.commands.results import find_results
+from flows.commands.results.query import find_results
 from flows.commands.tables import console
 from pipeline.errors import InputError
 from reports.tables.cells import Cell, Table

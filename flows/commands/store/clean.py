@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.data_plan import amount
+from flows.commands.planning.data_plan import amount
 from flows.commands.tables import console, print_table
 from flows.running.single import only_run
 from flows.stages.usage import USERS, Stored, is_complete, stored, users_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.commands.cli import main
-from flows.commands.verify import find_damage
+from flows.commands.store.verify import find_damage
 from flows.running.single import only_run
 from flows.stages.ingest import ingest_study
 from flows.stages.prepare import prepare_data
@@ -16,7 +16,7 @@ from flows.study.loading import load_study
 from pipeline.storage.store import Output, Store
 from sql.results import query
 
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+TINY = Path(__file__).parents[3] / "studies" / "tiny.yaml"
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flows.commands.data_plan import amount, data_bytes
-from flows.commands.sources import print_notices
+from flows.commands.data.sources import print_notices
+from flows.commands.planning.data_plan import amount, data_bytes
 from flows.commands.tables import print_outcome, read_outcome
 from flows.prefect.in_process import run_in_process
 from flows.running import progress

@@ -10,7 +10,7 @@ from flows.study.loading import load_study
 from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Store
 
-TINY = str(Path(__file__).parents[2] / "studies" / "tiny.yaml")
+TINY = str(Path(__file__).parents[3] / "studies" / "tiny.yaml")
 
 
 @pytest.fixture(scope="module")

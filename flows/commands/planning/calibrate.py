@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from flows.commands.time_plan import Pace, pace_of_flops
+from flows.commands.planning.time_plan import Pace, pace_of_flops
 from flows.running import progress
 from flows.running.devices import Slots, gpus
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit, wait_unless_stopping

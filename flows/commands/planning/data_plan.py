@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
-from flows.commands.world_sample import sample_world
+from flows.commands.planning.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
+from flows.commands.planning.world_sample import sample_world
 from flows.running.devices import cores
 from flows.stages.outputs import Prepared, read_finished
 from flows.stages.sources import PROCESS_MEMORY

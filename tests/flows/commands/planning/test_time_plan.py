@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from flows.commands.cli import main
-from flows.commands.data_plan import data_tables
-from flows.commands.time_plan import Pace, estimate_times, pace_of_flops, scored_tokens, unknown_benchmarks
+from flows.commands.planning.data_plan import data_tables
+from flows.commands.planning.time_plan import Pace, estimate_times, pace_of_flops, scored_tokens, unknown_benchmarks
 from flows.stages.models import plan_models
 from flows.stages.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Store
 
-TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+TINY = Path(__file__).resolve().parents[3] / "studies" / "tiny.yaml"
 
 
 def study(root: Path | None = None, **training: object) -> Study:

@@ -13,12 +13,12 @@ import duckdb
 import pandas as pd
 import pytest
 
-from flows.commands.bundle import collect_bundle, write_bundle
 from flows.commands.cli import main
+from flows.commands.running.bundle import collect_bundle, write_bundle
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 
-PROJECT = Path(__file__).resolve().parents[3]
+PROJECT = Path(__file__).resolve().parents[4]
 TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
 
 
