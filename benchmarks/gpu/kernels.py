@@ -26,7 +26,7 @@ from model.dreamer import Dreamer
 from model.ops import Documents, Routing, attend_depth, cross_entropy_sum, route, swiglu_experts
 from model.ops.torch_kernels.attention import attend_packed, takes_packed
 from model.ops.torch_kernels.routing import dispatch
-from model.training.wrapping import compile_parts, recompute_activations
+from model.training.step.wrapping import compile_parts, recompute_activations
 
 
 def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:

@@ -33,8 +33,8 @@ from model.ops.torch_kernels.routing import dispatch
 from model.profiling.profile import profile_step, table
 from model.profiling.random_stream import write_random_stream
 from model.training.config import read_run
+from model.training.step.wrapping import compile_parts, recompute_activations
 from model.training.trainer import Trainer
-from model.training.wrapping import compile_parts, recompute_activations
 
 TIMED_STEPS = 3
 

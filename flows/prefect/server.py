@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from flows.running.processes import Failed
-from model.training.launch import bound_command
+from model.training.ranks.launch import bound_command
 from pipeline.errors import InputError
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs

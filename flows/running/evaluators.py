@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flows.running.devices import Slots
 from flows.running.processes import Stopped, check_status, child_process, wait_unless_stopping
-from model.training.launch import ProcessGroup
+from model.training.ranks.launch import ProcessGroup
 
 MODULE = "model.evaluator"
 URGENCY = (0,)  # before the trainings that wait: an evaluation is short and shows a result

@@ -23,8 +23,8 @@ from flows.running.silence import watched
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import FILES, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
-from model.training.code_changes import read_code_changes
-from model.training.records import choose_seed
+from model.training.origins.code_changes import read_code_changes
+from model.training.recording.records import choose_seed
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, write_text_atomically
 from pipeline.storage.integrity import reopen

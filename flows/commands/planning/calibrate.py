@@ -25,7 +25,7 @@ from flows.stages.outputs import Prepared, read_finished
 from flows.stages.prepare import prepare_data
 from flows.study.configuration import BUILTIN, MOST_TOKENS, Study
 from model.profiling.profile import random_data
-from model.training.launch import ProcessGroup
+from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
 from pipeline.storage.store import Output, Store
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from model.training.config import Run
-from model.training.provenance import differences
+from model.training.origins.provenance import differences
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 

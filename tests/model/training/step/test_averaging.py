@@ -7,8 +7,8 @@ import torch
 
 from model.checkpoint import load_model, newest_state
 from model.train import train
-from model.training.averaging import WeightAverage, newest_share
 from model.training.config import TrainingConfig, read_run
+from model.training.step.averaging import WeightAverage, newest_share
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_run

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from model.train import main, train
-from model.training.code_changes import code_digest, read_code_changes
-from model.training.provenance import source_digests
+from model.training.origins.code_changes import code_digest, read_code_changes
+from model.training.origins.provenance import source_digests
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_run
 

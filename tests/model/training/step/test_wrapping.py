@@ -10,7 +10,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from model import ops
-from model.training.wrapping import compile_parts, recompute_activations
+from model.training.step.wrapping import compile_parts, recompute_activations
 from tests.model.tiny_network import (
     DR_DA,
     LA,

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from model.training.optimizer import AdamW, warmed_up
+from model.training.step.optimizer import AdamW, warmed_up
 from pipeline.errors import InputError
 
 

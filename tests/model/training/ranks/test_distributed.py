@@ -15,7 +15,7 @@ import torch
 
 from model.checkpoint import newest_state
 from model.train import main, train
-from model.training.launch import rank_environments
+from model.training.ranks.launch import rank_environments
 from tests.model.packed_folder import write_run
 
 CONTEXT = multiprocessing.get_context("forkserver")  # its processes have torch imported already

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from model.accounting import training_flops_per_token
 from model.ops.device import device_name, peak_flops
-from model.training.records import Progress, StepLog, write_run_table
+from model.training.recording.records import Progress, StepLog, write_run_table
 from model.training.trainer import Trainer
 
 FLUSH_SECONDS = 1.0

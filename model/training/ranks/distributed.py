@@ -18,8 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from model.training.failure_detector import FailureDetector
 from model.training.failures import TrainingFailed
+from model.training.ranks.failure_detector import FailureDetector
 from pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)

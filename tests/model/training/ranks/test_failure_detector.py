@@ -10,8 +10,8 @@ import threading
 
 import pytest
 
-from model.training import failure_detector
-from model.training.failure_detector import LOST_SECONDS, PROBES, FailureDetector
+from model.training.ranks import failure_detector
+from model.training.ranks.failure_detector import LOST_SECONDS, PROBES, FailureDetector
 
 CUT = """
 set -e
@@ -33,8 +33,8 @@ wait $second || echo second ended with $?
 RANKS = """
 from pathlib import Path
 import torch
-from model.training import failure_detector
-from model.training.distributed import process_group
+from model.training.ranks import failure_detector
+from model.training.ranks.distributed import process_group
 failure_detector.PROBES.update(TCP_KEEPIDLE=1, TCP_KEEPINTVL=1, TCP_KEEPCNT=2)
 with process_group("run") as ranks:
     ranks.all_reduce([torch.ones(1000)])
