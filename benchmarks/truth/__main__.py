@@ -23,7 +23,7 @@ from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
-from pipeline.sources.splits import find_split
+from pipeline.sources.repositories.splits import find_split
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents

@@ -16,7 +16,7 @@ from flows.study.configuration import BUILTIN
 from flows.study.loading import load_study, presets
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
-from pipeline.sources import repositories
+from pipeline.sources.repositories import folders
 from pipeline.sources.source import Source, notices
 from pipeline.sources.table import SOURCES, resolve_source
 
@@ -59,8 +59,8 @@ def download(options: argparse.Namespace) -> None:
     entries = [entry for name in options.names for entry in _entries(name)]
     print_notices(entry for entry in entries if isinstance(entry, Source))
     with progress.on_terminal():
-        folders = repositories.download(entries, options.mirror, progress=partial(progress.report, "download"))
-    print(*folders, sep="\n")
+        found = folders.download(entries, options.mirror, progress=partial(progress.report, "download"))
+    print(*found, sep="\n")
 
 
 def print_notices(chosen: Iterable[Source]) -> None:

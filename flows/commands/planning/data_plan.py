@@ -19,7 +19,7 @@ from flows.stages.outputs import Prepared, read_finished
 from flows.stages.sources import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
 from pipeline.errors import InputError
-from pipeline.sources.repositories import source_files
+from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.sizes import Size, size_of, stripped_text
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories import repository_folder, resolved_revision, source_files
-from pipeline.sources.splits import find_split, has_splits
+from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
+from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.sources.table import resolve_source
 
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
+MIRROR = Path(__file__).resolve().parents[5] / "shared" / "mirror"
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import InputError
-from pipeline.sources.column_expressions import after, as_list, as_text, last_boxed, option, parse
-from pipeline.sources.column_paths import root, steps
+from pipeline.sources.columns.expressions import after, as_list, as_text, last_boxed, option, parse
+from pipeline.sources.columns.paths import root, steps
 
 
 def evaluate(expression, **columns):

@@ -14,7 +14,7 @@ r"""Parse and evaluate column expressions: the small language in which sources a
     option(options, correct)       in "a ) 38 , b ) 27.675" the text of the letter in `correct`
 
 An expression is parsed once, bound to the columns that a file has, and evaluated on Arrow tables whose columns are
-paths, as `pipeline.sources.file_readers` extracts them.
+paths, as `pipeline.sources.files.readers` extracts them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError, nearest_name
-from pipeline.sources.column_paths import steps
+from pipeline.sources.columns.paths import steps
 
 _PLACE = re.compile(r"\{([^{}]+)\}")
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)

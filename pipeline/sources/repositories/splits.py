@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from pipeline.errors import InputError
-from pipeline.sources.file_readers import SUFFIXES
+from pipeline.sources.files.readers import SUFFIXES
 
 CARD = "README.md"
 METADATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.sources.blocks import BLOCK_BYTES, Block
-from pipeline.sources.column_paths import extract, leads_somewhere, root
+from pipeline.sources.columns.paths import extract, leads_somewhere, root
+from pipeline.sources.files.blocks import BLOCK_BYTES, Block
 
 
 class ParquetRows:

@@ -21,9 +21,9 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from pipeline.errors import InputError
-from pipeline.sources.blocks import BLOCK_BYTES, Block
-from pipeline.sources.column_expressions import as_text
-from pipeline.sources.column_paths import Steps, not_text, root, steps, walk
+from pipeline.sources.columns.expressions import as_text
+from pipeline.sources.columns.paths import Steps, not_text, root, steps, walk
+from pipeline.sources.files.blocks import BLOCK_BYTES, Block
 
 PEEK = 100
 RECORDS = 2048

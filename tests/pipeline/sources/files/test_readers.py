@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import InputError
-from pipeline.sources.file_readers import open_rows
+from pipeline.sources.files.readers import open_rows
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 records = st.lists(

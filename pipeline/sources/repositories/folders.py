@@ -13,9 +13,9 @@ from typing import Protocol
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.sources import hub
+from pipeline.sources.repositories import hub
+from pipeline.sources.repositories.splits import Part, find_split, has_splits
 from pipeline.sources.source import Source
-from pipeline.sources.splits import Part, find_split, has_splits
 from pipeline.sources.table import SOURCES
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.sources.hub import written_card
-from pipeline.sources.splits import card_configurations
+from pipeline.sources.repositories.hub import written_card
+from pipeline.sources.repositories.splits import card_configurations
 
 COMMIT = "740312add88f781978c0658806c59bc2815b9866"
 CARD = """---
@@ -119,8 +119,8 @@ def run(program, tmp_path, endpoint, **environment):
 
 PRELUDE = """
 from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.sources.repositories import download, repository_folder, resolved_revision
-from pipeline.sources.splits import find_split
+from pipeline.sources.repositories.folders import download, repository_folder, resolved_revision
+from pipeline.sources.repositories.splits import find_split
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 def attempt(**options):

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.splits import card_configurations, data_files, select_files
+from pipeline.sources.repositories.splits import card_configurations, data_files, select_files
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Open the reader of a Parquet, JSON lines, JSON or CSV file, also compressed (.gz, .zst), by its name.
 
-Readers yield blocks of bounded size (`pipeline.sources.blocks`). A broken JSON line, or a CSV record of another length,
-is a malformed row. A file that ends early, a broken element of a JSON array and UTF-16 raise InputError. Single bytes
-that are not UTF-8 become U+FFFD, which cleaning counts.
+Readers yield blocks of bounded size (`pipeline.sources.files.blocks`). A broken JSON line, or a CSV record of another
+length, is a malformed row. A file that ends early, a broken element of a JSON array and UTF-16 raise InputError. Single
+bytes that are not UTF-8 become U+FFFD, which cleaning counts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.errors import InputError
-from pipeline.sources.parquet_rows import ParquetRows
-from pipeline.sources.record_rows import RecordRows
+from pipeline.sources.files.parquet_rows import ParquetRows
+from pipeline.sources.files.record_rows import RecordRows
 
 COMPRESSIONS = (".gz", ".zst")
 SUFFIXES = (

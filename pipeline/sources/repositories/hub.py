@@ -19,7 +19,15 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.sources.splits import CARD, Part, card_configurations, data_files, parse_card, select_files, summary
+from pipeline.sources.repositories.splits import (
+    CARD,
+    Part,
+    card_configurations,
+    data_files,
+    parse_card,
+    select_files,
+    summary,
+)
 from pipeline.storage.files import write_text_atomically
 
 RECORD = ".download.json"
