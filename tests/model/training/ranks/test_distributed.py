@@ -131,10 +131,9 @@ def test_a_lost_rank_ends_the_others_with_one_line(tmp_path, lost):
 
 def test_sigterm_to_one_rank_saves_and_stops_all(tmp_path):
     folder = write_run(tmp_path, tokens=100_000_000, checkpoints=[], save_every_seconds=1000)
-    group = Group(folder, 2)
-    while not (folder / "steps.csv").exists():
+    group, progress = Group(folder, 2), folder / "progress.json"
+    while not (progress.exists() and json.loads(progress.read_text())["tokens"]):
         time.sleep(0.01)
-    time.sleep(0.3)
     group.processes[1].terminate()
     statuses, lines = group.wait()
     assert (statuses, lines) == ([143, 143], [])
