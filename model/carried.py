@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from model.training.launch import ProcessGroup, stop
-from model.training.records import choose_seed
+from model.training.ranks.launch import ProcessGroup, stop
+from model.training.recording.records import choose_seed
 from pipeline.errors import InputError
 
 PLAN = "plan.json"

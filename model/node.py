@@ -20,7 +20,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from model.training.launch import bound_command
+from model.training.ranks.launch import bound_command
 
 JOIN_SECONDS = 600
 """Longest wait for the other nodes at the start."""

@@ -26,11 +26,11 @@ from pathlib import Path
 import torch
 
 from model.ops.gpu import on_gpu, slow_products
-from model.training.code_changes import record_code_change
 from model.training.config import read_run
-from model.training.distributed import OtherRankFailed, process_group
 from model.training.failures import TrainingFailed
-from model.training.recorder import Recorder
+from model.training.origins.code_changes import record_code_change
+from model.training.ranks.distributed import OtherRankFailed, process_group
+from model.training.recording.recorder import Recorder
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 

@@ -1,3 +1,3 @@
-"""The `dreamer` command: the parser in `cli`, each subcommand in a module of its own or beside its closest relative.
+"""The `dreamer` command: `parser` knows the subcommands, `cli` runs one; they lie in rooms by what they are about.
 
 May import everything in `flows`; imported by nothing."""

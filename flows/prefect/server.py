@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from flows.running.private import private_folder
 from flows.running.processes import Failed
-from model.training.launch import bound_command
+from model.training.ranks.launch import bound_command
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_file
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,13 +12,39 @@ from pathlib import Path
 
 from flows.running.devices import Slots
 from flows.running.processes import Stopped, check_status, child_process, wait_unless_stopping
-from model.training.launch import ProcessGroup
+from model.training.ranks.launch import ProcessGroup
 
 MODULE = "model.evaluator"
 URGENCY = (0,)  # before the trainings that wait: an evaluation is short and shows a result
 
 
-class Evaluators:
+class Evaluating(ABC):
+    """What evaluates checkpoints when asked, at most `count` at once: processes here, or jobs of a cluster."""
+
+    def __init__(self, count: int) -> None:
+        self._pool = ThreadPoolExecutor(count)
+        self._closed = False
+
+    @abstractmethod
+    def evaluate(self, job: Path, tokens: int) -> Future[str]:
+        """Ask for the evaluation of a job's checkpoint. The future holds the line about it, or what went wrong.
+
+        The future runs while a process evaluates the checkpoint, and not while the request waits.
+        """
+
+    def wait(self, seconds: float) -> None:
+        """Wait. Raises Stopped when the evaluation has ended, or the study is being stopped."""
+        wait_unless_stopping(seconds)
+        if self._closed:
+            raise Stopped("the evaluation has ended")
+
+    def close(self) -> None:
+        """Drop the requests that wait."""
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Evaluators(Evaluating):
     """Processes (`python -m model.evaluator`) that evaluate what is asked, in order, at most `count` of them at once.
 
     Each takes a slot of the study and keeps the slot until nothing waits. On a CPU an idle process stays; a process
@@ -25,31 +52,23 @@ class Evaluators:
     """
 
     def __init__(self, slots: Slots, count: int, logs: Path, environment: Mapping[str, str]) -> None:
+        super().__init__(count)
         self._slots, self._logs, self._environment = slots, logs, environment
         self._waiting: deque[tuple[str, Future[str]]] = deque()
         self._idle: list[ProcessGroup] = []
-        self._started, self._closed = 0, False
+        self._started = 0
         self._living: dict[ProcessGroup, ExitStack] = {}
-        self._pool = ThreadPoolExecutor(count)
 
     def evaluate(self, job: Path, tokens: int) -> Future[str]:
-        """Ask for the evaluation of a job's checkpoint. The future holds the line about it, or what went wrong."""
         future: Future[str] = Future()
         self._waiting.append((json.dumps({"job": str(job), "tokens": tokens}), future))
         self._pool.submit(self._work)
         return future
 
-    def wait(self, seconds: float) -> None:
-        """Wait. Raises Stopped when the processes have been ended, or the study is being stopped."""
-        wait_unless_stopping(seconds)
-        if self._closed:
-            raise Stopped("the evaluation has ended")
-
     def close(self) -> None:
         """Drop the requests that wait, and end the evaluating processes."""
-        self._closed = True
+        super().close()
         self._waiting.clear()
-        self._pool.shutdown(wait=False, cancel_futures=True)
         for process in list(self._living):
             self._end(process)
 
@@ -67,6 +86,7 @@ class Evaluators:
     def _evaluate_waiting(self, devices: Mapping[str, str]) -> None:
         process = None
         for request, future in self._next():
+            future.set_running_or_notify_cancel()
             try:
                 process = process or self._process(devices)
                 future.set_result(_ask(process, request))

@@ -26,7 +26,7 @@ from flows.running.devices import Slots, gpus
 from flows.running.processes import Failed, run_module, stopped_on_exit, wait_unless_stopping
 from flows.running.slurm import first_host, run_job
 from flows.study.configuration import Study
-from model.training.launch import free_port
+from model.training.ranks.launch import free_port
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 

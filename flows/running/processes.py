@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from flows.running.private import private_folder
-from model.training.launch import GRACE_SECONDS, ProcessGroup, stop
+from model.training.ranks.launch import GRACE_SECONDS, ProcessGroup, stop
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing
 

@@ -1,9 +1,8 @@
-"""Notice a training that lives and does nothing: a stopped process, a file system that hangs."""
+"""Notice a training or an evaluation that lives and does nothing: a stopped process, a file system that hangs."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from flows.running import progress
 from flows.running.processes import read_progress
 
 SILENT_SECONDS = 60
+KEY_END = ": no progress"  # of the key of a report, behind the work that is silent
 
 
 def silence(path: Path, started: float = 0.0) -> str:
@@ -31,17 +31,17 @@ def silence(path: Path, started: float = 0.0) -> str:
     return f"silent since {datetime.fromtimestamp(last):%F %T}, {process}"
 
 
-def watched(label: str, path: Path, tick: Callable[[], None]) -> Callable[[], None]:
-    """Return a `tick` that also reports when the process of a progress file falls silent, and when it goes on."""
-    key, started, silent = f"{label}: no progress", 0.0, False
+class Watch:
+    """Reports when the process of a progress file falls silent, and when it goes on."""
 
-    def look() -> None:
-        nonlocal started, silent
-        tick()
-        started = started or time.time()
-        words = silence(path, started)
-        if bool(words) != silent:
-            silent = bool(words)
-            progress.report(key, 0.0 if silent else 1.0, words or "goes on")
+    def __init__(self, label: str, path: Path) -> None:
+        self._key, self._path = f"{label}{KEY_END}", path
+        self._started, self._silent = 0.0, False
 
-    return look
+    def look(self, *, at_work: bool = True) -> None:
+        """Look at the file. Only what is at work can be silent; its time begins when it is seen at work."""
+        self._started = (self._started or time.time()) if at_work else 0.0
+        words = silence(self._path, self._started) if at_work else ""
+        if bool(words) != self._silent:
+            self._silent = bool(words)
+            progress.report(self._key, 0.0 if words else 1.0, words or ("goes on" if at_work else "has ended"))

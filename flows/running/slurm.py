@@ -8,6 +8,7 @@ end of the job also where SLURM keeps no accounts. `python -m flows.running.slur
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -16,12 +17,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 from flows.running.devices import shared_slots
-from flows.running.evaluators import URGENCY
-from flows.running.processes import Stopped, follow, wait_unless_stopping
+from flows.running.evaluators import URGENCY, Evaluating
+from flows.running.processes import follow, wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
@@ -74,46 +75,47 @@ def run_job(
     follow(job, f"{module} {' '.join(arguments)}", tick_unless_queued)
 
 
-class EvaluationJobs:
+class EvaluationJobs(Evaluating):
     """Evaluations as jobs, one for each checkpoint, in the place of processes that stay (`evaluators.Evaluators`).
 
-    Each job takes a slot of the study, as a training does, so that `workers` limits the jobs in the queue.
+    Jobs in the queue go on after `close`, and the next run finds their results. Each job takes a slot of the study, as
+    a training does, so that `workers` limits the jobs in the queue.
     """
 
     def __init__(self, study: Study, most: int, environment: Mapping[str, str]) -> None:
+        super().__init__(most)
         self._study, self._environment = study, environment
-        self._pool = ThreadPoolExecutor(most)
-        self._closed = False
 
     def evaluate(self, job: Path, tokens: int) -> Future[str]:
-        """Submit the evaluation of a job's checkpoint. The future holds the line about it, or what went wrong."""
-        return self._pool.submit(self._run, job, tokens)
+        future: Future[str] = Future()
+        self._pool.submit(self._answer, future, job, tokens)
+        return future
 
-    def wait(self, seconds: float) -> None:
-        """Wait. Raises Stopped when the evaluation has ended, or the study is being stopped."""
-        wait_unless_stopping(seconds)
-        if self._closed:
-            raise Stopped("the evaluation has ended")
-
-    def close(self) -> None:
-        """Drop the requests that are not submitted. Jobs in the queue go on, and the next run finds their results."""
-        self._closed = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
-
-    def _run(self, job: Path, tokens: int) -> str:
+    def _answer(self, future: Future[str], job: Path, tokens: int) -> None:
         log = job.with_name(f"job-{tokens}.log")
         arguments = [str(job), "--only", str(tokens), "--verbose"]
-        with shared_slots(self._study).take(urgency=URGENCY):
-            self.wait(0)
-            run_job(self._study, "model.evaluate", arguments, log=log, environment=self._environment)
-        return (log.read_text(errors="replace").strip().splitlines() or ["there already"])[-1]
+
+        def begun() -> None:  # called again and again once the job has left the queue
+            if not future.running():
+                future.set_running_or_notify_cancel()
+
+        try:
+            with shared_slots(self._study).take(urgency=URGENCY):
+                self.wait(0)
+                run_job(self._study, "model.evaluate", arguments, log=log, tick=begun, environment=self._environment)
+            lines = log.read_text(errors="replace").strip().splitlines()
+            future.set_result(lines[-1] if lines else "there already")
+        except BaseException as error:
+            future.set_exception(error)
 
 
 class Job:
     """One job: `python -m module arguments` by `ranks` processes on each of `nodes` machines; output goes to `log`.
 
-    The job's number is written beside the log. A job with this command that a killed study has left in the queue is
-    followed; one with another command is ended first. Raises InputError where SLURM refuses the job.
+    A note beside the log holds the command, from before the job is submitted, and the job's number, once SLURM has
+    told it. A job with this command that a killed study has left in the queue is followed; one with another command is
+    ended first. SLURM finds a job whose number is not in the note by its name, which belongs to this log alone. Raises
+    InputError where SLURM refuses the job.
     """
 
     def __init__(
@@ -136,35 +138,41 @@ class Job:
         if nodes > 1 or ranks > 1:
             own = [sys.executable, "-m", "flows.running.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
             command = [*own, *arguments[:1], "--", *arguments[1:]]
-        self.number = self._left(command)
+        own_name = f"{name}-{hashlib.blake2b(bytes(log.absolute()), digest_size=6).hexdigest()}"
+        self.number = self._left(command, own_name)
         if self.number:
+            self._write_note(command)
             return
         self._status.unlink(missing_ok=True)
         log.parent.mkdir(parents=True, exist_ok=True)
-        options = ["--parsable", "--job-name", name, "--output", str(log.absolute()), "--open-mode", "append"]
+        options = ["--parsable", "--job-name", own_name, "--output", str(log.absolute()), "--open-mode", "append"]
         options += ["--nodes", str(nodes), "--ntasks-per-node", "1", "--chdir", os.getcwd()]
         options += ["--gpus-per-node", str(ranks)] if gpus else []
         variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment, "DREAMER_STATUS": str(self._status)}
         if script is None:
             script = log.with_suffix(".sh")
             write_text_atomically(script, SCRIPT)
+        self._write_note(command)
         submitted = _slurm(["sbatch", *options, str(script), *command], variables)
         if submitted.returncode:
             raise InputError(f"SLURM refuses the job {name!r}: {submitted.stderr.strip()}")
         self.number = submitted.stdout.strip().partition(";")[0]
+        self._write_note(command)
+
+    def _write_note(self, command: list[str]) -> None:
         write_text_atomically(self._note, json.dumps({"job": self.number, "command": command}))
 
-    def _left(self, command: list[str]) -> str:
+    def _left(self, command: list[str], name: str) -> str:
         """Return the number of the job that an earlier study left in the queue; "" where there is none."""
         try:
             note = json.loads(self._note.read_text())
         except (FileNotFoundError, ValueError):
             return ""
-        self.number = note["job"]
-        if self._status.exists() or not self._state():
+        self.number = note["job"] or _number(name)
+        if not self.number or self._status.exists() or not self._state():
             return ""
         if note["command"] == command:
-            return note["job"]
+            return self.number
         self.signal(signal.SIGTERM)
         while self._state():
             wait_unless_stopping(POLL_SECONDS)
@@ -212,10 +220,19 @@ class Job:
         return told.stdout.strip()
 
 
+def _number(name: str) -> str:
+    """Ask SLURM for the number of the job with this name; "" where none is in the queue."""
+    told = _slurm(["squeue", "--noheader", "--format=%i", "--user", str(os.getuid()), "--name", name])
+    if told.returncode:
+        raise InputError(f"SLURM does not tell whether the job {name!r} is in the queue: {told.stderr.strip()}")
+    return told.stdout.strip()
+
+
 def _slurm(command: Sequence[str], environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """Run one of SLURM's commands. Raises InputError where a command that must be there is not."""
+    """Run one of SLURM's commands, which Ctrl-C does not reach. Raises InputError where a needed one is not there."""
+    options = {"capture_output": True, "text": True, "check": False, "start_new_session": True}
     try:
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(command, env=environment, **options)
     except FileNotFoundError:
         if command[0] == "sacct":
             return subprocess.CompletedProcess(command, 1, "", "")

@@ -17,8 +17,9 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.devices import concurrency, shared_slots
-from flows.running.evaluators import Evaluators
+from flows.running.evaluators import Evaluating, Evaluators
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
+from flows.running.silence import Watch
 from flows.running.slurm import EvaluationJobs
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import (
@@ -102,7 +103,7 @@ def follow_runs(
     return evaluated
 
 
-def _evaluating(study: Study, place: Path, environment: Mapping[str, str]) -> Evaluators | EvaluationJobs:
+def _evaluating(study: Study, place: Path, environment: Mapping[str, str]) -> Evaluating:
     """Return what evaluates: jobs of a cluster, or processes here, as many as the memory holds."""
     count = concurrency(study)
     if study.compute.pool != "local":
@@ -126,7 +127,7 @@ class _Stage:
     study: Study
     store: Store
     prepared: Prepared
-    processes: Evaluators | EvaluationJobs
+    processes: Evaluating
     trained: Callable[[], Trained | None]
     trust_code: bool
     entered: Entered
@@ -178,6 +179,7 @@ class _Evaluation:
         self.expected = len(stage.study.training.points)
         self.asked: dict[int, Future[str]] = {}
         self.entered: set[int] = set()
+        self.watch = Watch(name, folder / "results" / "progress.json")
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # links of an attempt that was killed
 
     def finish(self) -> dict[str, Any]:
@@ -186,6 +188,7 @@ class _Evaluation:
             over = self.stage.trained() is not None
             run = self.look()  # before the checkpoints: those of a complete run are all there
             self.ask(run)
+            self.watch.look(at_work=any(asked.running() for asked in self.asked.values()))
             waiting = [tokens for tokens in self.asked if not self.take(run, tokens)]
             if not waiting and self.asked and run.status == "complete":
                 break

@@ -23,7 +23,7 @@ from flows.stages.models import PlannedModel
 from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
-from model.training.provenance import package_version
+from model.training.origins.provenance import package_version
 from pipeline.storage.store import canonical
 from sql.ingest import forget, ingest
 from sql.results import Busy, connect

@@ -25,7 +25,7 @@ from pipeline.benchmarks.items import benchmark_items, task_specifications
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.stage import deduplicate
 from pipeline.progress import Progress
-from pipeline.sources.splits import find_split, has_splits
+from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens

@@ -16,7 +16,7 @@ from flows.study.configuration import BUILTIN, Study
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
-from pipeline.sources.repositories import repository_folder, resolved_revision, source_files
+from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
 from pipeline.sources.source import Source
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source

@@ -15,7 +15,7 @@ from typing import Any
 
 from flows.running.processes import read_progress
 from flows.running.record import Reported, read_record
-from flows.running.silence import silence
+from flows.running.silence import KEY_END, silence
 from flows.running.single import running_since
 from flows.stages import evaluate, train
 from flows.stages.building import VERSIONS
@@ -75,7 +75,7 @@ def read_states(study: Study) -> list[State]:
     runs = list(_runs(study, prepared))
     trainings = [_training(study, run, trained, since) for run in runs]
     evaluations = [
-        _evaluation(study, run, _evaluation_folder(study, run, prepared), evaluated, since)
+        _evaluation(study, run, _evaluation_folder(study, run, prepared), evaluated, record, since)
         for run, training in zip(runs, trainings, strict=True)
         if training.state not in (SCREENED, FAILED)
     ]
@@ -208,10 +208,18 @@ def _evaluation_folder(study: Study, run: Run, prepared: Prepared | None) -> Pat
     return next((folder for folder in (final, final.with_name(key + PARTIAL)) if folder.exists()), None)
 
 
-def _evaluation(study: Study, run: Run, folder: Path | None, evaluated: Evaluated | None, since: float | None) -> State:
+def _evaluation(
+    study: Study,
+    run: Run,
+    folder: Path | None,
+    evaluated: Evaluated | None,
+    record: Mapping[str, Reported],
+    since: float | None,
+) -> State:
     """Build the state of the evaluation of a run.
 
-    An evaluation that writes nothing may wait for a slot or for checkpoints: silence says nothing about an evaluation.
+    An evaluation that writes nothing may wait for a slot or for checkpoints. So its silence is not told from its files,
+    but from the reports of the flow, which knows when a process evaluates.
     """
     state = partial(State, "evaluate", run.model_id, run.seed)
     if evaluated and run.run_id in evaluated.failures:
@@ -228,10 +236,13 @@ def _evaluation(study: Study, run: Run, folder: Path | None, evaluated: Evaluate
     if found.get("total"):
         share = found["done"] / found["total"]
     state = partial(state, progress=min(share, 1.0))
-    if not _lives(path, since):
+    told = record.get(f"evaluate {run.model_id} seed {run.seed}{KEY_END}")
+    silent = told.words if told and told.fraction < 1 and since is not None and told.at >= since else ""
+    if not _lives(path, since) and not silent:
         return state(state=STOPPED if since is None else WAITING)
     rate = found.get("items_per_second")
-    return state(state=RUNNING, rate=f"{rate:,.0f} items/s" if rate else "", left=found.get("seconds_left"))
+    words = f"{rate:,.0f} items/s" if rate else ""
+    return state(state=RUNNING, rate=words, left=found.get("seconds_left"), detail=silent)
 
 
 def _lives(path: Path, since: float | None) -> bool:

@@ -19,12 +19,12 @@ from flows.running import progress
 from flows.running.devices import share_ranks, shared_slots
 from flows.running.nodes import this_node, train_on_nodes
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
-from flows.running.silence import watched
+from flows.running.silence import Watch
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import FILES, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
-from model.training.code_changes import read_code_changes
-from model.training.records import choose_seed
+from model.training.origins.code_changes import read_code_changes
+from model.training.recording.records import choose_seed
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, write_text_atomically
 from pipeline.storage.integrity import reopen
@@ -225,7 +225,12 @@ def _train(
     progress.report(label, 0.0, "waiting")
     stop = ["--stop-at", str(stop_at)] if stop_at else []
     goal = stop_at or json.loads((run / "run.json").read_text())["training"]["tokens"]
-    tick = watched(label, run / "progress.json", partial(_report, label, run, goal))
+    watch = Watch(label, run / "progress.json")
+
+    def tick() -> None:
+        _report(label, run, goal)
+        watch.look()
+
     launch(run, [*stop, *arguments], log=run.with_suffix(".log"), tick=tick)
     progress.report(label, 1.0, "done")
 

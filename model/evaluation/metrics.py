@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from model.training.provenance import evaluation_code, packages
+from model.training.origins.provenance import evaluation_code, packages
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,16 +19,16 @@ from model.checkpoint import State, empty_model, load_tensors, newest_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
-from model.training.averaging import WeightAverage
-from model.training.code_changes import find_code_change
 from model.training.config import Run
-from model.training.distributed import Ranks
 from model.training.failures import TrainingFailed, has_spiked
-from model.training.optimizer import AdamW, warmed_up
-from model.training.provenance import source_digests
+from model.training.origins.code_changes import find_code_change
+from model.training.origins.provenance import source_digests
+from model.training.ranks.distributed import Ranks
 from model.training.saving import StateWriter, part_of, write_state
+from model.training.step.averaging import WeightAverage
+from model.training.step.optimizer import AdamW, warmed_up
+from model.training.step.wrapping import compile_parts, compiles, recompute_activations
 from model.training.stream import IGNORED, START_HASH, Batch, data_digest, extend_hash, open_stream
-from model.training.wrapping import compile_parts, compiles, recompute_activations
 from pipeline.errors import InputError
 
 LOSS_WINDOW = 100

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.errors import InputError
-from pipeline.sources import column_expressions
-from pipeline.sources.column_expressions import MissingColumn
-from pipeline.sources.file_readers import open_rows
-from pipeline.sources.splits import CARD, card_configurations, find_split, has_splits
+from pipeline.sources.columns import expressions
+from pipeline.sources.columns.expressions import MissingColumn
+from pipeline.sources.files.readers import open_rows
+from pipeline.sources.repositories.splits import CARD, card_configurations, find_split, has_splits
 from pipeline.storage.files import atomic_file
 from pipeline.storage.store import digest
 
@@ -149,7 +149,7 @@ def _columns(
         if not reader.columns:
             continue
         try:
-            bound = [column_expressions.parse(text).bind(reader.has) if text else None for text in wanted]
+            bound = [expressions.parse(text).bind(reader.has) if text else None for text in wanted]
         except MissingColumn as missing:
             raise InputError(
                 f"benchmark {benchmark.name!r}: {path} has nothing at {missing.wanted}; its columns are "

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.errors import InputError, nearest_name
-from pipeline.sources import column_expressions
+from pipeline.sources.columns import expressions
 
 Entry = TypeVar("Entry")
 CONFIG = ConfigDict(extra="forbid")
@@ -38,7 +38,7 @@ def _check_repository(repository: str) -> None:
 
 def _check_columns(text: str | tuple[str, ...]) -> None:
     if text:
-        column_expressions.parse(text)
+        expressions.parse(text)
 
 
 def _check_patterns(patterns: tuple[str, ...]) -> None:

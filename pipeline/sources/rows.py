@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.sources.blocks import Block
-from pipeline.sources.column_expressions import Expression, MissingColumn, parse
-from pipeline.sources.parquet_rows import ParquetRows
-from pipeline.sources.record_rows import RecordRows
+from pipeline.sources.columns.expressions import Expression, MissingColumn, parse
+from pipeline.sources.files.blocks import Block
+from pipeline.sources.files.parquet_rows import ParquetRows
+from pipeline.sources.files.record_rows import RecordRows
 from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
-from pipeline.sources.column_expressions import as_text, parse
+from pipeline.sources.columns.expressions import as_text, parse
 from pipeline.sources.entries import CONFIG, ColumnList, Columns, Flag, Name, Patterns, Repository, Texts
 
 Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
@@ -36,7 +36,7 @@ class Source:
         - {name: openstax, repository: openstax/algebra, split: validation, text: text}
         - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}      # an entry of the table with one field changed
 
-    Columns are expressions of `pipeline.sources.column_expressions`. Give `text` (a document without a question), or
+    Columns are expressions of `pipeline.sources.columns.expressions`. Give `text` (a document without a question), or
     `question` with `response`, or with `responses` (several columns, each a document of its own). A response with
     "[*]" gives a document for every element of a list; `keep_if` names lists of flags beside that list, which must all
     be true for an element to be kept ("a | b": either).

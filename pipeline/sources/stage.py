@@ -15,7 +15,7 @@ from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.sources.file_readers import count_rows, open_rows
+from pipeline.sources.files.readers import count_rows, open_rows
 from pipeline.sources.rows import RowConverter
 from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter, sum_counts

@@ -57,9 +57,6 @@ _MARK = {
     first: re.compile("|".join(_pattern(mark) for mark in _ALL if mark[0] == first), re.IGNORECASE)
     for first in dict.fromkeys(mark[0] for mark in _ALL)
 }
-_FENCE = re.compile(r"^[ \t]*(```|~~~)", re.MULTILINE)
-_TICKS = re.compile(r"(`+)[^`]+\1")
-_QUOTES = "\"'“”‘’"
 _MENTIONED_AFTER = re.compile(r"[ \t]+\w|[.,;:?!)]+(\s|$)")
 
 
@@ -105,44 +102,8 @@ def is_word(mark: Mark) -> bool:
     return mark.name in _WORDED
 
 
-def begins_line(text: str, start: int, mark: Mark) -> bool:
-    """Tell whether a mark begins a line of the text from `start` on."""
-    return not text[start : mark.start].rpartition("\n")[2].strip()
-
-
 def is_spoken_of(text: str, mark: Mark) -> bool:
     """Tell whether a mark stands within a sentence, as in "the tag <think> is used": a blank before, prose after."""
     before = text[max(mark.start - 2, 0) : mark.start]
     within = len(before) == 2 and before[1] in " \t" and not before[0].isspace()
     return within and _MENTIONED_AFTER.match(text, mark.end) is not None
-
-
-def is_code(response: str, start: int, mark: Mark) -> bool:
-    """Tell whether the mark is in quotation marks, between backticks or in a fenced block of the text from `start` on.
-
-    A closing mark alone on its line, in a block without its opening mark, is real: the fence before it was left open
-    inside a trace without an opening mark, and the fence after it begins a block of the solution.
-    """
-    around = response[max(mark.start - 1, 0) : mark.start] + response[mark.end : mark.end + 1]
-    if len(around) == 2 and all(character in _QUOTES for character in around):
-        return True
-    line_start = response.rfind("\n", start, mark.start) + 1 or start
-    line_end = response.find("\n", mark.end)
-    line = response[line_start : line_end if line_end >= 0 else len(response)]
-    place = mark.start - line_start
-    if any(code.start() < place < code.end() for code in _TICKS.finditer(line)):
-        return True
-    opened: int | None = None
-    if "```" not in response and "~~~" not in response:
-        return False
-    for fence in _FENCE.finditer(response, start):
-        if opened is None:
-            if fence.start() > mark.start:
-                return False
-            opened = fence.start()
-        elif fence.start() < mark.start:
-            opened = None
-        else:
-            alone = mark.name in OPENING_MARK and "".join(line.lower().split()) == mark.name
-            return not (alone and OPENING_MARK[mark.name] not in response[opened : fence.start()].lower())
-    return False

@@ -32,6 +32,7 @@ Example: "<think>1 + 1?</think>\n\nIt is 2." becomes "It is 2.", kind "paired".
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -42,14 +43,13 @@ from pipeline.traces.marks import (
     OPENING_MARK,
     WRAPPING,
     Mark,
-    begins_line,
     find_marks,
-    is_code,
     is_spoken_of,
     is_word,
     kind_of,
     mentioned_kinds,
 )
+from pipeline.traces.surroundings import Surroundings
 
 NONE, PAIRED, SEVERAL, THOUGHT, CLOSING, UNCLOSED = "none", "paired", "several", "thought", "closing", "unclosed"
 DECLARED = (PAIRED, THOUGHT, CLOSING)  # what a source's `trace` says of traces that are marked
@@ -76,15 +76,33 @@ class _Reading:
     def mentioned(self) -> set[str]:
         return mentioned_kinds(self.question)
 
+    @cached_property
+    def around(self) -> Surroundings:
+        return Surroundings(self.response, self.marks)
+
+    @cached_property
+    def closing(self) -> dict[str, list[Mark]]:
+        """The closing marks by name, in order."""
+        found: dict[str, list[Mark]] = {}
+        for mark in self.marks:
+            if mark.name in OPENING_MARK:
+                found.setdefault(mark.name, []).append(mark)
+        return found
+
+    @cached_property
+    def closing_starts(self) -> set[int]:
+        return {mark.start for mark in self.marks if mark.name in OPENING_MARK}
+
     def partner(self, mark: Mark) -> Mark | None:
         """Return the next closing mark of the kind of an opening mark."""
-        closing = CLOSING_MARK[mark.name]
-        return next((other for other in self.marks if other.start >= mark.end and other.name == closing), None)
+        closing = self.closing.get(CLOSING_MARK[mark.name], [])
+        place = bisect_left(closing, (mark.end,))
+        return closing[place] if place < len(closing) else None
 
     def opens(self, mark: Mark, end: int) -> bool:
         """Tell whether an opening mark is real; `end` is where the previous real mark ended, 0 without one."""
-        closed, line = self.partner(mark) is not None, begins_line(self.response, end, mark)
-        if not self.response[end : mark.start].strip() and (closed or not end):
+        closed, line = self.partner(mark) is not None, self.around.begins_line(end, mark)
+        if self.around.only_blanks(end, mark) and (closed or not end):
             return True
         if self.declared:
             return closed or not is_spoken_of(self.response, mark)
@@ -104,9 +122,9 @@ class _Reading:
     def wraps(self, mark: Mark, end: int) -> bool:
         """Tell whether a mark around a solution is real."""
         # "<|start|>assistant" before a trace's closing mark belongs to that mark.
-        if any(other.start == mark.end and other.name in OPENING_MARK for other in self.marks):
+        if mark.end in self.closing_starts:
             return False
-        first = end > 0 or not self.response[: mark.start].strip()
+        first = end > 0 or self.around.only_blanks(0, mark)
         return self.declared or first or kind_of(mark.name) not in self.mentioned
 
 
@@ -123,7 +141,7 @@ def strip_trace(response: str, question: str = "", marking: str = NONE) -> Strip
         traces.append(PAIRED)
     first_end = end  # of the first trace
     for mark in marks:
-        if mark.start < end or is_code(response, end, mark):
+        if mark.start < end or reading.around.is_code(end, mark):
             continue
         if mark.name in WRAPPING:
             if reading.wraps(mark, end):

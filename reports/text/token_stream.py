@@ -65,8 +65,8 @@ def streams(data: StudyData) -> str:
     if not checked:
         return _final_hashes(data)
     places = f"checked at {counted(checked, 'checkpoint')}"
-    finished = known[known["status"] != "screened"]
-    seeds = finished.groupby(["depth", "variant"])["seed"].agg(lambda chosen: tuple(sorted(set(chosen))))
+    went_on = known[~known["status"].isin(["screened", "failed"])]
+    seeds = went_on.groupby(["depth", "variant"])["seed"].agg(lambda chosen: tuple(sorted(set(chosen))))
     if known["seed"].nunique() == 1:
         return f"All models read the same tokens in the same order ({places})."
     if seeds.nunique() <= 1:

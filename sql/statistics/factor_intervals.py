@@ -21,8 +21,8 @@ RULES = ("first", "interpolated")  # as in data_efficiency and in data_efficienc
 BASELINE = "LA"
 ERROR = 0.05
 # A goal of plausibility p misses with probability ERROR * min(sum of p, MOST_DOUBT) / p ^ SHARPNESS. MOST_DOUBT is the
-# largest multiple of 1/4 with which no design of eight checkpoints or more in benchmarks/coverage.py --set calibration
-# misses more than twice as often as it should.
+# largest multiple of 1/4 with which no design of eight checkpoints or more in `benchmarks.statistics.coverage --set
+# calibration` misses more than twice as often as it should.
 MOST_DOUBT = 2.25
 SHARPNESS = 2
 FEWEST_FOR_NOISE = 8  # checkpoints: fewer say too little about the size of their scatter

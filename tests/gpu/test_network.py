@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from model.generate import generate
-from model.training.wrapping import compile_parts
+from model.training.step.wrapping import compile_parts
 from tests.model.tiny_network import (
     VARIANTS,
     assert_near,
@@ -23,7 +23,7 @@ from tests.model.tiny_network import (
 @pytest.mark.parametrize("config", VARIANTS)
 def test_gradients_in_bfloat16(device: torch.device, config, compiled: bool) -> None:
     if compiled and device.type == "cpu":
-        pytest.skip("tests/model/training/test_wrapping.py compiles for the CPU")
+        pytest.skip("tests/model/training/step/test_wrapping.py compiles for the CPU")
     model = build(config, torch.float32)
     exact = by_reference(gradients, model, random_tokens(), documents=random_documents())
     narrow = twin(model, dtype=torch.bfloat16).to(device)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu_counts import PRESETS, read_preset
+from benchmarks.gpu.counts import PRESETS, read_preset
 from model.config import DreamerConfig
 from model.profiling.random_stream import write_random_stream
 from model.train import train

@@ -15,7 +15,7 @@ from model.config import MIXTURES, DreamerConfig
 from model.dreamer import ATTENTIONS, Dreamer, Weights
 from model.generate import Cache
 from model.ops import Attended
-from model.training.distributed import Ranks
+from model.training.ranks.distributed import Ranks
 from tests.model.tiny_network import (
     DR_DA,
     VARIANTS,

@@ -4,7 +4,7 @@ import pytest
 
 import model.node
 from model.node import main
-from model.training.launch import free_port
+from model.training.ranks.launch import free_port
 from tests.model.packed_folder import write_run
 
 

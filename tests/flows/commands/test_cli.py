@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.commands.cli import GROUPS, main, parser
+from flows.commands.cli import main
+from flows.commands.parser import GROUPS, parser
 from sql.results import connect
 
 TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"

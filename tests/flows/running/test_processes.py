@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import model.training.launch
+import model.training.ranks.launch
 from flows.running.devices import lock_gpus
 from flows.running.processes import Failed, Stopped, run_module, stop_all, stopped_on_exit
 from pipeline.errors import InputError
@@ -125,7 +125,7 @@ def test_ranks_know_of_each_other(tmp_path: Path) -> None:
 def test_where_one_rank_fails_the_others_are_ended(
     tmp_path: Path, what: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(model.training.launch, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(model.training.ranks.launch, "GRACE_SECONDS", 0.5)
     started = time.monotonic()
     with pytest.raises(error):
         run_module("helper_child", [what, str(tmp_path / "mark")], log=tmp_path / "log.txt", ranks=2)

@@ -9,7 +9,7 @@ import pytest
 
 import flows.running.silence
 from flows.running import progress
-from flows.running.silence import silence, watched
+from flows.running.silence import Watch, silence
 
 
 class Heard:
@@ -41,19 +41,33 @@ def test_a_minute_without_progress_is_silence(tmp_path: Path) -> None:
 
 def test_silence_and_its_end_are_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.running.silence, "SILENT_SECONDS", 0.3)
-    path, ticks = tmp_path / "progress.json", list[int]()
-    look = watched("train LA-2 seed 0", path, lambda: ticks.append(1))
+    path = tmp_path / "progress.json"
+    watch = Watch("train LA-2 seed 0", path)
     with progress.listening(Heard()) as heard:
-        look()
+        watch.look()
         write(path, age=-0.1)
         time.sleep(0.6)
-        look()
-        look()
+        watch.look()
+        watch.look()
         write(path, age=0)
-        look()
+        watch.look()
     key = "train LA-2 seed 0: no progress"
     silent, again = heard.reports
     assert silent[:2] == (key, 0.0)
     assert silent[2].endswith("process 4711 on gpu07")
     assert again == (key, 1.0, "goes on")
-    assert len(ticks) == 4
+
+
+def test_what_is_not_at_work_is_never_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.running.silence, "SILENT_SECONDS", 0.3)
+    watch = Watch("evaluate LA-2 seed 0", tmp_path / "progress.json")
+    write(tmp_path / "progress.json", age=3600)
+    with progress.listening(Heard()) as heard:
+        watch.look(at_work=False)
+        watch.look()  # begins now: what was written an hour ago says nothing
+        assert heard.reports == []
+        time.sleep(0.4)
+        watch.look()
+        watch.look(at_work=False)
+    assert [words for _, _, words in heard.reports][1:] == ["has ended"]
+    assert heard.reports[0][2].endswith("process unknown")

@@ -27,51 +27,8 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from sql.results import query
+from tests.flows.running.slurm_stand_ins import COMMANDS, HELPER
 from tests.flows.small_study import PROJECT, TINY, small_study
-
-# A job is a process group; the queue is a folder with a file for each job, named by its number, that holds the group.
-COMMANDS = {
-    "sbatch": """#!/bin/bash
-echo "$@" >> "$QUEUE/../submitted"
-while [[ $1 == --* ]]; do
-  case $1 in
-    --parsable) shift;;
-    --output) log=$2; shift 2;;
-    --chdir) cd "$2"; shift 2;;
-    *) shift 2;;
-  esac
-done
-[[ -e $QUEUE/../refuses ]] && { echo "sbatch: error: invalid account" >&2; exit 1; }
-number=$(( $(ls "$QUEUE" | wc -l) + 1 ))
-export SLURM_JOB_ID=$number SLURM_NODEID=0 SLURM_JOB_NODELIST=localhost
-setsid bash -c 'echo $$ > "$QUEUE/$SLURM_JOB_ID"; exec bash "$@"' job "$@" >> "$log" 2>&1 < /dev/null &
-while [[ ! -s $QUEUE/$number ]]; do sleep 0.05; done
-echo $number
-""",
-    "squeue": """#!/bin/bash
-[[ -e $QUEUE/../pending ]] && echo PENDING && exit
-kill -0 -- -$(cat "$QUEUE/${@: -1}") 2>/dev/null && echo RUNNING && exit
-echo "slurm_load_jobs error: Invalid job id specified" >&2
-exit 1
-""",
-    "scancel": """#!/bin/bash
-[[ $1 == --signal=KILL ]] && kind=KILL || kind=TERM
-kill -$kind -- -$(cat "$QUEUE/${@: -1}") 2>/dev/null
-""",
-    "srun": """#!/bin/bash
-trap : TERM
-"$@"
-""",
-}
-HELPER = """
-import pathlib, sys, time
-what, mark = sys.argv[1], pathlib.Path(sys.argv[2])
-print("begins", flush=True)
-if what == "sleep":
-    mark.write_text("up")
-    time.sleep(60)
-sys.exit({"fail": 1, "bad": 2}.get(what, 0))
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -267,8 +224,8 @@ def test_stopping_ends_the_jobs(cluster: Path, tmp_path: Path) -> None:
     wait_until(lambda: not lives(cluster, 1))  # a job that was being submitted gets its signal and is not waited for
 
 
-def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: Path) -> None:
-    mark, log = tmp_path / "up", tmp_path / "log"
+def study_process(tmp_path: Path, log: Path, mark: Path) -> subprocess.Popen[bytes]:
+    """Start a process that submits the job which `in_thread(log, "sleep", mark)` submits."""
     content = tmp_path / "tiny.yaml"
     content.write_text(TINY.read_text() + "compute: {pool: slurm}\n")
     code = (
@@ -276,7 +233,12 @@ def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: P
         "from flows.study.loading import load_study;"
         "run_job(load_study(sys.argv[1]), 'helper_job', ['sleep', sys.argv[2]], log=Path(sys.argv[3]))"
     )
-    first = subprocess.Popen([sys.executable, "-c", code, str(content), str(mark), str(log)], cwd=PROJECT)
+    return subprocess.Popen([sys.executable, "-c", code, str(content), str(mark), str(log)], cwd=PROJECT)
+
+
+def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: Path) -> None:
+    mark, log = tmp_path / "up", tmp_path / "log"
+    first = study_process(tmp_path, log, mark)
     wait_for(mark)
     wait_for(log.with_suffix(".job"))
     first.kill()
@@ -286,6 +248,19 @@ def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: P
     time.sleep(1)
     os.killpg(group(cluster, 1), signal.SIGKILL)
     thread.join(60)
+    assert len(submitted(cluster)) == 1
+
+
+def test_a_job_of_a_study_that_was_killed_before_it_knew_the_number_is_followed(cluster: Path, tmp_path: Path) -> None:
+    mark, log = tmp_path / "up", tmp_path / "log"
+    (cluster.parent / "kills").touch()
+    assert study_process(tmp_path, log, mark).wait(60) == -signal.SIGKILL
+    wait_for(mark)
+    thread, errors = in_thread(log, "sleep", str(mark))
+    wait_until(lambda: '"job": "1"' in log.with_suffix(".job").read_text() or bool(errors))
+    os.killpg(group(cluster, 1), signal.SIGKILL)
+    thread.join(60)
+    assert "job 1 ended without an exit status" in str(errors[0])
     assert len(submitted(cluster)) == 1
 
 

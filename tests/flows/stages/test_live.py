@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -14,138 +15,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 import flows.running.processes
+import flows.running.silence
 from flows.full_study import raise_failures
-from flows.running.processes import Failed, Stopped, stopped_on_exit, wait_unless_stopping
+from flows.running import progress
+from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.stages import evaluate, live
-from flows.stages.evaluate import evaluate_runs, follow_runs
+from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_evaluations, not_ingested
 from flows.stages.live import LiveResults, evaluate_live
 from flows.stages.models import plan_models
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained, report_mark
+from flows.stages.outputs import report_mark
 from flows.stages.prepare import prepare_data
-from flows.stages.train import lookouts, reopen_failed, train_models
-from flows.study.configuration import Study
-from flows.study.loading import load_study
+from flows.stages.train import reopen_failed, train_models
 from pipeline.errors import InputError
-from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
 from sql.results import ingest, query
-
-TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
-
-
-def tiny(root: Path, **training: Any) -> Study:
-    content = yaml.safe_load(TINY.read_text())
-    content["training"] |= {"seeds": [0], "tokens": 3000, "checkpoints": 2, "screening": 0, **training}
-    content["models"]["variants"] = ["LA", "DR"]
-    content["evaluation"] |= {"limit": 5, "bootstrap_replicates": 0, "introspect": False}
-    return load_study({**content, "workers": 1}, root=root)
-
-
-def never() -> bool:
-    return False
-
-
-class Evaluating:
-    """Stands for the evaluating processes: writes rows; a run whose name begins with a key of `failing` fails so."""
-
-    def __init__(self, failing: dict[str, Exception]) -> None:
-        self.failing, self.asked, self.closed = failing, list[tuple[str, int]](), False
-
-    def __call__(self, *_: Any) -> Evaluating:
-        return self
-
-    def close(self) -> None:
-        self.closed = True
-
-    def wait(self, seconds: float) -> None:
-        if self.closed:
-            raise Stopped("the evaluation has ended")
-
-    def evaluate(self, path: Path, tokens: int) -> Future[str]:
-        job, future = json.loads(path.read_text()), Future()
-        (checkpoint,) = [one for one in job["checkpoints"] if one["tokens"] == tokens]
-        assert json.loads(Path(checkpoint["path"], "checkpoint.json").read_text())["tokens"] == tokens
-        self.asked.append((checkpoint["run_id"], tokens))
-        for name, error in self.failing.items():
-            if checkpoint["run_id"].startswith(name):
-                future.set_exception(error)
-                return future
-        rows = Path(job["output"]) / checkpoint["run_id"] / f"{tokens:015d}" / "rows"
-        rows.mkdir(parents=True)
-        row = {"run_id": checkpoint["run_id"], "tokens": tokens, "task": "t", "metric": "acc", "filter": "none"}
-        pq.write_table(pa.Table.from_pylist([{**row, "value": 0.5, "items": 4}]), rows / "evaluations.parquet")
-        future.set_result(f"{checkpoint['run_id']} {tokens:,}")
-        return future
-
-
-class Training:
-    """A study whose trainings are made by hand, checkpoint by checkpoint."""
-
-    def __init__(self, study: Study) -> None:
-        self.study, self.store = study, Store(study.store_folder)
-        outputs = [self.store.build(stage, 1, {}, [], self._results) for stage in ("items", "tokenizer", "tokens")]
-        self.prepared = Prepared(study.study_id, self.store.root, tuple(output.name for output in outputs))
-        self.planned = plan_models(study, 300)
-        self.looks = lookouts(study, self.store, self.prepared.packed, self.planned)
-        self.ended: Trained | None = None
-
-    @staticmethod
-    def _results(folder: Path) -> dict[str, Any]:
-        return {"vocabulary_size": 300}
-
-    def write_checkpoint(self, run: Run, tokens: int) -> None:
-        folder = run.folder / "checkpoints" / f"{tokens:015d}"
-        unfinished = folder.with_name(folder.name + PARTIAL)
-        unfinished.mkdir(parents=True)
-        known = {"run_id": run.run_id, "tokens": tokens, "step": 1, "epoch": 0.1, "loss": 1.0, "seconds": 1.0}
-        (unfinished / "checkpoint.json").write_text(json.dumps({**known, "stream_hash": "a"}))
-        (run.folder / "rows").mkdir(exist_ok=True)
-        row = {"run_id": run.run_id, "seed": 0, "status": "stopped", "tokens": tokens}
-        step = {"run_id": run.run_id, "step": 1, "tokens": tokens, "loss": 1.0}
-        for table, values in (("runs", row), ("steps", step)):
-            pq.write_table(pa.Table.from_pylist([values]), run.folder / "rows" / f"{table}.parquet")
-        unfinished.rename(folder)
-
-    def end(self, *names: str, failed: bool = False) -> None:
-        """End the trainings of these models."""
-        for look, model in zip(self.looks, self.planned, strict=True):
-            run = look()
-            if model.variant in names:
-                folder = run.folder.parent
-                results = {"chosen": [] if failed else [0], "failures": {"0": "no number"} if failed else {}}
-                key = run.output.split("/")[1]
-                manifest = {"stage": "training", "version": 1, "key": key, "configuration": {}, "inputs": []}
-                manifest |= {"results": results, "seconds": 1, "files": {}}
-                (folder / "manifest.json").write_text(json.dumps(manifest))
-                folder.rename(folder.with_name(key))
-
-    def finish(self) -> None:
-        """End all trainings with their last checkpoint."""
-        for look in self.looks:
-            self.write_checkpoint(look(), 3000)
-        self.end("LA", "DR")
-        self.close()
-
-    def close(self) -> Trained:
-        self.ended = Trained(self.study.study_id, self.store.root, "p", tuple(look() for look in self.looks))
-        return self.ended
-
-    def follow(
-        self, steps: Iterator[Callable[[], object]], tick_too: Callable[[], object] = never, **options: Any
-    ) -> Evaluated:
-        """Follow the trainings; `steps` makes them, and yields what has to be true before the next step."""
-        until = [next(steps)]
-
-        def tick() -> None:
-            tick_too()
-            if until[0]():
-                until[0] = next(steps)
-
-        return follow_runs(self.study, self.store, self.prepared, self.looks, lambda: self.ended, tick=tick, **options)
+from tests.flows.stages.training_by_hand import Evaluating, Training, never, tiny
 
 
 @pytest.fixture
@@ -205,6 +92,47 @@ def test_a_failed_evaluation_ends_no_other_one_and_is_named(tmp_path: Path, eval
         Failed, match=rf"1 failed, .* is here; evaluation of {layered.run_id}: .* see its log: no memory"
     ):
         raise_failures(training.ended, evaluated, "here")
+
+
+def test_an_evaluation_that_does_nothing_is_named_and_one_that_waits_is_not(
+    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flows.running.silence, "SILENT_SECONDS", 0.5)
+    monkeypatch.setattr(evaluate, "LOOK_SECONDS", 0.05)
+    training, reported, asked = Training(tiny(tmp_path)), dict[str, list[str]](), dict[str, Future[str]]()
+    layered, recurrent = (look() for look in training.looks)
+
+    class Listener:
+        def update(self, key: str, fraction: float, words: str) -> None:
+            reported.setdefault(key, []).append(words)
+
+    def ask(path: Path, tokens: int) -> Future[str]:
+        name = json.loads(path.read_text())["checkpoints"][0]["run_id"]
+        asked[name] = Future()
+        if name == layered.run_id:  # the other one waits for a slot
+            asked[name].set_running_or_notify_cancel()
+        return asked[name]
+
+    monkeypatch.setattr(evaluating, "evaluate", ask)
+    monkeypatch.setattr(evaluating, "wait", time.sleep)
+    silent = f"evaluate {layered.model_id} seed 0: no progress"
+
+    def steps() -> Iterator[Callable[[], object]]:
+        for run in (layered, recurrent):
+            training.write_checkpoint(run, 3000)
+        training.end("LA", "DR")
+        training.close()
+        yield lambda: silent in reported
+        for future in asked.values():
+            future.set_result("evaluated")
+        yield never
+
+    with progress.listening(Listener()):
+        training.follow(steps())
+    assert [key for key in reported if key.endswith("no progress")] == [silent]
+    first, last = reported[silent]
+    assert re.fullmatch("silent since .*, process unknown", first)
+    assert last == "has ended"
 
 
 def test_bad_input_of_an_evaluation_is_said_at_once_and_stops_no_training(

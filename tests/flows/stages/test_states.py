@@ -24,6 +24,7 @@ from flows.stages.states import State, overall, read_states
 from flows.stages.train import lookouts
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
 from tests.flows.small_study import PROJECT, TINY, small_study
 
@@ -139,6 +140,23 @@ def evaluate(study: Study) -> None:
     run = lookouts(study, store, prepared.packed, plan_models(study, 400))[0]()
     stage = _Stage(study, store, prepared, None, lambda: None, False, lambda run, rows: None)
     stage._build(run, lambda folder: (folder / "results" / run.run_id).mkdir(parents=True))
+
+
+def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None:
+    evaluate(study)
+    (folder,) = study.store_folder.glob("evaluation/*")
+    folder.rename(folder.with_name(folder.name + PARTIAL))
+    key, words = "evaluate LA-2 seed 0: no progress", "silent since 2026-11-22 12:03:11, process 4711 on gpu07"
+    with only_run(study):
+        assert states(study)["evaluate LA-2 0"].state == "waiting"
+        with recorded(study):
+            progress.report(key, 0.0, words)
+        found = states(study)["evaluate LA-2 0"]
+        assert (found.state, found.detail) == ("running", words)
+        with recorded(study):
+            progress.report(key, 1.0, "goes on")
+        assert states(study)["evaluate LA-2 0"].state == "waiting"
+    assert states(study)["evaluate LA-2 0"].state == "stopped"
 
 
 def test_a_screened_seed_is_not_evaluated(study: Study) -> None:

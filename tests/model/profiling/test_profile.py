@@ -7,8 +7,8 @@ import torch
 
 from model.profiling import profile
 from model.training.config import read_run
+from model.training.step.wrapping import compile_parts
 from model.training.trainer import Trainer
-from model.training.wrapping import compile_parts
 from tests.model.packed_folder import SMALL, write_packed
 
 

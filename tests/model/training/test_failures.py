@@ -12,7 +12,7 @@ from model.checkpoint import newest_state
 from model.train import main, train
 from model.training.config import read_run
 from model.training.failures import TrainingFailed, has_spiked, spike_limit
-from model.training.optimizer import AdamW
+from model.training.step.optimizer import AdamW
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_run

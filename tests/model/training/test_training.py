@@ -20,7 +20,7 @@ from model.checkpoint import load_model, newest_state
 from model.train import main, train
 from model.training.config import TrainingConfig, read_run
 from model.training.failures import TrainingFailed
-from model.training.provenance import source_digests
+from model.training.origins.provenance import source_digests
 from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, extend_hash
 from model.training.trainer import Trainer
 from pipeline.errors import InputError

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories import repository_folder, source_files
-from pipeline.sources.splits import find_split
+from pipeline.sources.repositories.folders import repository_folder, source_files
+from pipeline.sources.repositories.splits import find_split
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import read_documents

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories import source_files
+from pipeline.sources.repositories.folders import source_files
+from pipeline.sources.repositories.splits import find_split
 from pipeline.sources.source import notices
-from pipeline.sources.splits import find_split
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import SOURCES, resolve_source
 from pipeline.storage.documents import read_documents

@@ -1,11 +1,14 @@
 """Trace stripping: the four markings, several blocks, and marks that are only mentioned."""
 
+import time
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.traces.marks import MARKS
-from pipeline.traces.strip import strip_trace
+from pipeline.traces.strip import DECLARED, NONE, strip_trace
+from tests.pipeline.traces import specification
 
 FENCE = "```"
 
@@ -220,3 +223,45 @@ def test_nothing_is_invented_and_nothing_is_left_to_strip(response):
     else:
         assert text == text.strip()
         assert len(text) <= len(response) + response.count("<think>")  # blank lines between the parts
+
+
+surrounded = st.one_of(
+    st.sampled_from([mark for pair in MARKS for mark in pair]),
+    st.sampled_from(["<think>", "</think>", "</think >", "<think x=[think]>", '<think\nx="`">']),
+    st.sampled_from(["<thought>", "</thought>", "<cot>", "</cot>", "<answer>", "</answer>"]),
+    st.sampled_from(["<|begin_of_solution|>", "<|end_of_solution|>", "<|start|>assistant"]),
+    st.sampled_from(["`", "``", FENCE, "~~~", "\n", "\n\n", " ", "\t", '"', "a", " is used", "."]),
+)
+texts = st.lists(surrounded, max_size=16).map("".join)
+
+
+@settings(max_examples=500)
+@given(texts, st.one_of(st.just(""), st.lists(surrounded, max_size=3).map("".join)), st.sampled_from([NONE, *DECLARED]))
+def test_the_rules_are_those_of_the_plain_form(response, question, marking):
+    assert strip_trace(response, question, marking) == specification.strip_trace(response, question, marking)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<think>a</think>",
+        "a <reasoning> b",
+        "`<think>` and ",
+        "``` </think> ` ",
+        "</reasoning>",
+        "<thought>a</thoughts>",
+        "x <|begin_of_solution|> y",
+        "<think x=[think]>a",
+        f"{FENCE}\n</think>\n",
+        f"{FENCE}\n</think>\n{FENCE}\n",
+    ],
+)
+def test_the_time_grows_with_the_number_of_marks_and_not_with_their_square(unit):
+    question = "What do <|begin_of_solution|> and <|end_of_solution|> mean?"
+
+    def seconds(count):
+        began = time.process_time()
+        strip_trace("So " + unit * count, question)
+        return time.process_time() - began
+
+    assert seconds(8000) < 64 * min(seconds(500) for _ in range(5))  # the square: 256 times

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from flows.commands.compare import print_comparison
+from flows.commands.results.compare import print_comparison
 from pipeline.errors import InputError
 from sql import results
 from sql.statistics.comparison import compare, holm, paired_p

@@ -25,7 +25,7 @@ from model.ops.native import engine as native
 from model.ops.native.functions import NativeAttendSequence
 from model.ops.native.fused import NativeAttention, NativeExperts
 from model.ops.torch_kernels.routing import dispatch
-from model.training.wrapping import compile_parts, recompute_activations
+from model.training.step.wrapping import compile_parts, recompute_activations
 from tests.model.compiler import needs_compiler
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,0 +1,328 @@
+"""What the parts of a training step cost on the device, each by itself: which path to take before writing kernels.
+
+All on random data at the shapes of the models; experts are chosen by the routers of a new model from its own hidden
+states at half of its depth, because balanced choices, which are measured beside them, flatter a mixture of experts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from benchmarks.gpu.device_timing import (
+    Say,
+    Sizes,
+    both_passes,
+    forget_peak,
+    milliseconds,
+    peak_gigabytes,
+    random_tensor,
+)
+from model.config import DreamerConfig
+from model.dreamer import Dreamer
+from model.ops import Documents, Routing, attend_depth, cross_entropy_sum, route, swiglu_experts
+from model.ops.torch_kernels.attention import attend_packed, takes_packed
+from model.ops.torch_kernels.routing import dispatch
+from model.training.step.wrapping import compile_parts, recompute_activations
+
+
+def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
+    """Route tokens as frequent as words: the experts [T, A] that a new model chooses at half of its depth."""
+    with sizes.device:
+        model = Dreamer(config, dtype=sizes.dtype).eval()
+        ranks = torch.arange(config.vocabulary_size, dtype=torch.float64)
+        words = (1 / (ranks + 2.7)).multinomial(tokens, replacement=True).view(-1, min(tokens, config.sequence_length))
+    found: dict[int, Tensor] = {}
+
+    def observe(depth: int, name: str, result) -> None:
+        if name == "experts" and depth == config.depth // 2:
+            found[0] = torch.cat((found[0], result.ids)) if 0 in found else result.ids
+
+    with torch.no_grad():
+        for rows in words.split(max(1, 16_384 // words.shape[1])):
+            model(rows, return_hidden=True, observer=observe)
+    return found[0]
+
+
+def balanced(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
+    """Experts [T, A] chosen in turn."""
+    places = torch.arange(tokens * config.active_experts, device=sizes.device)
+    return (places % config.experts).view(tokens, -1)
+
+
+def grouped_products(sizes: Sizes, say: Say) -> None:
+    """1: the three grouped products of the experts' first projection, by model, tokens and routing."""
+    for name, config in sizes.configs().items():
+        if name == "DR":
+            continue  # as DR+DA but for a few experts more
+        E, H, width = config.experts, config.hidden_size, 2 * config.expert_size
+        weights = random_tensor(E, H, width, sizes=sizes, scale=H**-0.5).detach()
+        everything = routed(config, sizes.micro_batches[-1], sizes)
+        for tokens in sizes.micro_batches:
+            choices = {"routed": everything[:tokens], "balanced": balanced(config, tokens, sizes)}
+            rows = random_tensor(tokens * config.active_experts, H, sizes=sizes).detach()
+            gradient = random_tensor(len(rows), width, sizes=sizes).detach()
+            for routing, ids in choices.items():
+                ends = dispatch(ids, E).ends
+                calls = {
+                    "forward": (rows, weights),
+                    "input gradient": (gradient, weights.transpose(1, 2)),
+                    "weight gradient": (rows.T, gradient),
+                }
+                load = ids.flatten().bincount(minlength=E).float()
+                flops = 2 * len(rows) * H * width
+                for product, (left, right) in calls.items():
+                    time = milliseconds(partial(F.grouped_mm, left, right, offs=ends), sizes)
+                    say(
+                        model=name,
+                        tokens=tokens,
+                        routing=routing,
+                        largest_load=(load.max() / load.mean()).item(),
+                        product=product,
+                        ms=time,
+                        tflops=flops / time / 1e9,
+                    )
+            del rows, gradient, calls, left, right
+            forget_peak(sizes)
+
+
+def experts_block(sizes: Sizes, say: Say) -> None:
+    """2: sorting, gathering and combining beside the whole experts' product."""
+    config = sizes.configs()["DR+DA"]
+    T, E, H, width = sizes.tokens, config.experts, config.hidden_size, config.expert_size
+    ids = routed(config, T, sizes)
+    to = dispatch(ids, E)
+    x = random_tensor(T, H, sizes=sizes)
+    weights = random_tensor(T, config.active_experts, sizes=sizes)
+    inward = random_tensor(E, H, 2 * width, sizes=sizes, scale=H**-0.5)
+    outward = random_tensor(E, width, H, sizes=sizes, scale=width**-0.5)
+    rows = random_tensor(to.places.numel(), H, sizes=sizes).detach()
+
+    def combine(rows: Tensor, places: Tensor) -> Tensor:
+        return rows.index_select(0, places.flatten()).unflatten(0, places.shape).sum(dim=1)
+
+    say(what="sort", ms=milliseconds(lambda: dispatch(ids, E), sizes))
+    say(what="gather", ms=milliseconds(lambda: x.detach().index_select(0, to.tokens), sizes))
+    say(what="combine, embedding_bag", ms=milliseconds(lambda: F.embedding_bag(to.places, rows, mode="sum"), sizes))
+    fused = compiled(combine, sizes)
+    say(what="combine, index and sum", ms=milliseconds(lambda: combine(rows, to.places), sizes))
+    say(what="combine, compiled", ms=milliseconds(lambda: fused(rows, to.places), sizes))
+    leaves = [x, weights, inward, outward]
+
+    def experts(x: Tensor, scores: Tensor, inward: Tensor, outward: Tensor) -> Tensor:
+        return swiglu_experts(x, Routing(ids, scores, to), inward, outward)
+
+    say(what="experts", **both_passes(experts, leaves, sizes))
+    fused = compiled(experts, sizes)
+    say(what="experts, compiled", **both_passes(fused, leaves, sizes))
+
+
+def routing(sizes: Sizes, say: Say) -> None:
+    """Measure the router of the experts: float32 with and without tensor cores, and its selection alone."""
+    config = sizes.configs()["DR+DA"]
+    H, E, R, A = config.hidden_size, config.experts, config.routing_size, config.active_experts
+    x = random_tensor(sizes.tokens, H, sizes=sizes)
+    query = random_tensor(H, R, sizes=sizes, dtype=torch.float32, scale=H**-0.5)
+    keys = random_tensor(E, R, sizes=sizes, dtype=torch.float32, scale=R**-0.5)
+    bias = torch.zeros(E, device=sizes.device)
+
+    def weights(x: Tensor, query: Tensor, keys: Tensor) -> Tensor:
+        return route(x, (query, keys), bias, A, True, config.norm_epsilon).scores
+
+    before = torch.get_float32_matmul_precision()
+    for precision in ("highest", "high"):
+        torch.set_float32_matmul_precision(precision)
+        say(what=f"router, {precision} precision", **both_passes(weights, [x, query, keys], sizes))
+    torch.set_float32_matmul_precision(before)
+    scores = torch.randn(sizes.tokens, E, device=sizes.device)
+    say(what=f"top {A} of {E}", ms=milliseconds(lambda: scores.topk(A, dim=-1, sorted=False), sizes))
+    say(what=f"top 1 of {E}", ms=milliseconds(lambda: scores.argmax(dim=-1), sizes))
+
+
+def one_depth(sizes: Sizes, say: Say) -> None:
+    """3: both passes of one depth, eager and compiled: the difference between running four depths and two."""
+    for name, config in sizes.configs().items():
+        if not config.recurrent:
+            continue
+        tokens = torch.randint(config.vocabulary_size, (1, sizes.tokens), device=sizes.device)
+        tokens = tokens.view(-1, config.sequence_length)
+        for form in ("eager", "compiled"):
+            with sizes.device:
+                model = Dreamer(config, dtype=sizes.dtype).train()
+            if form == "compiled":
+                compile_parts(model, **compile_options(sizes))
+            times = {}
+            for depth in (2, 4):
+
+                def step(model: Dreamer = model, depth: int = depth, tokens: Tensor = tokens) -> None:
+                    model(tokens, depth=depth, return_hidden=True).sum(dtype=torch.float32).backward()
+                    model.zero_grad()
+
+                times[depth] = milliseconds(step, sizes, 5)
+            say(model=name, form=form, ms=(times[4] - times[2]) / 2)
+            del model, step
+            forget_peak(sizes)
+
+
+def all_depths(sizes: Sizes, say: Say) -> None:
+    """4: both passes of all depths, and the memory they take, keeping or recomputing the activations."""
+    config = sizes.configs()["DR+DA"]
+    tokens = torch.randint(config.vocabulary_size, (1, sizes.tokens), device=sizes.device)
+    tokens = tokens.view(-1, config.sequence_length)
+    for form in ("eager", "compiled"):
+        for checkpointing in (False, True):
+            forget_peak(sizes)
+            with sizes.device:
+                model = Dreamer(config, dtype=sizes.dtype).train()
+            if checkpointing:
+                recompute_activations(model)
+            if form == "compiled":
+                compile_parts(model, **compile_options(sizes))
+
+            def step(model: Dreamer = model) -> None:
+                model(tokens, return_hidden=True).sum(dtype=torch.float32).backward()
+                model.zero_grad()
+
+            try:
+                time = milliseconds(step, sizes, 3)
+            except torch.OutOfMemoryError:
+                time = None
+            say(form=form, checkpointing=checkpointing, ms=time, peak_gigabytes=peak_gigabytes(sizes))
+            del model, step
+
+
+def loss_head(sizes: Sizes, say: Say) -> None:
+    """5: the head and its loss, both passes: all logits at once, in chunks, and torch's own where it has one."""
+    config = sizes.configs()["LA"]
+    H, V = config.hidden_size, config.vocabulary_size
+    hidden, head = random_tensor(sizes.tokens, H, sizes=sizes), random_tensor(V, H, sizes=sizes, scale=H**-0.5)
+    targets = torch.randint(V, (sizes.tokens,), device=sizes.device)
+    ways = {"plain": lambda hidden, head: F.cross_entropy((hidden @ head.T).float(), targets, reduction="sum")}
+    for power in (16,) if sizes.tiny else (26, 28, 29, 30):
+        ways[f"chunks of 2^{power}"] = lambda hidden, head, power=power: cross_entropy_sum(
+            hidden, head, targets, 2**power
+        )
+    if hasattr(F, "linear_cross_entropy"):
+        ways["torch's linear_cross_entropy"] = lambda hidden, head: F.linear_cross_entropy(
+            hidden, head, targets, reduction="sum"
+        )
+    for name, way in ways.items():
+        forget_peak(sizes)
+        try:
+            times = both_passes(way, [hidden, head], sizes, 5)
+        except torch.OutOfMemoryError:
+            times = {"both_ms": None}
+        say(what=name, **times, peak_gigabytes=peak_gigabytes(sizes))
+
+
+def sequence_attention(sizes: Sizes, say: Say) -> None:
+    """Attention along the sequence, both passes: whole rows, and documents by mask or as ragged sequences."""
+    config = sizes.configs()["LA"]
+    N, M, K, S = config.query_heads, config.key_value_heads, config.head_size, config.sequence_length
+    B = max(1, sizes.tokens // S)
+    query, key, value = (random_tensor(B * S, heads, K, sizes=sizes) for heads in (N, M, M))
+    labels = (torch.arange(S, device=sizes.device) // (S // 4)).expand(B, S)
+    documents = Documents(labels, labels)
+    mask = documents.mask(sizes.dtype)
+
+    def dense(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, repeat: bool) -> Tensor:
+        parts = [part.unflatten(0, (B, S)).transpose(1, 2) for part in (query, key, value)]
+        if repeat:
+            parts[1:] = (part.repeat_interleave(N // M, dim=1) for part in parts[1:])
+        return F.scaled_dot_product_attention(
+            *parts, attn_mask=mask, is_causal=mask is None, enable_gqa=N != M and not repeat
+        )
+
+    ways = {
+        "causal rows": lambda *parts: dense(*parts, None, False),
+        "masked documents": lambda *parts: dense(*parts, mask, False),
+        "masked documents, repeated keys": lambda *parts: dense(*parts, mask, True),
+    }
+    if takes_packed(sizes.dtype, sizes.device, K):
+        ways["packed documents"] = lambda *parts: attend_packed(*parts, documents)
+    for name, way in ways.items():
+        forget_peak(sizes)
+        try:
+            times = both_passes(way, [query, key, value], sizes, 5)
+        except torch.OutOfMemoryError:
+            times = {"both_ms": None}
+        say(what=name, **times, peak_gigabytes=peak_gigabytes(sizes))
+
+
+def depth_attention(sizes: Sizes, say: Say) -> None:
+    """6: attention along the depth, both passes, at half-filled and full histories of 16 and 32 depths."""
+    config = sizes.configs()["DR+DA"]
+    N, M, K = config.depth_heads, config.depth_key_value_heads, config.depth_head_size
+    for depths in (2, 4) if sizes.tiny else (8, 16, 32):
+        query = random_tensor(sizes.tokens, N, K, sizes=sizes)
+        entries = [random_tensor(sizes.tokens, M, K, sizes=sizes) for _ in range(2 * depths)]
+
+        def listed(query: Tensor, *entries: Tensor) -> Tensor:
+            return attend_depth(query, list(entries[: len(entries) // 2]), list(entries[len(entries) // 2 :]))[0]
+
+        def stacked(query: Tensor, *entries: Tensor) -> Tensor:
+            keys, values = (torch.stack(half, dim=2) for half in (entries[:depths], entries[depths:]))  # noqa: B023
+            scores = (query.unsqueeze(2) * keys).sum(dim=-1, dtype=torch.float32).mul(K**-0.5).softmax(dim=-1)
+            return (scores.unsqueeze(-1) * values).sum(dim=2).to(query.dtype)
+
+        def kernel(query: Tensor, *entries: Tensor) -> Tensor:
+            keys, values = (torch.stack(half, dim=2) for half in (entries[:depths], entries[depths:]))  # noqa: B023
+            return F.scaled_dot_product_attention(query.unsqueeze(2), keys, values)
+
+        moved = (2 * depths * 3 + 4) * query.numel() * query.element_size()  # read in both passes, written in one
+        ways = {"as it is": listed, "attention kernel": kernel}
+        if N == M:
+            ways |= {"stacked, compiled": compiled(stacked, sizes), "as it is, compiled": compiled(listed, sizes)}
+        for name, way in ways.items():
+            say(depths=depths, what=name, **both_passes(way, [query, *entries], sizes, 5), moved_megabytes=moved / 1e6)
+        forget_peak(sizes)
+
+
+def weight_gradient(sizes: Sizes, say: Say) -> None:
+    """7: the gradient of the experts' weights over several depths: added up depth by depth, or made at once."""
+    config = sizes.configs()["DR+DA"]
+    E, H, width, depths = config.experts, config.hidden_size, 2 * config.expert_size, 4
+    T = sizes.micro_batches[0]
+    ids = routed(config, T, sizes)
+    to = dispatch(ids, E)
+    pairs = [
+        tuple(random_tensor(len(to.order), size, sizes=sizes).detach() for size in (H, width)) for _ in range(depths)
+    ]
+
+    def each(dtype: torch.dtype) -> Tensor:
+        total = torch.zeros(E, H, width, dtype=dtype, device=sizes.device)
+        for rows, gradient in pairs:
+            total += F.grouped_mm(rows.T, gradient, offs=to.ends)
+        return total
+
+    def at_once() -> Tensor:
+        together = dispatch(ids.repeat(depths, 1), E)
+        rows, gradient = (torch.cat(part).index_select(0, together_order) for part in zip(*pairs, strict=True))
+        return F.grouped_mm(rows.T, gradient, offs=together.ends)
+
+    # Where a place in the order over all depths lies in the concatenation of the orders of each.
+    pair = dispatch(ids.repeat(depths, 1), E).order
+    together_order = pair // len(to.order) * len(to.order) + to.places.flatten()[pair % len(to.order)]
+    exact = each(torch.float32)
+    ways = {
+        "each depth, bfloat16 sum": lambda: each(sizes.dtype),
+        "each depth, float32 sum": lambda: each(torch.float32),
+        "all depths at once": at_once,
+    }
+    for name, way in ways.items():
+        error = ((way().float() - exact).norm() / exact.norm()).item()
+        say(what=f"{name} ({depths} depths, {T:,} tokens)", ms=milliseconds(way, sizes, 5), relative_error=error)
+
+
+def compile_options(sizes: Sizes) -> dict[str, object]:
+    """Return the options of `torch.compile` here; on a CPU parts are only traced, as compiling takes minutes."""
+    return {"dynamic": False, **({"backend": "aot_eager"} if sizes.tiny else {})}
+
+
+def compiled(call, sizes: Sizes):
+    """Compile a function that may be called with many shapes."""
+    torch._dynamo.reset()
+    return torch.compile(call, **compile_options(sizes))

@@ -1,0 +1,1 @@
+"""Statistics: how often intervals contain the true factor, on simulated studies, and their CPU seconds."""

@@ -1,0 +1,1 @@
+"""Fetch data sets and look at what became of the rows: `dreamer sources`, `download`, `dropped`, `preview`."""

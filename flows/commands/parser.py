@@ -1,0 +1,205 @@
+"""Parse the arguments of the `dreamer` command: every subcommand with its options, in the groups of the help."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+DESCRIPTION = """\
+How many training tokens does each architecture need to reach the same accuracy?
+dreamer takes a study from raw public data to a report: it curates and tokenises the data, matches the models in
+FLOPs and parameters, trains them on the same tokens, evaluates every checkpoint with lm-eval, and computes
+data-efficiency factors with their uncertainty.
+
+A STUDY is a preset's name (demo, gpu-small, paper-mini, paper-16, paper-32) or the path of a YAML file."""
+# Every command, in the groups in which the help lists them, with an example.
+GROUPS = {
+    "run": {
+        "run": "dreamer run my.yaml --mirror ~/data",
+        "plan": "dreamer plan paper-16 --gpus 8 --price 2.5",
+        "verify": "dreamer verify demo --repair",
+        "clean": "dreamer clean demo",
+    },
+    "look": {
+        "status": "dreamer status demo --watch",
+        "sql": "dreamer sql demo 'FROM mean_factors' --csv",
+        "report": "dreamer report demo",
+        "compare": "dreamer compare demo my.yaml",
+        "profile": "dreamer profile demo --model DR+DA-4",
+    },
+    "data": {
+        "sources": "dreamer sources --long",
+        "download": "dreamer download gsm8k mathqa --mirror data",
+        "dropped": "dreamer dropped demo --reason exact_duplicate",
+        "preview": "dreamer preview demo --rows 2",
+    },
+    "carry": {
+        "bundle": "dreamer bundle my.yaml folder",
+        "collect": "dreamer collect my.yaml folder",
+        "export": "dreamer export demo tables --format csv",
+        "migrate": "dreamer migrate old/results.duckdb",
+    },
+}
+A_STUDY = "a preset's name or a YAML file"
+RESULTS = "a preset's name, a YAML file or a results file"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the parser of all subcommands. The default `command` names what runs one: `<room>.<module>:<name>`.
+
+    A module is imported only when its subcommand runs: `dreamer --help` answers at once.
+    """
+    top = argparse.ArgumentParser(
+        prog="dreamer",
+        usage="dreamer [-h] [--version] COMMAND ...",
+        description=DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action=_Version, nargs=0, help="print the version of this program and end")
+    commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    about: dict[str, str] = {}
+
+    def add(name: str, command: str, words: str) -> argparse.ArgumentParser:
+        example = next(commands_of[name] for commands_of in GROUPS.values() if name in commands_of)
+        sub = commands.add_parser(
+            name,
+            description=words,
+            epilog=f"example:\n  {example}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.set_defaults(command=command)
+        about[name] = words
+        return sub
+
+    def add_study(sub: argparse.ArgumentParser, help: str = A_STUDY, *, default: str | None = None) -> None:
+        sub.add_argument("study", metavar="STUDY", nargs="?" if default else None, default=default, help=help)
+        sub.add_argument("--root", type=Path, help="where the study writes (default runs/<name>)")
+
+    def add_mirror(sub: argparse.ArgumentParser, more: str = "") -> None:
+        sub.add_argument("--mirror", type=Path, help=f"folder with data sets in the hub's layout{more}")
+
+    run = add("run", "running.run:run", "Run a study to its report; what is already done is not done again.")
+    add_study(run, default="demo")
+    add_mirror(run, ", looked in before the hub")
+    run.add_argument(
+        "--accept-code-change", action="store_true", help="go on with trainings that other code has started; recorded"
+    )
+    run.add_argument("--follow", action="store_true", help="if the study is running already, wait for its end")
+    run.add_argument("--trust-code", action="store_true", help="let the study's own task files run Python")
+    plan = add(
+        "plan",
+        "planning.plan:plan",
+        "Show the matched models, FLOPs, tokens, time, disk and money a study needs; does no work.",
+    )
+    add_study(plan, default="demo")
+    add_mirror(plan)
+    plan.add_argument("--calibrate", action="store_true", help="measure trainings and evaluations here, for a minute")
+    plan.add_argument("--gpus", type=_count, metavar="N", help="plan for N GPUs on each machine, not for this machine")
+    plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
+    status = add(
+        "status", "running.status:status", "Show how far every stage, model and seed is, also on another machine."
+    )
+    add_study(status, default="demo")
+    status.add_argument("--watch", action="store_true", help="go on until the study has ended")
+    report = add("report", "results.report:report", "Write the report again from the results database.")
+    add_study(report, RESULTS, default="demo")
+    report.add_argument("--text", action="store_true", help="print its text and tables instead")
+    report.add_argument(
+        "--watch", action="store_true", help="serve the page on this machine, written again when results change"
+    )
+    sql = add(
+        "sql",
+        "results.query:sql",
+        "Run an SQL query on a study's results, for example: dreamer sql demo 'FROM mean_factors'",
+    )
+    add_study(sql, RESULTS)
+    sql.add_argument("query", metavar="QUERY", help="one SQL statement; without rows are printed as a table")
+    sql.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+    compare = add(
+        "compare", "results.compare:compare_studies", "Compare two studies: did anything change beyond noise?"
+    )
+    for number in ("first", "second"):
+        compare.add_argument(number, metavar=number.upper(), help=RESULTS)
+        compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
+    compare.add_argument("further", metavar="FURTHER", nargs="*", help="further studies, each compared with the first")
+    compare.add_argument("--html", metavar="FILE", type=Path, help="also write a page with the studies side by side")
+    export = add("export", "results.query:export", "Write every table and view of a study's results as files.")
+    add_study(export, RESULTS)
+    export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
+    export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
+    migrate = add("migrate", "results.query:migrate", "Bring a results file of an older version up to date.")
+    add_study(migrate, RESULTS)
+    dropped = add(
+        "dropped", "data.dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."
+    )
+    add_study(dropped)
+    for name in ("stage", "source", "reason"):
+        dropped.add_argument(f"--{name}", help=f"only those of this {name}")
+    dropped.add_argument("--limit", type=int, default=5, metavar="N", help="how many examples (default 5)")
+    preview = add(
+        "preview", "data.preview:preview", "Print decoded rows of the packed token stream, as training sees them."
+    )
+    add_study(preview)
+    preview.add_argument("--rows", type=int, default=3, metavar="N", help="how many rows (default 3)")
+    preview.add_argument("--seed", type=int, help="the seed of the run whose order is shown (default: the first)")
+    profile = add("profile", "running.profile:profile", "Measure where one training step of a model spends its time.")
+    add_study(profile)
+    profile.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
+    sources = add(
+        "sources", "data.sources:sources", "List the training sources and benchmarks that can be named in a study."
+    )
+    sources.add_argument("--long", action="store_true", help="with columns, filters and revisions")
+    download = add(
+        "download",
+        "data.sources:download",
+        "Fetch data sets from the hub into a mirror folder, for machines without a network.",
+    )
+    download.add_argument(
+        "names", metavar="NAME", nargs="+", help="sources or benchmarks by name, or studies: all they name"
+    )
+    download.add_argument("--mirror", type=Path, required=True, help="the folder to write")
+    bundle = add(
+        "bundle",
+        "running.bundle:bundle",
+        "Prepare a study and write all that a bare machine (torch, no network) needs to run it.",
+    )
+    add_study(bundle)
+    bundle.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write and to take to that machine")
+    add_mirror(bundle)
+    collect = add("collect", "running.bundle:collect", "Ingest the results of a bundled study, and write its report.")
+    add_study(collect)
+    collect.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="the bundle's folder, after python -m model.carried"
+    )
+    add_mirror(collect)
+    verify = add(
+        "verify", "store.verify:verify", "Check every file in a study's store against the digests of its manifest."
+    )
+    add_study(verify, default="demo")
+    verify.add_argument("--repair", action="store_true", help="remove what is damaged: the next run makes it again")
+    clean = add(
+        "clean", "store.clean:clean", "Show what a study's store holds and who uses it; remove what nobody uses."
+    )
+    add_study(clean)
+    clean.add_argument("--yes", action="store_true", help="remove without asking")
+    top.epilog = "\n\n".join(
+        "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
+    )
+    return top
+
+
+def _count(text: str) -> int:
+    """Read a whole number of at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
+
+
+class _Version(argparse.Action):
+    """Print the version of the package. Reading what is installed takes time, so only when asked."""
+
+    def __call__(self, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"dreamer {version('dreamer-study')}")
+        raise SystemExit

@@ -1,0 +1,183 @@
+"""Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and core-hours.
+
+Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at least". Rates were
+measured; the table names the measurements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from flows.commands.planning.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
+from flows.commands.planning.world_sample import sample_world
+from flows.running.devices import cores
+from flows.stages.outputs import Prepared, read_finished
+from flows.stages.sources import PROCESS_MEMORY
+from flows.study.configuration import BUILTIN, Study
+from pipeline.errors import InputError
+from pipeline.sources.repositories.folders import source_files
+from pipeline.sources.sizes import Size, size_of, stripped_text
+from pipeline.sources.source import Source
+from pipeline.sources.table import resolve_source
+from pipeline.storage.memory import memory_bytes
+from pipeline.worlds.world import WORLD_SOURCE
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Megabytes of text that one core processes per second, and the data of that measurement."""
+
+    megabytes: float
+    where: str
+
+
+RATES = {
+    "documents": Rate(34, "reasoning-gym rows, gzipped JSON lines"),
+    "traces": Rate(34, "reasoning-gym rows, all with traces"),
+    "clean": Rate(26, "reasoning-gym rows, with their traces"),
+    "deduplicate": Rate(16.7, "1M documents of 830 bytes"),
+    "decontaminate": Rate(36, "500k documents against 23k items"),
+    "tokens": Rate(2.1, "reasoning-gym rows, vocabulary of 8,000"),
+}
+AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
+PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
+
+
+def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
+    """Build the table of sources with sizes, the table of stages with costs, and lines about totals and memory.
+
+    Raises InputError for a file in the mirror that is damaged.
+    """
+    sources = [_sized(study, entry) for entry in study.data.sources]
+    rows = [
+        {
+            "source": source.name,
+            "documents": "unknown" if size.documents is None else f"{size.documents:,.0f}",
+            "to download": "at hand" if size.download == 0 else amount(size.download),
+            "text": amount(size.text),
+            "without traces": amount(None if size.text is None else left),
+        }
+        for source, size, left in sources
+    ]
+    text, stripped = _text(sources)
+    costs = [
+        (stage, read, disk, read / rate.megabytes / 1e6 / 3600, rate)
+        for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, text, stripped), strict=True)
+    ]
+    stages = pd.DataFrame(
+        [
+            {
+                "stage": stage,
+                "reads": amount(read),
+                "disk": amount(disk),
+                "core-hours": f"{hours:,.3g}",
+                "rate": f"{rate.megabytes:g} MB/s a core: {rate.where}",
+            }
+            for stage, read, disk, hours, rate in costs
+        ]
+    )
+    sizes = [size for _, size, _ in sources]
+    memory, needed = memory_bytes(study.data.memory), cores() * PROCESS_MEMORY
+    lines = {
+        "data": f"{_total([s.documents for s in sizes], '{:,.0f}'.format)} documents, "
+        f"{_total([s.download for s in sizes])} to download, "
+        f"{_total([s.text for s in sizes])} of text",
+        "stages": f"{sum(hours for *_, hours, _ in costs):,.3g} core-hours, {amount(sum(c[2] for c in costs))} of disk"
+        f"{' or more' if any(s.text is None for s in sizes) else ''}; nothing is counted as dropped",
+        "epochs": _epochs(study, sources),
+        "memory": f"at most data.memory = {study.data.memory} at once; "
+        f"{amount(min(memory, needed))} with a process on each of {cores()} cores, as here",
+    }
+    return pd.DataFrame(rows), stages, lines
+
+
+def data_bytes(study: Study) -> float:
+    """Estimate the bytes that the data stages write where nothing is dropped. Sources of unknown size count as none."""
+    text, stripped = _text([_sized(study, entry) for entry in study.data.sources])
+    return sum(disk for _, disk in _amounts(study, text, stripped))
+
+
+def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
+    """Say how often the training reads its data: by the packed tokens where they are there, else estimated.
+
+    An epoch is all rows once. Tokens count without padding, in the rows as in the training, and with any `loss_on`.
+    """
+    tokens = study.training.tokens
+    try:
+        packed = read_finished(study, Prepared).packed.results["tokens"]
+        return f"{tokens / packed:,.3g} over {packed:,} packed tokens"
+    except InputError:
+        pass
+    rates = [WORLD_BYTES_PER_TOKEN if _is_world(source) else BYTES_PER_TOKEN for source, _, _ in sources]
+    found = sum(source.weight * left / rate for (source, _, left), rate in zip(sources, rates, strict=True))
+    known = f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))} bytes each"
+    if any(size.text is None for _, size, _ in sources):
+        return f"at most {tokens / max(found, 1):,.3g} over at least {known}"
+    return f"about {tokens / max(found, 1):,.3g} over {known}"
+
+
+def _is_world(source: Source) -> bool:
+    return source.name == WORLD_SOURCE["name"]
+
+
+def _text(sources: list[tuple[Source, Size, float]]) -> tuple[float, float]:
+    """Sum the bytes of text of all sources, with and without their traces."""
+    return sum(size.text or 0 for _, size, _ in sources), sum(left for _, _, left in sources)
+
+
+def _amounts(study: Study, text: float, stripped: float) -> list[tuple[float, float]]:
+    """List the bytes that each stage of RATES reads, and those it writes."""
+    each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
+    found = []
+    for stage in RATES:
+        read = stripped if stage in AFTER_TRACES else text
+        written = text if stage == "documents" else stripped
+        found.append((read, stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK))
+    return found
+
+
+def _sized(study: Study, entry: str | dict) -> tuple[Source, Size, float]:
+    """Find a source's size, after the row limits of the source and of the study, and its bytes without traces.
+
+    Of the built-in world the bytes are those that curation keeps.
+    """
+    source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
+    if entry == BUILTIN:
+        documents, world = study.data.world.documents, sample_world(study.data.world)
+        return source, Size(documents, 0, documents * world.text), documents * world.curated
+    size = size_of(source, _files(source, study.data.mirror))
+    limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
+    if limit is not None and size.documents is not None and size.documents > limit:
+        text = None if size.text is None else size.text * limit / size.documents
+        size = Size(limit, size.download, text)
+    return source, size, stripped_text(source, size.text or 0)
+
+
+def _files(source: Source, mirror: Path | None) -> list[Path]:
+    """List the files of a source that are in the mirror."""
+    try:
+        return source_files(source, mirror / source.repository) if mirror else []
+    except InputError:  # not in the mirror: still to download
+        return []
+
+
+def amount(count: float | None) -> str:
+    """Format a number of bytes: 1.23 GB."""
+    if count is None:
+        return "unknown"
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def _total(values: list[float | int | None], form: Callable[[float], str] = amount) -> str:
+    """Format the sum of the known values, with the number of unknown ones."""
+    text = form(sum(value for value in values if value is not None))
+    unknown = sum(value is None for value in values)
+    return f"at least {text} ({unknown} of {len(values)} sources unknown)" if unknown else text

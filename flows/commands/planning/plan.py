@@ -1,0 +1,188 @@
+"""`dreamer plan`: print what a study will need, from its configuration alone, or with `--calibrate` measured here."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+
+import pandas as pd
+
+from flows.commands.planning.calibrate import calibrate, existing_folder
+from flows.commands.planning.data_plan import amount, data_bytes, data_tables
+from flows.commands.planning.time_plan import (
+    GPU_FLOPS,
+    Pace,
+    Times,
+    estimate_times,
+    pace_of_flops,
+    scored_items,
+    unknown_benchmarks,
+)
+from flows.commands.tables import console, print_table
+from flows.running import progress
+from flows.running.devices import gpus
+from flows.stages.checks import checkpoint_bytes, state_bytes
+from flows.stages.models import PlannedModel, plan_models
+from flows.study.configuration import BUILTIN, Study
+from flows.study.loading import load_study
+from flows.study.noise import noise_of
+from model.accounting import training_flops_per_token
+from pipeline.errors import InputError
+from pipeline.sources.source import notices
+from pipeline.sources.table import resolve_source
+from reports.text.numbers import duration
+from sql.statistics.resolution import smallest_factor
+
+
+def plan(options: argparse.Namespace) -> None:
+    """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
+
+    The mismatch columns are what matching leaves between a model and LA; estimates name the assumptions behind them.
+    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, the mirror
+    does not exist, or the study runs on machines that are not known here.
+    """
+    study = load_study(options.study, mirror=options.mirror, root=options.root)
+    if study.compute.pool != "local" and options.gpus is None:
+        raise InputError(
+            f"compute.pool is {study.compute.pool}, whose machines are not known here: say --gpus N, the GPUs of one "
+            "machine"
+        )
+    if study.data.mirror and not study.data.mirror.is_dir():
+        raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
+    size = study.data.tokenizer.vocabulary_size
+    if size is None:
+        raise InputError(
+            "data.tokenizer.vocabulary_size: give it beside 'hub' or 'file', so that the models can be sized beforehand"
+        )
+    planned = plan_models(study, size)
+    console.print(f"{study.study_id}\n")
+    baselines = _baselines(study, planned)
+    print_table(pd.DataFrame([_model_row(model, baselines.get(model.depth)) for model in planned]))
+    sources, stages, data = data_tables(study)
+    for table in (sources, stages):
+        console.print()
+        print_table(table)
+    training = study.training
+    on_gpu = options.gpus is not None or gpus(study) > 0
+    if options.calibrate:
+        if options.gpus is not None:
+            raise InputError("--calibrate measures this machine, and --gpus is about others: give one of them")
+        with progress.on_terminal():
+            pace = calibrate(study, planned)
+    else:
+        pace = pace_of_flops(study, planned, on_gpu=on_gpu)
+    times = estimate_times(study, planned, pace, options.gpus)
+    lines = {
+        **data,
+        "": f"{amount(state_bytes(study, planned[-1:]) / len(training.seeds))} for the state of a training of "
+        f"{planned[-1].model_id}, gradients and activations on top",
+        "tokens": f"{training.tokens:,} for each model, in steps of {training.batch_tokens:,}; "
+        f"{len(training.points)} checkpoints",
+        "seeds": f"{len(training.seeds)}"
+        + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.stop_at else ""),
+        "compute": f"{_flops(study, planned):.3g} FLOPs of training",
+        **_times(study, planned, times, pace, options.price, on_gpu=on_gpu),
+        "products": _slow_products(study) if gpus(study) else None,
+        "tells": _resolution(study),
+        "disk": _disk(study, planned),
+    }
+    console.print()
+    for name, words in lines.items():
+        if words:
+            console.print(f"{name:<9} {words}", soft_wrap=True)
+    for entry in study.data.sources:
+        for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
+            console.print(f"{'note':<9} {notice}", soft_wrap=True)
+
+
+def _flops(study: Study, planned: list[PlannedModel]) -> float:
+    """Count the FLOPs of all trainings: of every seed to the end, or to where the best goes on alone."""
+    training = study.training
+    tokens = training.tokens + (len(training.seeds) - 1) * (training.stop_at or training.tokens)
+    return sum(training_flops_per_token(model.config, training.sequence_length) * tokens for model in planned)
+
+
+def _times(
+    study: Study, planned: list[PlannedModel], times: Times, pace: Pace, price: float | None, *, on_gpu: bool
+) -> dict[str, str]:
+    """Say how long the study takes, how many hours of its devices, and what these cost."""
+    unknown = unknown_benchmarks(study)
+    without = f", without {', '.join(unknown)}, of unknown size" if unknown else ""
+    kind = "GPU" if on_gpu else "core"
+    hours = f"{times.device_hours:,.3g} {kind}-hours, at work {times.busy / 3600 / times.device_hours:.0%} of them"
+    lines = {
+        "time": f"{duration(times.training)} of training and {duration(times.evaluation)} of evaluation{without} on "
+        f"{times.devices} x {pace.source}",
+        "hours": hours,
+    }
+    if price is not None:
+        lines["price"] = f"{times.device_hours * price:,.2f} at {price:g} for a {kind}-hour"
+    if not on_gpu:
+        one = estimate_times(study, planned, pace_of_flops(study, planned, on_gpu=True), 1)
+        seconds = one.training + one.evaluation
+        if seconds > 60:  # shorter studies wait for the GPU's kernels to start, not for their FLOPs
+            lines["one GPU"] = f"{duration(seconds)} at {GPU_FLOPS / 1e12:.0f} TFLOP/s (15 % of an H200)"
+    return lines
+
+
+def _disk(study: Study, planned: list[PlannedModel]) -> str:
+    """Say what all stages write, and what is free."""
+    checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
+    kinds = "raw and averaged " if study.training.averaging else ""
+    free = shutil.disk_usage(existing_folder(study.store_folder)).free
+    return (
+        f"{amount(checkpoints + states + data)}: {amount(checkpoints)} of {kinds}checkpoints, {amount(states)} to "
+        f"resume from, {amount(data)} of data; {amount(free)} are free"
+    )
+
+
+def _slow_products(study: Study) -> str | None:
+    import torch
+
+    from model.ops.device import choose_precision
+    from model.ops.gpu import slow_products
+
+    device = torch.device("cuda", 0)
+    return slow_products(device, choose_precision(study.training.precision, device))
+
+
+def _resolution(study: Study) -> str:
+    """Say which mean factor the study tells from 1, and with one more seed."""
+    measured, seeds = noise_of(study), 1 if study.training.stop_at else len(study.training.seeds)
+    noise = measured.with_items(0 if unknown_benchmarks(study) else scored_items(study))
+    told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
+    scaled = f", the items' part scaled to {noise.items:,} items" if noise != measured else ""
+    by = f"by the noise of {noise.measured_on}{scaled}"
+    if seeds == 1:
+        return f"no factor from 1: one seed of each model shows no spread; two would tell {more:.2f}, {by}"
+    few = f"one more seed would tell {more:.2f}"
+    return f"a mean factor of {told:.2f} from 1 in four of five such studies, with {seeds} seeds; {few}; {by}"
+
+
+def _baselines(study: Study, planned: list[PlannedModel]) -> dict[int, PlannedModel]:
+    """Find the LA of each depth that the other models were matched to, where the study has an unchanged LA."""
+    names = {v.name for v in study.models.variants if v.family == "LA" and not v.overrides}
+    return {model.depth: model for model in planned if model.variant in names}
+
+
+def _model_row(model: PlannedModel, baseline: PlannedModel | None) -> dict[str, object]:
+    config = model.config
+    mismatch = {
+        name: f"{100 * (ours / theirs - 1):+.2f} %" if theirs else "-"
+        for name, ours, theirs in (
+            ("FLOPs to LA", model.flops_per_token, baseline and baseline.flops_per_token),
+            ("parameters to LA", model.parameters, baseline and baseline.parameters),
+        )
+    }
+    return {
+        "model": model.model_id,
+        "parameters": model.parameters,
+        "FLOPs/token": model.flops_per_token,
+        **mismatch,
+        "memory": amount(model.memory_bytes),
+        "expert size": config.expert_size,
+        "experts": config.experts,
+        "active": config.active_experts,
+        "hidden": config.hidden_size,
+        "depth": config.depth,
+    }

@@ -1,0 +1,128 @@
+"""`dreamer run`: run the flow `full-study` in this process, on a Prefect server that lives as long as the run."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flows.commands.data.sources import print_notices
+from flows.commands.planning.data_plan import amount, data_bytes
+from flows.commands.tables import print_outcome, read_outcome
+from flows.prefect.in_process import run_in_process
+from flows.running import progress
+from flows.running.devices import check_devices, share_ranks
+from flows.running.nodes import join_trainings, this_node
+from flows.running.patience import patiently
+from flows.running.single import only_run
+from flows.stages.checks import check_study
+from flows.stages.evaluate import evaluate_runs
+from flows.stages.models import plan_models
+from flows.stages.outputs import FILES, Trained, read_finished
+from flows.stages.prepare import prepare_data
+from flows.stages.sources import locate_benchmarks, locate_sources
+from flows.stages.train import train_models
+from flows.study.configuration import BUILTIN, Study
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+from pipeline.sources.table import resolve_source
+from pipeline.storage.store import Missing, Store
+from sql.results import Busy, OutOfDate, connect, query
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run a study to its report unless it is complete, then print its data-efficiency factors.
+
+    On a node other than the first, only take part in the study's trainings.
+    """
+    study = load_study(options.study, mirror=options.mirror, root=options.root)
+    node = this_node(study)
+    if node.number:
+        check_devices(study)
+        with progress.on_terminal():
+            join_trainings(study, node, partial(are_trained, study, before=_changed(study)))
+        print(f"The trainings of {study.study_id} have ended; node 0 evaluates the models.", file=sys.stderr)
+        return
+    if is_complete(study):
+        print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
+    else:
+        with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
+            if not (options.follow and is_complete(study)):
+                preflight(study, trust_code=options.trust_code)
+                run_in_process(study, **flow_arguments(options))
+    with progress.on_terminal():
+        outcome = patiently(lambda: read_outcome(study))
+    print_outcome(study, *outcome)
+
+
+def flow_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Take the flow's parameters from the command's options."""
+    names = ("study", "mirror", "root", "accept_code_change", "trust_code")
+    given = {name: getattr(options, name) for name in names}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
+
+
+def is_complete(study: Study) -> bool:
+    """Check that every output is in the store, its rows in the database, and the report written."""
+    if not (study.report.exists() and study.database.exists()) or list(study.folder.glob(".*-not-*")):
+        return False
+    store = Store(study.store_folder, builds=False)
+    try:
+        prepared = prepare_data(study, store)
+        trained = train_models(study, store, prepared, plan_models(study, prepared.vocabulary_size))
+        evaluate_runs(study, store, prepared, trained)
+    except Missing:
+        return False
+    try:
+        count = f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'"
+        factors = query(study.database, count)
+    except (Busy, OutOfDate):  # the flow waits for the file, and migrates an old one
+        return False
+    return bool(factors["n"][0]) and study.study_id in study.report.read_text()
+
+
+def are_trained(study: Study, before: int | None) -> bool:
+    """Check that the models of exactly this study have been trained, and are still there.
+
+    Where some have failed, only if node 0 has said so since `before`: another `dreamer run` tries them again.
+    """
+    try:
+        trained = read_finished(study, Trained)
+    except InputError:
+        return False
+    failed = any(run.status == "failed" for run in trained.runs)
+    return all(run.folder.exists() for run in trained.runs) and (not failed or _changed(study) != before)
+
+
+def _changed(study: Study) -> int | None:
+    """Return when node 0 wrote which models are trained, in nanoseconds; None where nothing is written."""
+    path = study.folder / FILES[Trained]
+    return path.stat().st_mtime_ns if path.exists() else None
+
+
+def preflight(study: Study, *, trust_code: bool) -> None:
+    """Find what can be known to fail before any work: what `check_study` checks, data that are nowhere.
+
+    Prints notices, and who holds the results file. Raises InputError.
+    """
+    notices = check_study(study, trust_code=trust_code)
+    needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
+    if needed > free:
+        notices.append(
+            f"{study.store_folder}: the data may need {amount(needed)}, and {amount(free)} are free; "
+            f"`dreamer plan {study.arguments}` says what for"
+        )
+    for notice in notices:
+        print(notice, file=sys.stderr)
+    print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
+    planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
+    share_ranks(study, len(planned))
+    locate_sources(study, None)
+    locate_benchmarks(study)
+    try:
+        connect(study.database, wait=1).close()
+    except Busy as busy:
+        print(f"{busy}; rows wait, the study goes on", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""Check and clear what is stored: `dreamer verify`, `dreamer clean`."""

@@ -1,0 +1,69 @@
+"""Find and accept changed code of a run that other code has started, and record each change in the run's folder.
+
+`code_changes.json` holds one object for each change: "time", "tokens" and "step" from which the new code trains,
+"before" and "after" (digests of the code), "changed" (the files that differ).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from model.training.config import Run
+from model.training.origins.provenance import differences
+from pipeline.errors import InputError
+from pipeline.storage.files import write_text_atomically
+
+CODE_CHANGES = "code_changes.json"
+
+
+def code_digest(code: Mapping[str, str]) -> str:
+    """Digest the digests of the sources: 12 hexadecimal digits."""
+    return hashlib.blake2b(json.dumps(code, sort_keys=True).encode(), digest_size=6).hexdigest()
+
+
+def find_code_change(
+    run: Run, saved: Mapping[str, Any], origin: Mapping[str, Any], accept: bool
+) -> dict[str, Any] | None:
+    """Compare what the run was started with, in the values of its state, and what it goes on with.
+
+    Returns the code change, if there is one and it is accepted. Raises InputError for every other difference.
+    """
+    before = saved["origin"]
+    changed = differences(before, origin)
+    if not changed:
+        return None
+    old, new = code_digest(before["code"]), code_digest(origin["code"])
+    way = ""
+    if not differences({**before, "code": {}}, {**origin, "code": {}}):  # nothing else has changed
+        if accept:
+            at = {name: saved[name] for name in ("tokens", "step")}
+            return {**at, "before": old, "after": new, "changed": changed}
+        way = (
+            f"go on with the changed code by --accept-code-change ({run.run_id} was started with code {old}, "
+            f"this is {new}), "
+        )
+    more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+    raise InputError(
+        f"{run.folder} cannot be continued: since it was started, {'; '.join(changed[:5])}{more}; "
+        f"undo that, {way}or remove the folder to start over"
+    )
+
+
+def read_code_changes(run: Path) -> list[dict[str, Any]]:
+    """Read the accepted code changes of the run in a folder, oldest first; none for a run of one code."""
+    path = run / CODE_CHANGES
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def record_code_change(run: Path, change: Mapping[str, Any]) -> None:
+    """Add one change to `code_changes.json`, in one step; a change that was accepted but not trained on counts once."""
+    changes = [{name: value for name, value in one.items() if name != "time"} for one in read_code_changes(run)]
+    if dict(change) in changes:
+        return
+    dated = [*read_code_changes(run), {"time": datetime.now(UTC).isoformat(timespec="seconds"), **change}]
+    write_text_atomically(run / CODE_CHANGES, json.dumps(dated, indent=1))

@@ -1,0 +1,110 @@
+"""Record what made a result: digests of source files, the version of this package, versions of other packages."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import json
+import platform
+import subprocess
+from collections.abc import Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parents[3]
+PACKAGES = (
+    "torch",
+    "numpy",
+    "safetensors",
+    "tokenizers",
+    "datasets",
+    "lm-eval",
+    "math-verify",
+    "latex2sympy2-extended",
+    "sympy",
+    "antlr4-python3-runtime",
+)
+"""Packages that can change a number of an evaluation."""
+
+
+def source_digests(module: str) -> dict[str, str]:
+    """Hash the source files that a module runs: its own and all of `model/` that it imports.
+
+    The C files in the folder `source/` beside a module belong to that module.
+
+    Example: `source_digests("model.train")` is `{"model/accounting.py": "5c0e...", ..., "model/train.py": "91ab..."}`.
+    """
+    found: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        place = PROJECT / waiting.pop().replace(".", "/")
+        source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        if not source.is_file() or str(source.relative_to(PROJECT)) in found:
+            continue
+        for path in (source, *source.parent.glob("source/*.[ch]")):
+            digest = hashlib.blake2b(path.read_bytes(), digest_size=8)
+            found[str(path.relative_to(PROJECT))] = digest.hexdigest()
+        waiting += [name for name in _imports(source.read_bytes()) if name.startswith("model.")]
+    return dict(sorted(found.items()))
+
+
+def _imports(source: bytes) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """List what differs between two nested records, one phrase for each leaf; digests are named, not printed.
+
+    Example: `{"training": {"seed": 1}}` and `{"training": {"seed": 2}}` give `["training.seed was 1 and is 2"]`.
+    """
+    found = []
+    for name in sorted({*before, *now}):
+        old, new, path = before.get(name), now.get(name), prefix + name
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            found += differences(old, new, "" if name == "code" else f"{path}.")
+        elif old != new:
+            is_digest = path == "data" or path.endswith((".py", ".c", ".h"))
+            found.append(f"{path} changed" if is_digest else f"{path} was {old!r} and is {new!r}")
+    return found
+
+
+def package_version() -> str:
+    """Return this package's version, with the commit in a checkout, and `+changes` if the checkout has been edited."""
+    try:
+        version = metadata.version("dreamer-study")
+    except metadata.PackageNotFoundError:  # a bare machine has the files alone
+        version = "not installed"
+    if not (PROJECT / ".git").exists():
+        return version  # no checkout, though the folder may lie within another project's
+    try:
+        command = ["git", "-C", str(PROJECT), "describe", "--always", "--dirty=+changes", "--abbrev=12", "--exclude=*"]
+        described = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return version
+    return f"{version} ({described})"
+
+
+@functools.cache
+def evaluation_code() -> str:
+    """Return `package_version` and a digest of evaluation's source files, which tells edited checkouts apart."""
+    sources = json.dumps(source_digests("model.evaluate"), sort_keys=True)
+    return f"{package_version()}, sources {hashlib.blake2b(sources.encode(), digest_size=6).hexdigest()}"
+
+
+@functools.cache
+def packages() -> str:
+    """Return, as JSON, the version of Python and of every installed package in PACKAGES."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return json.dumps(found)

@@ -1,0 +1,166 @@
+"""Data-parallel training: the processes (ranks) that train one run together, as torchrun starts them.
+
+Every rank holds the whole model and optimiser, and computes the gradients of its own rows of each global batch.
+Gradients are all-reduced once per optimiser step, after the final micro-batch, so that all ranks take the same step,
+up to rounding the step of one process with all rows. DistributedDataParallel does not fit: its average over ranks is
+not the mean over the batch's target tokens, and gradients of weights that all depths use are complete only at the end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from model.training.failures import TrainingFailed
+from model.training.ranks.failure_detector import FailureDetector
+from pipeline.errors import InputError
+
+SILENCE = timedelta(minutes=10)
+"""Longest wait in a collective operation: longer than the first rank takes to write a state before the next."""
+
+BUCKET_ELEMENTS = 2**25
+"""Elements all-reduced in one call: 128 MiB in float32."""
+
+
+class OtherRankFailed(Exception):
+    """Another rank has failed and says why; this rank ends silently with exit status `status`."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"another rank ended with status {status}")
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes that train a run, and which of them this one is; by default a process trains alone."""
+
+    rank: int = 0
+    count: int = 1
+    local: int = 0  # index of this rank's device on its machine
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the rank that writes files and prints."""
+        return self.rank == 0
+
+    def own_rows(self, rows: int) -> slice:
+        """Return this rank's consecutive rows of a global batch. Example: 6 rows, 4 ranks: 0:1, 1:3, 3:4, 4:6."""
+        return slice(rows * self.rank // self.count, rows * (self.rank + 1) // self.count)
+
+    def any(self, flag: bool) -> bool:
+        """Tell whether any rank raised the flag: an all-reduce on the host, which all ranks must call."""
+        if self.count == 1:
+            return flag
+        raised = torch.tensor(flag, dtype=torch.int32)
+        dist.all_reduce(raised, dist.ReduceOp.MAX)
+        return bool(raised)
+
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by its sum over all ranks, the same bits on every rank.
+
+        Small tensors are concatenated into buckets. All ranks must bring the same shapes in the same order.
+        """
+        if self.count == 1:
+            return
+        for bucket in _buckets(tensors):
+            if len(bucket) == 1 and bucket[0].is_contiguous():
+                dist.all_reduce(bucket[0])
+                continue
+            flat = torch.cat([tensor.flatten() for tensor in bucket])
+            dist.all_reduce(flat)
+            for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
+                tensor.copy_(total.view_as(tensor))
+
+    def broadcast(self, tensors: Sequence[Tensor]) -> None:
+        """Overwrite each tensor by the first rank's."""
+        if self.count > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    @contextmanager
+    def failing_together(self) -> Iterator[None]:
+        """Run the block on all ranks; if it raises InputError on any, all end, and the first of them says why.
+
+        Inside the block no rank may wait for another, which may have failed already.
+        """
+        failure = None
+        try:
+            yield
+        except InputError as error:
+            failure = error
+        if self.count > 1:
+            first = torch.tensor([self.rank if failure else self.count])
+            dist.all_reduce(first, dist.ReduceOp.MIN)
+            if first.item() not in (self.rank, self.count):
+                raise OtherRankFailed(status=2) from failure
+        if failure:
+            raise failure
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    bucket: list[Tensor] = []
+    for tensor in tensors:
+        full = sum(other.numel() for other in bucket) + tensor.numel() > BUCKET_ELEMENTS
+        if bucket and (full or tensor.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(tensor)
+    if bucket:
+        yield bucket
+
+
+@contextmanager
+def process_group(name: str) -> Iterator[Ranks]:
+    """Join the ranks of this training, as the environment variables of torchrun describe them; alone without any.
+
+    When a rank dies or fails, the others end as well, with status 1 (2 for bad input) and one line from one of them,
+    which begins with `name`. Raises InputError for an incomplete environment.
+    """
+    ranks = _ranks_of_environment()
+    if ranks.count == 1:
+        yield ranks
+        return
+    with_cuda = torch.cuda.is_available() and dist.is_nccl_available()
+    dist.init_process_group("cpu:gloo,cuda:nccl" if with_cuda else "gloo", timeout=SILENCE)
+    detector = FailureDetector(name, ranks.rank, ranks.count, _broadcast_numbers)
+    try:
+        yield ranks
+    except TrainingFailed:  # all ranks fail alike, and the first one says why
+        if not ranks.is_first:
+            detector.wait()
+        detector.leave(1)
+        raise
+    except (InputError, OSError) as error:
+        detector.leave(2 if isinstance(error, InputError) else 1)
+        raise
+    except BaseException:
+        detector.wait()  # after the loss or failure of another rank, this error is only its echo
+        detector.leave(1)
+        raise
+    detector.leave(0)
+    dist.destroy_process_group()
+
+
+def _broadcast_numbers(numbers: list[int]) -> list[int]:
+    tensor = torch.tensor(numbers)
+    dist.broadcast(tensor, 0)
+    return tensor.tolist()
+
+
+def _ranks_of_environment() -> Ranks:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    if found.get("WORLD_SIZE", "1") == "1":
+        return Ranks()
+    missing = [name for name in (*names, "MASTER_ADDR", "MASTER_PORT") if name not in os.environ]
+    if missing:
+        raise InputError(f"WORLD_SIZE is {found['WORLD_SIZE']}, but {missing[0]} is not set: start it with torchrun")
+    rank, count, local = (int(found[name]) for name in names)
+    return Ranks(rank, count, local)

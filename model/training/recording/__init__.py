@@ -1,0 +1,1 @@
+"""Record a run while it trains: log, tables, progress, and when its state is saved."""

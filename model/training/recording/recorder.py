@@ -1,0 +1,109 @@
+"""Record a run while it trains: log, tables and progress of the first rank, and the times at which the run is saved."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from model.accounting import training_flops_per_token
+from model.ops.device import device_name, peak_flops
+from model.training.recording.records import Progress, StepLog, write_run_table
+from model.training.trainer import Trainer
+
+FLUSH_SECONDS = 1.0
+LINE_SECONDS = 5.0
+
+
+class Recorder:
+    """The records of a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
+
+    def __init__(
+        self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]
+    ) -> None:
+        """`goal` is the token count at which this call of the training ends."""
+        self.trainer, self.line, self.notice = trainer, line, notice
+        run = trainer.run
+        self.rows = run.folder / "rows"
+        self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes)
+        peak = peak_flops(device_name(trainer.device), trainer.precision)
+        stream = trainer.stream
+        flops = training_flops_per_token(run.model, stream.document_length, stream.target_share) if peak else None
+        self.flops_share = flops / (peak * trainer.ranks.count) if flops and peak else None
+        self.progress = Progress(run.folder / "progress.json", run.run_id, goal, self.flops_share, trainer.ranks.count)
+        self.noticed = trainer.halved
+        self.flushed = time.monotonic()
+        self.told = 0.0
+        self.tell("starting")
+
+    def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
+        """Log one optimiser step; flush, save and report progress where they are due."""
+        trainer, config, now = self.trainer, self.trainer.config, time.monotonic()
+        if trainer.step % config.log_every == 0:
+            self.log.add(trainer.step, trainer.tokens, loss, learning_rate, norm, round(trainer.seconds, 3))
+        if trainer.halved != self.noticed:
+            self.noticed = trainer.halved
+            self.notice(f"{trainer.run.run_id}: {_halving(trainer)}")
+        trainer.writer.check()
+        if trainer.due or trainer.writer.is_due(config.save_every_seconds):
+            self.save()
+        if now - self.flushed >= FLUSH_SECONDS:
+            self.log.flush()
+            self.tell("running")
+            self.flushed = now
+
+    def end(self, status: str) -> None:
+        """Save the run as 'complete' or 'stopped', and wait until everything is on the disk."""
+        self.trainer.save(self.log.sync())
+        self.trainer.writer.wait()
+        self.write_tables(status)
+        self.tell(status)
+
+    def fail(self) -> None:
+        """Write the tables of a training that has failed; its newest state stays as it is."""
+        self.write_tables("stopped")
+        self.tell("failed")
+
+    def close(self) -> None:
+        """Let a state in hand be written to its end, and close the log."""
+        self.trainer.writer.close()
+        self.log.close()
+
+    def save(self) -> None:
+        """Begin to save state and due checkpoint, and write tables; until a run is complete it is 'stopped' in them."""
+        self.trainer.save(self.log.sync())
+        self.write_tables("stopped")
+
+    def write_tables(self, status: str) -> None:
+        """Write the run's rows of the tables `steps` and `runs`."""
+        trainer = self.trainer
+        rate = trainer.tokens / trainer.seconds if trainer.seconds else None
+        row = {
+            "run_id": trainer.run.run_id,
+            "seed": trainer.config.seed,
+            "status": status,
+            "tokens": trainer.tokens,
+            "seconds": trainer.seconds,
+            "device": device_name(trainer.device),
+            "tokens_per_second": rate,
+            "mfu": rate * self.flops_share if rate and self.flops_share else None,
+            "stream_hash": trainer.stream_hash,
+        }
+        self.log.write_table(trainer.run.run_id, self.rows / "steps.parquet")
+        write_run_table(row, self.rows / "runs.parquet")
+
+    def tell(self, state: str) -> None:
+        """Rewrite the progress file, and every few seconds send the line."""
+        trainer, now = self.trainer, time.monotonic()
+        loss = trainer.losses[-1] if trainer.losses else None
+        text = self.progress.write(state, now, trainer.step, trainer.tokens, loss, _halving(trainer))
+        if state in ("complete", "stopped") or now - self.told >= LINE_SECONDS:
+            self.line(text)
+            self.told = now
+
+
+def _halving(trainer: Trainer) -> str:
+    """Describe how a shortage of memory was met; empty where there was none."""
+    if not trainer.halved:
+        return ""
+    now, step = trainer.micro_rows * trainer.stream.sequence_length, trainer.halved["step"]
+    return f"out of memory at step {step}: micro-batch of {now} tokens instead of {trainer.halved['from']}"

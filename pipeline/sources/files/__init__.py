@@ -1,0 +1,1 @@
+"""Read rows of Parquet, JSON lines, JSON and CSV files, in blocks of bounded size."""

@@ -1,0 +1,208 @@
+"""Fetch splits of a data set from the hub into a folder.
+
+This project, `datasets.load_dataset(<folder>, <configuration>)` and lm-eval can read that folder: it holds the data
+files, and a card whose header names exactly these files. Scripts of a repository are neither fetched nor run.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from pipeline.errors import InputError
+from pipeline.progress import Progress, quiet
+from pipeline.sources.repositories.splits import (
+    CARD,
+    Part,
+    card_configurations,
+    data_files,
+    parse_card,
+    select_files,
+    summary,
+)
+from pipeline.storage.files import write_text_atomically
+
+RECORD = ".download.json"
+TIMEOUT_SECONDS = 5
+PARALLEL_FILES = 4
+ATTEMPTS = 5  # at each file, waiting about 1, 2, 4 and 8 seconds
+
+_BEGINNING = re.compile(r"[0-9a-f]{7,39}")
+_TOKEN = re.compile(r"hf_\w+")
+
+
+def fetch(
+    repository: str,
+    folder: Path,
+    *,
+    revision: str | None = None,
+    parts: Sequence[Part],
+    progress: Progress = quiet,
+) -> dict[str, Any]:
+    """Fetch the splits `parts` of a repository into `folder` and return the folder's record.
+
+    Files that are there already are not fetched again; several are fetched at once, and a file is asked for again where
+    the hub fails for a moment. `revision` may be the beginning of a commit's hash. The record
+    (`.download.json`) holds the commit, the files with their sizes and the completed parts. Raises InputError within
+    seconds when the hub cannot be reached, the repository or revision does not exist, its terms have not been accepted,
+    or it lacks a part.
+    """
+    from huggingface_hub import HfApi
+
+    try:
+        revision = _whole_commit(repository, revision)
+        info = HfApi().dataset_info(repository, revision=revision, timeout=TIMEOUT_SECONDS, files_metadata=True)
+    except Exception as error:  # the hub client raises errors of several libraries
+        raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".download.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _fetch(repository, folder, info.sha, sizes, parts, progress)
+
+
+def _fetch(
+    repository: str,
+    folder: Path,
+    revision: str,
+    sizes: Mapping[str, int],
+    parts: Sequence[Part],
+    progress: Progress,
+) -> dict[str, Any]:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.utils import disable_progress_bars
+
+    record = read_record(folder)
+    if record and record["revision"] != revision:
+        raise InputError(
+            f"{folder} holds {repository} at {record['revision'][:12]}, not {revision[:12]}; use another folder"
+        )
+    disable_progress_bars()
+
+    attempts = Retrying(
+        retry=retry_if_exception(_may_pass),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_exponential_jitter(),
+        reraise=True,
+    )
+
+    def get(name: str, into: Path = folder) -> Path:
+        try:
+            path = attempts.copy()(
+                hf_hub_download, repository, name, repo_type="dataset", revision=revision, local_dir=into
+            )
+        except Exception as error:
+            raise InputError(f"{repository}: {name}: {_reason(error, repository, revision)}") from error
+        return Path(path)
+
+    # The hub's card is kept apart from ours, which names only what is here.
+    text = get(CARD, folder / ".hub").read_text(errors="replace") if CARD in sizes else ""
+    card = card_configurations(text)
+    wanted: dict[Part, list[str]] = {}
+    for configuration, split in parts:
+        wanted[configuration, split] = select_files(sizes, configuration, split, card)
+        if not wanted[configuration, split]:
+            raise InputError(
+                f"{repository} at {revision[:12]} has no split {split!r} of configuration {configuration!r}; "
+                f"it has {summary(sizes, card)}"
+            )
+    files = data_files({name for found in wanted.values() for name in found})
+    record = record or {"repository": repository, "revision": revision, "parts": [], "bytes": {}}
+    # With a record, the folder's complete parts are known: half a split is never taken for a whole one.
+    write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
+    total, done = sum(sizes[name] for name in files) or 1, 0
+    with ThreadPoolExecutor(PARALLEL_FILES) as pool:
+        running = {pool.submit(get, name): name for name in files}
+        try:
+            for finished in as_completed(running):
+                finished.result()
+                done += sizes[running[finished]]
+                progress(done / total, f"{repository}/{running[finished]}")
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # running downloads end, waiting ones do not start
+            raise
+    for entry in record["parts"]:
+        wanted.setdefault((entry["configuration"], entry["split"]), entry["files"])
+    record |= {
+        "parts": [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())],
+        "bytes": record["bytes"] | {name: sizes[name] for name in files},
+    }
+    write_text_atomically(folder / CARD, written_card(text, wanted, repository))
+    write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
+    return record
+
+
+def _whole_commit(repository: str, revision: str | None) -> str | None:
+    """Complete the beginning of a commit's hash, which the hub does not take as a revision."""
+    from huggingface_hub import HfApi
+
+    if not revision or not _BEGINNING.fullmatch(revision):
+        return revision
+    commits = HfApi().list_repo_commits(repository, repo_type="dataset")
+    return next((commit.commit_id for commit in commits if commit.commit_id.startswith(revision)), revision)
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read what `fetch` has completed in the folder; empty if it never began there."""
+    path = folder / RECORD
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
+    """Tell whether `fetch` has completed the parts."""
+    return {(entry["configuration"], entry["split"]) for entry in record["parts"]}.issuperset(parts)
+
+
+def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:
+    """Return the hub's card `text` with a header that names exactly these files by configuration and split."""
+    header, body = parse_card(text)
+    # The hub's `dataset_info` lists splits that may not be here.
+    header = {key: value for key, value in header.items() if key not in ("configs", "dataset_info")}
+    configurations: dict[str, list[dict[str, Any]]] = {}
+    for (configuration, split), names in sorted(parts.items()):
+        path = names[0] if len(names) == 1 else list(names)
+        configurations.setdefault(configuration, []).append({"split": split, "path": path})
+    header["configs"] = [{"config_name": name, "data_files": files} for name, files in configurations.items()]
+    body = body or f"Fetched from https://huggingface.co/datasets/{repository}.\n"
+    return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
+
+
+def _may_pass(error: BaseException) -> bool:
+    """Tell whether a failed request may succeed later: the hub failed, limits the rate, or the connection broke.
+
+    The client says "not in the cache" of a request for a file's metadata that failed; the cause is behind that error.
+    """
+    if type(error).__name__ == "OfflineModeIsEnabled":
+        return False
+    response = getattr(error, "response", None)
+    if response is not None:
+        return response.status_code in (408, 429) or response.status_code >= 500
+    # By name: the client's transport, and so its errors, differ from version to version.
+    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(error).__mro__) or (
+        error.__cause__ is not None and _may_pass(error.__cause__)
+    )
+
+
+def _reason(error: Exception, repository: str, revision: str | None) -> str:
+    """Put the hub's refusal into words, without any token."""
+    from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    name = type(error).__name__
+    if isinstance(error, GatedRepoError):
+        return f"gated: accept its terms at https://huggingface.co/datasets/{repository} and set HF_TOKEN"
+    if isinstance(error, RepositoryNotFoundError):
+        return "there is no such data set on the hub, or it is private: check the name, or set HF_TOKEN"
+    if name in ("RevisionNotFoundError", "RevisionResolutionError"):
+        return f"it has no revision {revision!r}"
+    if isinstance(error, OfflineModeIsEnabled):
+        return "the hub may not be asked (HF_HUB_OFFLINE is set)"
+    first = next(iter(str(error).strip().splitlines()), "")
+    return f"the hub cannot be reached ({name}: {_TOKEN.sub('hf_...', first)[:200]})"

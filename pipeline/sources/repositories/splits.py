@@ -1,0 +1,165 @@
+"""Find the files of a split: in a listing of the hub, or in a folder, by file names and the card's `configs:` alone."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pipeline.errors import InputError
+from pipeline.sources.files.readers import SUFFIXES
+
+CARD = "README.md"
+METADATA = ("config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+
+Part = tuple[str, str]  # a configuration and a split
+Card = Mapping[str, Mapping[str, Sequence[str]]]  # patterns of file names by configuration and split
+
+_SPLIT_WORD = re.compile(r"(^|[^a-z])(train|training|test|testing|val|valid|validation|dev|eval)([^a-z]|$)")
+
+
+def card_configurations(text: str) -> dict[str, dict[str, list[str]]]:
+    """Read the `configs:` of a data set card: file patterns by configuration and split; empty without `configs:`.
+
+    Raises InputError when the card's header is not YAML.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    for entry in parse_card(text)[0].get("configs") or []:
+        splits: dict[str, list[str]] = {}
+        files = entry.get("data_files") or []
+        for item in [files] if isinstance(files, str) else files:
+            split, path = ("train", item) if isinstance(item, str) else (str(item["split"]), item["path"])
+            folder = f"{entry['data_dir'].rstrip('/')}/" if entry.get("data_dir") else ""
+            splits.setdefault(split, []).extend(folder + p for p in ([path] if isinstance(path, str) else path))
+        found[str(entry.get("config_name", "default"))] = splits
+    return found
+
+
+def select_files(names: Iterable[str], configuration: str, split: str, card: Card) -> list[str]:
+    """Select a split's files among the file `names` of a repository, in reading order; empty without such a split.
+
+    A card that names the split decides. Else the first of these that matches: `<configuration>/<split>.*`,
+    `<configuration>/<split>/**`, `<configuration>/<split>-*`; for the configuration "default", these patterns in
+    `data/` and at the top. Then, for the split "train", all data files of these folders, if none has a split in its
+    name. Of several formats only the first in `SUFFIXES` is taken, so that no row is read twice.
+    """
+    data = data_files(names)
+    return _in_card(data, configuration, split, card) or _one_format(_by_name(data, configuration, split))
+
+
+def _in_card(data: Sequence[str], configuration: str, split: str, card: Card) -> list[str]:
+    """Select the files that the card makes a split."""
+    patterns = [_glob(pattern) for pattern in card.get(configuration, {}).get(split, [])]
+    return [name for name in data if any(pattern.fullmatch(name) for pattern in patterns)]
+
+
+def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
+    """Select the files, of all formats, that their own names make a split."""
+    folders = [f"{configuration}/", *(("data/", "") if configuration == "default" else ())]
+    for folder in folders:
+        for pattern in (f"{folder}{split}.*", f"{folder}{split}/**", f"{folder}{split}-*"):
+            if found := [name for name in data if _glob(pattern).fullmatch(name)]:
+                return found
+    for folder in folders if split == "train" else ():
+        found = [name for name in data if _glob(f"{folder}*").fullmatch(name)]
+        if found and not any(_SPLIT_WORD.search(name.rpartition("/")[2].lower()) for name in found):
+            return found
+    return []
+
+
+def data_files(names: Iterable[str]) -> list[str]:
+    """Select the names of data files, in natural order: part_2 before part_10."""
+    data = (name for name in names if name.endswith(SUFFIXES) and "/." not in f"/{name}")
+    return sorted((name for name in data if name.rpartition("/")[2] not in METADATA), key=_natural)
+
+
+def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]:
+    """Return the files of a split of the data set in `folder`, as `select_files` orders them.
+
+    Raises InputError, naming the splits there are, when the folder has no such split, and when the split has files of
+    several formats: perhaps the rows of one are those of another.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: there is no such folder")
+    names, card = _listing(folder)
+    data = data_files(names)
+    if found := _in_card(data, configuration, split, card):
+        return [folder / name for name in found]
+    named = _by_name(data, configuration, split)
+    found = _one_format(named)
+    if other := [name for name in named if name not in found]:
+        raise InputError(
+            f"{folder}: split {split!r} of configuration {configuration!r} has files of several formats, such as "
+            f"{found[0]} and {other[0]}; remove one format, or name the files of the split in the card's `configs:`"
+        )
+    if not found:
+        raise InputError(
+            f"{folder} has no split {split!r} of configuration {configuration!r}; it has {summary(names, card)}"
+        )
+    return [folder / name for name in found]
+
+
+def has_splits(folder: Path | str, parts: Iterable[Part]) -> bool:
+    """Tell whether the folder has files for each (configuration, split)."""
+    names, card = _listing(Path(folder))
+    return all(select_files(names, configuration, split, card) for configuration, split in parts)
+
+
+def summary(names: Iterable[str], card: Card) -> str:
+    """List at most 20 splits that the card names, or else data files, for an error message."""
+    if card:
+        found = [f"{configuration}/{split}" for configuration, splits in card.items() for split in splits]
+    else:
+        found = data_files(names)
+    return ", ".join(found[:20]) + (f" and {len(found) - 20} more" if len(found) > 20 else "") or "no data files"
+
+
+def _listing(folder: Path) -> tuple[list[str], Card]:
+    names, seen = [], set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        if real in seen:  # a link to a folder above
+            folders.clear()
+            continue
+        seen.add(real)
+        for name in files:
+            path = Path(place, name)
+            if not path.exists() and name.endswith(SUFFIXES):
+                raise InputError(f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file again")
+            names.append(path.relative_to(folder).as_posix())
+    card = folder / CARD
+    return names, card_configurations(card.read_text(errors="replace")) if card.is_file() else {}
+
+
+def parse_card(text: str) -> tuple[dict[str, Any], str]:
+    """Split a card into its YAML header, between two lines of three dashes, and the rest; {} without a header."""
+    found = re.match(r"\ufeff?---\s*\n(.*?)^---\s*$\n?(.*)", text, re.DOTALL | re.MULTILINE)
+    try:
+        header = yaml.safe_load(found[1] if found else "")
+    except yaml.YAMLError as error:
+        raise InputError(f"{CARD}: its header is not YAML ({str(error).splitlines()[0]})") from error
+    return header if isinstance(header, dict) else {}, found[2] if found else ""
+
+
+def _one_format(names: list[str]) -> list[str]:
+    for suffix in SUFFIXES:
+        if found := [name for name in names if name.endswith(suffix)]:
+            return found
+    return []
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """Return a sorting key under which part_2 comes before part_10."""
+    return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", name) if p]
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    """Compile a file pattern in which `*` and `?` stay within a folder and `**` does not."""
+    wildcards = {"**": ".*", "**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
+    parts = re.split(r"(\*\*/?|\*|\?)", pattern.removeprefix("./"))
+    return re.compile("".join(wildcards.get(part, re.escape(part)) for part in parts))

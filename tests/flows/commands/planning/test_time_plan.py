@@ -1,0 +1,105 @@
+"""Times of a study: trainings in turn on the devices there are, evaluations shared among all, and what that costs."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.commands.cli import main
+from flows.commands.planning.data_plan import data_tables
+from flows.commands.planning.time_plan import Pace, estimate_times, pace_of_flops, scored_tokens, unknown_benchmarks
+from flows.stages.models import plan_models
+from flows.stages.prepare import prepare_data
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from pipeline.storage.store import Store
+
+TINY = Path(__file__).resolve().parents[3] / "studies" / "tiny.yaml"
+
+
+def study(root: Path | None = None, **training: object) -> Study:
+    content = yaml.safe_load(TINY.read_text())
+    content["training"] |= {"tokens": 1000, "checkpoints": 2, "screening": 0.0, **training}
+    content["evaluation"] |= {"weights": "averaged", "depths": [1, 2, 4]}
+    return load_study(content, root=root)
+
+
+def times(on: int = 2, **changed: object) -> tuple[float, float, float]:
+    """Seconds of training, of evaluation and of work where every model trains as fast."""
+    chosen = study(**changed)
+    planned = plan_models(chosen, 400)
+    names = [model.model_id for model in planned]
+    pace = Pace(dict.fromkeys(names, 10.0), dict.fromkeys(names, 3.0), "a test")
+    found = estimate_times(chosen, planned, pace, on)
+    return found.training, found.evaluation, found.busy
+
+
+def test_runs_in_turn_on_the_devices() -> None:
+    # 3 models of 2 seeds take 100 s each; of 2 recurrent ones the last of 2 checkpoints is read at 2 more depths.
+    evaluations = 3 * 2 * 2 + 2 * 2 * 2
+    assert times() == (300.0, evaluations * 3 / 2, 600 + evaluations * 3)
+    assert times(seeds=[0])[0] == 200.0  # three runs on two devices
+    assert times(on=4)[0] == 200.0  # six runs on four
+
+
+def test_more_devices_than_runs_share_them() -> None:
+    assert times(seeds=[0], on=3)[0] == 100.0
+    assert times(seeds=[0], on=7)[0] == pytest.approx(50.0)  # two, two and three devices
+
+
+def test_screening_trains_all_seeds_first_and_then_one() -> None:
+    assert times(screening=0.25, on=6)[0] == 25 + 37.5  # then two devices for each of three runs
+
+
+def test_nodes_train_together() -> None:
+    assert times(nodes=2, on=2)[0] == 150.0
+
+
+def test_evaluations_count_items_of_known_benchmarks() -> None:
+    content = yaml.safe_load(TINY.read_text())
+    content["evaluation"] = {
+        "benchmarks": ["gsm8k", {"name": "mine", "repository": "a/b", "task": "t", "metric": "acc"}]
+    }
+    chosen = load_study(content)
+    assert unknown_benchmarks(chosen) == ["mine"]
+    assert scored_tokens(chosen) == pytest.approx(1319 * 393, rel=0.01)
+    few = chosen.model_copy(update={"evaluation": chosen.evaluation.model_copy(update={"limit": 10})})
+    assert scored_tokens(few) == pytest.approx(10 * 393, rel=0.01)
+
+
+def test_a_faster_device_is_faster() -> None:
+    chosen = study()
+    planned = plan_models(chosen, 400)
+    slow, fast = (pace_of_flops(chosen, planned, on_gpu=on_gpu) for on_gpu in (False, True))
+    assert all(slow.training[name] < fast.training[name] for name in slow.training)
+    assert all(slow.evaluation[name] > fast.evaluation[name] for name in slow.evaluation)
+
+
+def test_epochs_are_those_of_the_packed_tokens_and_the_estimate_is_near(tmp_path: Path) -> None:
+    chosen = study(tmp_path)
+    bigger = dataclasses.replace(chosen.data.world, documents=3000)
+    chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"world": bigger})})
+    estimate = float(data_tables(chosen)[2]["epochs"].split()[1])
+    packed = prepare_data(chosen, Store(chosen.store_folder)).packed.results["tokens"]
+    assert data_tables(chosen)[2]["epochs"].startswith(f"{1000 / packed:,.3g} over {packed:,} packed tokens")
+    assert estimate == pytest.approx(1000 / packed, rel=0.1)
+
+
+def test_price_and_gpus_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "paper-16", "--gpus", "8", "--price", "2.5"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "8 x GPU at 148 TFLOP/s" in lines["time"]
+    hours = float(lines["hours"].split()[1])
+    assert float(lines["price"].split()[1].replace(",", "")) == pytest.approx(2.5 * hours, rel=0.01)
+    assert main(["plan", "demo", "--gpus", "8", "--calibrate"]) == 2
+
+
+@pytest.mark.slow
+def test_what_is_measured_here(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", str(TINY), "--root", str(tmp_path / "root"), "--calibrate"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("time")]
+    assert line.endswith("x CPU core here, measured")
+    assert not (tmp_path / "root").exists()

@@ -1,0 +1,114 @@
+"""A study carried to a bare machine and back has the results of one that was run in one place."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+import pytest
+
+from flows.commands.cli import main
+from flows.commands.running.bundle import collect_bundle, write_bundle
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+
+PROJECT = Path(__file__).resolve().parents[4]
+TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
+
+
+def rows(root: Path, table: str) -> pd.DataFrame:
+    with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
+        return connection.execute(f"SELECT * FROM {table} ORDER BY ALL").df()
+
+
+def losses(root: Path) -> pd.DataFrame:
+    query = "SELECT * FROM items WHERE task = 'validation' OR metric = 'gold_bits_per_byte' ORDER BY ALL"
+    with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
+        return connection.execute(query).df()
+
+
+@pytest.mark.slow
+def test_bundled_and_collected_equals_run_here(tmp_path: Path) -> None:
+    study, folder = load_study(TINY, root=tmp_path / "carried"), tmp_path / "box"
+    assert write_bundle(study, folder)["evaluation"]["weights"] == "both"
+    with pytest.raises(InputError, match="has not ended"):
+        collect_bundle(study, folder)
+    # Of the packages, the machine there has what model/ may import.
+    hidden = tmp_path / "hidden"
+    for package in ("lm_eval", "prefect", "duckdb", "pydantic", "datasets"):
+        (hidden / package).mkdir(parents=True)
+        (hidden / package / "__init__.py").write_text(f"raise ImportError('{package} is not on this machine')\n")
+    environment = {**os.environ, "PYTHONPATH": f"{hidden}:{PROJECT}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "model.carried", str(folder), "--processes", "2"]
+    stopped = subprocess.Popen(command, env=environment, cwd=tmp_path)
+    while not list(folder.glob("runs/*/progress.json")):
+        assert stopped.poll() is None
+        time.sleep(0.1)
+    stopped.terminate()
+    assert stopped.wait(60) == 128 + signal.SIGTERM  # with all that it has started: else these runs were still taken
+    for _ in range(2):  # the second time there is nothing left to do
+        ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    collect_bundle(study, folder)
+    assert main(["run", str(TINY), "--root", str(tmp_path / "here")]) == 0
+    for table in ("data_efficiency", "evaluations", "raw_evaluations"):
+        here = rows(tmp_path / "here", table)
+        assert len(here)
+        pd.testing.assert_frame_equal(rows(tmp_path / "carried", table), here)
+    assert {"validation", "world_choice"} < set(losses(tmp_path / "here")["task"])
+    pd.testing.assert_frame_equal(losses(tmp_path / "carried"), losses(tmp_path / "here"))
+
+
+def test_a_folder_that_is_no_carried_study(tmp_path: Path) -> None:
+    ran = subprocess.run([sys.executable, "-m", "model.carried", str(tmp_path)], capture_output=True, text=True)
+    assert ran.returncode == 2
+    assert "no carried study" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Path:
+    """What a carried study of one model, run to its end, has in its folder, as far as names go."""
+    folder = tmp_path / "box"
+    plan = {"study_id": load_study(TINY).study_id, "runs": [{"run_id": "a", "model_id": "LA-2", "seed": 0}]}
+    job = {"checkpoints": [{"run_id": "a", "tokens": 5}, {"run_id": "a", "tokens": 9}]}
+    for name, values in (("plan", plan), ("chosen", ["a"]), ("job", job)):
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.json").write_text(json.dumps(values))
+    rows = [folder / "results" / "a" / f"{tokens:015d}" / "rows" / "evaluations.parquet" for tokens in (5, 9)]
+    for file in (folder / "runs" / "a" / "rows" / "runs.parquet", *rows):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    return folder
+
+
+@pytest.mark.parametrize("lost", ["runs/a", "results/a/000000000000009", "results"])
+def test_what_has_not_come_back_is_named(box: Path, tmp_path: Path, lost: str) -> None:
+    shutil.rmtree(box / lost)
+    with pytest.raises(InputError, match=rf"box/{lost}.*parquet is missing, \d in all: copy the folder again"):
+        collect_bundle(load_study(TINY, root=tmp_path / "run"), box)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("chosen", '["b"]', "do not fit each other"),
+        ("chosen", "[]", "do not fit each other"),
+        ("job", "{}", "do not fit each other"),
+        ("job", "[]", "job.json is damaged; copy it again"),
+        ("plan", "{", "plan.json is damaged"),
+        ("plan", "{}", "holds None, not tiny-"),
+    ],
+)
+def test_damaged_files_of_a_carried_study(box: Path, tmp_path: Path, name: str, content: str, said: str) -> None:
+    (box / f"{name}.json").write_text(content)
+    with pytest.raises(InputError, match=said):
+        collect_bundle(load_study(TINY, root=tmp_path / "run"), box)
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,88 @@
+"""A run that other code has started: refused in one line, continued on request, and the change is on record."""
+
+import json
+import signal
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from model.train import main, train
+from model.training.origins.code_changes import code_digest, read_code_changes
+from model.training.origins.provenance import source_digests
+from pipeline.errors import InputError
+from tests.model.packed_folder import write_run
+
+CODE = {**source_digests("model.train"), "torch": torch.__version__}
+
+
+@pytest.fixture(autouse=True)
+def signal_handlers():
+    """The command sets handlers of its own in this process: put the old ones back."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def pretend_other_code(folder, name="model/dreamer.py"):
+    """Change a file's digest in the saved state, as if the run had been started by other code; that code's digest."""
+    values = next((folder / "state").iterdir()) / "values.json"
+    saved = json.loads(values.read_text())
+    saved["origin"]["code"][name] = "0123456789abcdef"
+    values.write_text(json.dumps(saved))
+    return code_digest(saved["origin"]["code"])
+
+
+def test_changed_code_is_one_line_that_says_how_to_go_on(tmp_path, capfd):
+    folder = write_run(tmp_path)
+    train(folder, stop_at=100)
+    before = pretend_other_code(folder)
+    assert main([str(folder)]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with" in line
+    assert f"--accept-code-change (small was started with code {before}, this is {code_digest(CODE)})" in line
+    assert read_code_changes(folder) == []
+
+
+def test_an_accepted_change_is_recorded_and_the_run_goes_on(tmp_path, capfd):
+    folder = write_run(tmp_path)
+    train(folder, stop_at=100)
+    before, tokens = pretend_other_code(folder), pq.read_table(folder / "rows" / "runs.parquet")["tokens"][0].as_py()
+    assert main([str(folder), "--stop-at", "200", "--accept-code-change"]) == 0
+    (change,) = read_code_changes(folder)
+    assert change.pop("time").endswith("+00:00")
+    assert change.pop("step") > 0
+    assert change == {
+        "tokens": tokens,
+        "before": before,
+        "after": code_digest(CODE),
+        "changed": ["model/dreamer.py changed"],
+    }
+    assert f"goes on from {tokens:,} tokens; code {before} is now" in capfd.readouterr().err
+    assert train(folder) == "complete"  # the new code is the run's code now
+    assert len(read_code_changes(folder)) == 1
+
+
+def test_a_change_accepted_twice_before_any_training_counts_once(tmp_path):
+    folder = write_run(tmp_path)
+    train(folder, stop_at=100)
+    pretend_other_code(folder)
+    state = next((folder / "state").iterdir())
+    saved = (state / "values.json").read_text()
+    for _ in range(2):  # the first time the process dies before it saves
+        train(folder, stop_at=1, accept_code_change=True)
+        (state / "values.json").write_text(saved)
+    assert len(read_code_changes(folder)) == 1
+
+
+def test_other_changes_cannot_be_accepted(tmp_path):
+    folder = write_run(tmp_path)
+    train(folder, stop_at=100)
+    pretend_other_code(folder)
+    description = json.loads((folder / "run.json").read_text())
+    description["training"]["learning_rate"] = 0.02
+    (folder / "run.json").write_text(json.dumps(description))
+    with pytest.raises(InputError, match=r"learning_rate was 0\.01 and is 0\.02; undo that, or remove the folder"):
+        train(folder, accept_code_change=True)
+    assert read_code_changes(folder) == []

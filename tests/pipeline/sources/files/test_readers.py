@@ -1,0 +1,219 @@
+"""The readers: every container gives the same rows, and files that end early or hold broken rows are told apart."""
+
+import gzip
+import json
+import tracemalloc
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.errors import InputError
+from pipeline.sources.files.readers import open_rows
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+records = st.lists(
+    st.fixed_dictionaries({"q": texts, "turns": st.lists(st.fixed_dictionaries({"value": texts}), max_size=3)}),
+    min_size=1,
+    max_size=5,
+)
+PATHS = ["q", "turns[0].value", "turns[-1].value", "turns[*].value"]
+
+
+def rows_of(path, paths, limit=None):
+    reader = open_rows(path)
+    return [row for block in reader.blocks(paths, limit) for row in block.table.to_pylist()]
+
+
+def malformed_in(path, paths=("q",)):
+    return [row for block in open_rows(path).blocks(paths) for row in block.malformed]
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=records)
+def test_all_containers_give_the_same_rows(tmp_path_factory, rows):
+    folder = tmp_path_factory.mktemp("rows")
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "a.jsonl").write_text(lines)
+    (folder / "b.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    (folder / "f.jsonl.zst").write_bytes(pa.compress(lines.encode(), "zstd", asbytes=True))
+    (folder / "g.json").write_text("".join(json.dumps(row, indent=2) + "\n" for row in rows))
+    (folder / "c.json").write_text(json.dumps(rows))
+    (folder / "d.json").write_text(json.dumps(rows, indent=2, ensure_ascii=False))
+    pq.write_table(pa.Table.from_pylist(rows), folder / "e.parquet")
+    expected = [
+        {
+            "q": row["q"],
+            "turns[0].value": row["turns"][0]["value"] if row["turns"] else None,
+            "turns[-1].value": row["turns"][-1]["value"] if row["turns"] else None,
+            "turns[*].value": [turn["value"] for turn in row["turns"]],
+        }
+        for row in rows
+    ]
+    paths = PATHS if any(row["turns"] for row in rows) else ["q"]
+    expected = [{path: row[path] for path in paths} for row in expected]
+    for path in sorted(folder.iterdir()):
+        assert rows_of(path, paths) == expected, path.name
+
+
+def test_lists_of_parquet_that_are_sliced_null_or_fixed_are_read_alike(tmp_path):
+    values = [["a", "b"], None, ["c", "d"], ["e", "f"]]
+    for number, kind in enumerate((pa.list_(pa.string()), pa.large_list(pa.large_string()), pa.list_(pa.string(), 2))):
+        path = tmp_path / f"{number}.parquet"
+        pq.write_table(pa.table({"x": pa.array(values, kind)}), path)
+        rows = rows_of(path, ["x[0]", "x[1]", "x[-2]", "x[2]"])
+        assert [row["x[0]"] for row in rows] == ["a", None, "c", "e"]
+        assert [row["x[1]"] for row in rows] == ["b", None, "d", "f"]
+        assert [row["x[-2]"] for row in rows] == ["a", None, "c", "e"]
+        assert [row["x[2]"] for row in rows] == [None] * 4
+
+
+def test_numbers_and_booleans_become_the_same_text_everywhere(tmp_path):
+    rows = [{"x": 51.0, "y": 7, "z": True}, {"x": 0.25, "y": -1, "z": False}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("a.parquet", "a.jsonl"):
+        assert rows_of(tmp_path / name, ["x", "y", "z"]) == [
+            {"x": "51", "y": "7", "z": "true"},
+            {"x": "0.25", "y": "-1", "z": "false"},
+        ]
+
+
+def test_bytes_that_are_not_utf8_are_replaced_in_every_container(tmp_path):
+    table = pa.table({"x": pa.array([b"caf\xe9", b"fine", None]).view(pa.string())})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": pa.array([b"caf\xe9", b"fine", None])}), tmp_path / "b.parquet")
+    (tmp_path / "c.jsonl").write_bytes(b'{"x": "caf\xe9"}\n{"x": "fine"}\n{"x": null}\n')
+    for name in ("a.parquet", "b.parquet", "c.jsonl"):
+        assert [row["x"] for row in rows_of(tmp_path / name, ["x"])] == ["caf\ufffd", "fine", None]
+    (tmp_path / "d.csv").write_bytes(b"x,y\ncaf\xe9,1\n")
+    assert rows_of(tmp_path / "d.csv", ["x"]) == [{"x": "caf\ufffd"}]
+
+
+def test_a_struct_where_a_text_is_wanted_names_its_fields(tmp_path):
+    pq.write_table(pa.table({"x": [{"role": "user", "value": "v"}]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="has the fields role, value; name one of them"):
+        rows_of(tmp_path / "a.parquet", ["x"])
+
+
+def test_objects_where_a_text_is_wanted_name_their_fields_and_an_odd_one_is_an_empty_text(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"q": [{"role": "user", "value": "a"}]}\n{"q": null}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl: column q is not text but has the fields role, value"):
+        rows_of(tmp_path / "a.jsonl", ["q"])
+    (tmp_path / "b.jsonl").write_text('{"q": {"value": "a"}}\n{"q": "b"}\n')
+    assert rows_of(tmp_path / "b.jsonl", ["q"]) == [{"q": None}, {"q": "b"}]
+
+
+def test_broken_lines_are_handed_on_and_keep_their_row_numbers(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"q": "a"}\n\n{"q": "b\nnot json\n[1]\n{"q": "c\\ud83d"}\n{"q": "tab\there"}\n{"q": "\xff"}')
+    reader = open_rows(path)
+    (block,) = reader.blocks(["q"])
+    assert block.rows.to_pylist() == [0, 4, 5, 6]
+    assert block.table["q"].to_pylist() == ["a", "c\ufffd", "tab\there", "\ufffd"]
+    assert block.malformed == [(1, '{"q": "b'), (2, "not json"), (3, "[1]")]
+    assert block.end == 7
+
+
+def test_csv_records_of_another_length_are_malformed_and_quoted_lines_are_not(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('q,a\n"two\nlines, with ""quotes""",1\ntoo,many,cells\nlast,2\n')
+    assert rows_of(path, ["q", "a"]) == [{"q": 'two\nlines, with "quotes"', "a": "1"}, {"q": "last", "a": "2"}]
+    assert malformed_in(path) == [(1, "too,many,cells")]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl.gz", "a.jsonl.zst", "a.jsonl", "a.json", "a.csv"])
+def test_a_file_cut_off_anywhere_in_its_last_part_is_named(tmp_path, name):
+    rows = [{"q": f"question {i} of many", "a": str(i)} for i in range(200)]
+    path = tmp_path / name
+    if name == "a.parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    elif name == "a.json":
+        path.write_text(json.dumps(rows))
+    elif name == "a.csv":
+        path.write_text("q,a\n" + "".join(f'"{row["q"]}","{row["a"]}"\n' for row in rows))
+    else:
+        lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
+        packed = {"gz": gzip.compress, "zst": lambda data: pa.compress(data, "zstd", asbytes=True), "jsonl": bytes}
+        path.write_bytes(packed[name.rpartition(".")[2]](lines))
+    whole = path.read_bytes()
+    for missing in (3, 5, 9):
+        path.write_bytes(whole[:-missing])
+        with pytest.raises(InputError, match=rf"{name}: .*(cut off|damaged).*fetch it again"):
+            rows_of(path, ["q"])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.jsonl.gz"])
+def test_another_encoding_is_named(tmp_path, name, encoding):
+    path = tmp_path / name
+    text = "q,a\n1,2\n" if name == "a.csv" else '{"q": "1"}\n{"q": "2"}\n'
+    path.write_bytes(gzip.compress(text.encode(encoding)) if name.endswith(".gz") else text.encode(encoding))
+    with pytest.raises(InputError, match=rf"{name}: not UTF-8 text; convert it"):
+        rows_of(path, ["q"])
+
+
+def test_gzip_under_another_name_is_named(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(gzip.compress(b'{"q": "1"}\n'))
+    with pytest.raises(InputError, match=r"a.jsonl: compressed with gzip; its name must end with .gz"):
+        rows_of(path, ["q"])
+
+
+@pytest.mark.parametrize("element", ['{"q": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"q": ' + "9" * 6000 + "}"])
+def test_an_element_that_python_cannot_read_is_named(tmp_path, element):
+    path = tmp_path / "a.json"
+    path.write_text(f'[{{"q": "a"}}, {element}]')
+    with pytest.raises(InputError, match=r"a.json: row 1 of its array cannot be read"):
+        rows_of(path, ["q"])
+
+
+def test_a_broken_element_of_an_array_is_refused_with_its_number(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"q": "a"}, {"q": "b"}, {"q" "c"}, ' + '{"q": "d"}, ' * 20 + '{"q": "e"}]')
+    with pytest.raises(InputError, match="broken JSON in row 2 of its array"):
+        rows_of(path, ["q"])
+
+
+def test_an_array_is_not_held_in_memory(tmp_path):
+    path = tmp_path / "a.json"
+    with path.open("w") as file:
+        file.write("[")
+        for i in range(20_000):
+            file.write(("," if i else "") + json.dumps({"q": "x" * 1000, "n": i}))
+        file.write("]")
+    tracemalloc.start()
+    count = sum(len(block.table) for block in open_rows(path).blocks(["n"]))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 20_000
+    assert peak < path.stat().st_size / 2
+
+
+def test_an_element_longer_than_the_buffer_is_read(tmp_path):
+    rows = [{"q": "a"}, {"q": "x" * 3_000_000}, {"q": "b"}]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    assert rows_of(tmp_path / "a.json", ["q"]) == rows
+
+
+def test_a_limit_takes_rows_evenly_from_the_row_groups_of_parquet(tmp_path):
+    pq.write_table(pa.table({"n": list(range(1000))}), tmp_path / "a.parquet", row_group_size=100)
+    reader = open_rows(tmp_path / "a.parquet")
+    rows = [row for block in reader.blocks(["n"], 25) for row in block.rows.to_pylist()]
+    assert len(rows) == 25
+    assert {row // 100 for row in rows} == set(range(10))
+    assert [row["n"] for row in rows_of(tmp_path / "a.parquet", ["n"], 25)] == [str(row) for row in rows]
+    assert len(rows_of(tmp_path / "a.parquet", ["n"], 5000)) == 1000
+
+
+def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text("<html>\n<body>\n")
+    with pytest.raises(InputError, match="none of the first 2 rows is a record"):
+        open_rows(tmp_path / "a.jsonl")
+    (tmp_path / "a.parquet").write_text("no")
+    with pytest.raises(InputError, match="cut off or damaged"):
+        open_rows(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="unknown kind of file"):
+        open_rows(tmp_path / "a.txt")

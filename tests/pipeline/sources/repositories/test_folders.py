@@ -1,0 +1,135 @@
+"""Where data sets are found on disk: mirrors in our layout, in the hub's, in the hub's cache."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import InputError
+from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
+from pipeline.sources.repositories.splits import find_split, has_splits
+from pipeline.sources.table import resolve_source
+
+MIRROR = Path(__file__).resolve().parents[5] / "shared" / "mirror"
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """What is not on disk is not looked for elsewhere."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def touch(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text('{"text": "t"}\n')
+    return path
+
+
+def find(mirror, tmp_path, **options):
+    wanted = {"configurations": ("main",), "splits": ("train",)} | options
+    return repository_folder("a/b", mirror=mirror, cache=tmp_path / "cache", **wanted)
+
+
+def test_a_mirror_is_found_by_owner_and_name(tmp_path):
+    touch(tmp_path / "mirror/a/b/main/train.jsonl")
+    assert find(tmp_path / "mirror", tmp_path) == tmp_path / "mirror/a/b"
+    assert find_split(tmp_path / "mirror/a/b", "main", "train") == [tmp_path / "mirror/a/b/main/train.jsonl"]
+
+
+def test_the_hubs_own_cache_is_a_mirror_too(tmp_path):
+    snapshots = tmp_path / "hub/datasets--a--b"
+    (snapshots / "refs").mkdir(parents=True)
+    (snapshots / "refs/main").write_text("c0ffee\n")
+    blob = touch(snapshots / "blobs/1")
+    (snapshots / "snapshots/c0ffee/main").mkdir(parents=True)
+    (snapshots / "snapshots/c0ffee/main/train-0.jsonl").symlink_to(blob)
+    assert find(tmp_path / "hub", tmp_path) == snapshots / "snapshots/c0ffee"
+    assert find(tmp_path / "hub", tmp_path, revision="c0ffee") == snapshots / "snapshots/c0ffee"
+    with pytest.raises(InputError):
+        find(tmp_path / "hub", tmp_path, revision="badcafe")
+
+
+def test_a_mirror_that_lacks_a_split_does_not_have_the_data_set(tmp_path):
+    touch(tmp_path / "mirror/a/b/main/test.jsonl")
+    with pytest.raises(
+        InputError, match=r"nor is it, with main/train, in .*mirror/a/b or .*cache/a/b: .* `dreamer download"
+    ):
+        find(tmp_path / "mirror", tmp_path)
+
+
+def test_files_that_nobody_recorded_in_the_cache_are_not_trusted(tmp_path):
+    touch(tmp_path / "cache/a/b/main/train.jsonl")
+    with pytest.raises(InputError):
+        find(None, tmp_path)
+
+
+def test_a_missing_split_names_what_there_is(tmp_path):
+    touch(tmp_path / "a/b/main/train.jsonl")
+    with pytest.raises(InputError, match=r"has no split 'test' of configuration 'main'; it has main/train\.jsonl"):
+        find_split(tmp_path / "a/b", "main", "test")
+    with pytest.raises(InputError, match="there is no such folder"):
+        find_split(tmp_path / "a/c", "main", "test")
+    (tmp_path / "a/b/README.md").write_text(
+        "---\nconfigs:\n- config_name: x\n  data_files: [{split: train, path: main/*}]\n---\n"
+    )
+    with pytest.raises(InputError, match="it has x/train"):
+        find_split(tmp_path / "a/b", "main", "test")
+
+
+def test_a_cards_header_decides_before_file_names(tmp_path):
+    touch(tmp_path / "main/train.jsonl")
+    other = touch(tmp_path / "files/part.jsonl")
+    (tmp_path / "README.md").write_text(
+        "---\nconfigs:\n- config_name: main\n  data_files: [{split: train, path: files/*}]\n---\n"
+    )
+    assert find_split(tmp_path, "main", "train") == [other]
+
+
+def test_a_linked_folder_is_read_and_a_link_to_nothing_is_named(tmp_path):
+    file = touch(tmp_path / "elsewhere/train.jsonl")
+    (tmp_path / "mirror/a/b").mkdir(parents=True)
+    (tmp_path / "mirror/a/b/main").symlink_to(file.parent)
+    (tmp_path / "elsewhere/above").symlink_to(tmp_path / "mirror/a/b")
+    assert find(tmp_path / "mirror", tmp_path) == tmp_path / "mirror/a/b"
+    assert find_split(tmp_path / "mirror/a/b", "main", "train") == [tmp_path / "mirror/a/b/main/train.jsonl"]
+    file.rename(tmp_path / "blob")
+    file.symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"main/train\.jsonl: a link to nowhere, which is not there; fetch"):
+        find(tmp_path / "mirror", tmp_path)
+
+
+def test_one_split_in_two_formats_is_refused_unless_the_card_names_its_files(tmp_path):
+    touch(tmp_path / "main/train.jsonl")
+    touch(tmp_path / "main/train.parquet")
+    with pytest.raises(InputError, match=r"several formats, such as main/train\.parquet and main/train\.jsonl; remove"):
+        find_split(tmp_path, "main", "train")
+    (tmp_path / "README.md").write_text(
+        "---\nconfigs:\n- config_name: main\n  data_files: [{split: train, path: main/train.jsonl}]\n---\n"
+    )
+    assert find_split(tmp_path, "main", "train") == [tmp_path / "main/train.jsonl"]
+
+
+def test_source_files_follow_the_configurations(tmp_path):
+    for name in ("x", "y"):
+        touch(tmp_path / name / "train.jsonl")
+    source = resolve_source({"name": "s", "repository": "a/b", "configurations": ["y", "x"], "text": "text"})
+    assert [path.parent.name for path in source_files(source, tmp_path)] == ["y", "x"]
+    assert has_splits(tmp_path, [("x", "train")])
+    assert not has_splits(tmp_path, [("x", "train"), ("z", "train")])
+
+
+def test_a_mirror_at_another_commit_does_not_serve_a_pinned_source(tmp_path):
+    folder = touch(tmp_path / "mirror/a/b/main/train.jsonl").parents[1]
+    part = {"configuration": "main", "split": "train", "files": ["main/train.jsonl"]}
+    (folder / ".download.json").write_text(json.dumps({"revision": "c0ffee" * 6 + "c0ff", "parts": [part]}))
+    assert find(tmp_path / "mirror", tmp_path, revision="c0ffeec") == folder
+    assert resolved_revision(folder) == "c0ffee" * 6 + "c0ff"
+    with pytest.raises(InputError, match="holds a/b at c0ffeec0ffee, and badcafe is pinned: fetch that commit into"):
+        find(tmp_path / "mirror", tmp_path, revision="badcafe")
+
+
+@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
+def test_every_card_of_the_real_mirror_leads_to_its_files():
+    for card in MIRROR.glob("*/*/README.md"):
+        for file in card.parent.glob("*/*.jsonl.gz"):
+            assert find_split(card.parent, file.parent.name, file.name.removesuffix(".jsonl.gz")) == [file]

@@ -1,0 +1,63 @@
+"""The files of a split: by file names, and by the header of the card."""
+
+import pytest
+
+from pipeline.errors import InputError
+from pipeline.sources.repositories.splits import card_configurations, data_files, select_files
+
+
+@pytest.mark.parametrize(
+    ("names", "configuration", "split", "found"),
+    [
+        (["main/train.jsonl.gz", "main/test.jsonl.gz"], "main", "train", ["main/train.jsonl.gz"]),
+        (
+            ["main/train/b.parquet", "main/train/a.parquet"],
+            "main",
+            "train",
+            ["main/train/a.parquet", "main/train/b.parquet"],
+        ),
+        (["main/train/x/1.csv"], "main", "train", ["main/train/x/1.csv"]),
+        (["data/train-1.parquet", "data/train_1M-1.parquet"], "default", "train", ["data/train-1.parquet"]),
+        (["default/cot-0.parquet", "default/tir-0.parquet"], "default", "cot", ["default/cot-0.parquet"]),
+        (["train.csv", "test.csv"], "default", "test", ["test.csv"]),
+        (["train.json", "train.parquet"], "default", "train", ["train.parquet"]),
+        (["Set.json", "config.json", ".download.json", ".hub/a.json"], "default", "train", ["Set.json"]),
+        (["part_10.parquet", "part_9.parquet"], "default", "train", ["part_9.parquet", "part_10.parquet"]),
+        (["all.csv"], "default", "test", []),
+        (["my_test.csv", "rest.csv"], "default", "train", []),
+        (["contest.csv"], "default", "train", ["contest.csv"]),
+        (["other/train.csv"], "main", "train", []),
+        (["../train.csv", "train.txt", "train.py"], "default", "train", []),
+    ],
+)
+def test_layouts(names, configuration, split, found):
+    assert select_files(names, configuration, split, {}) == found
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        "data_files: [{split: train, path: x/a-*.csv}]",
+        "data_files: [{split: train, path: [x/a-1.csv, x/a-2.csv]}]",
+        "data_files: [{split: test, path: x/b.csv}, {split: train, path: x/a-*.csv}]",
+        "data_files: x/a-*.csv",
+        "data_files: ['x/a-?.csv']",
+        "data_files: '**/a-*.csv'",
+        "data_dir: x\n  data_files: a-*.csv",
+    ],
+)
+def test_all_forms_of_a_cards_header(files):
+    card = card_configurations(f"---\nconfigs:\n- config_name: c\n  {files}\n---\n")
+    names = ["x/a-1.csv", "x/a-2.csv", "x/b.csv", "x/y/a.csv", "train.csv"]
+    assert select_files(names, "c", "train", card) == ["x/a-1.csv", "x/a-2.csv"]
+
+
+def test_a_card_without_a_header_or_with_a_broken_one():
+    assert card_configurations("# Only text\n---\nconfigs: 1\n---\n") == {}
+    assert card_configurations("") == {}
+    with pytest.raises(InputError, match="its header is not YAML"):
+        card_configurations("---\na: [\n---\n")
+
+
+def test_only_data_is_data():
+    assert data_files(["a.py", "a.bin", "b/c.jsonl", ".git/x.json", "dataset_infos.json", "../x.json"]) == ["b/c.jsonl"]
