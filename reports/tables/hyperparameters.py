@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Row, Table, left
+from reports.tables.cells import Cell, Row, Table, left, traced
 from reports.text.names import depth_name
 from reports.text.numbers import NOTHING, tokens
 
@@ -64,22 +65,28 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
     `models` has variant, depth and configuration (JSON) of every model, `training` the section of the study file.
     Models without a configuration have no column.
     """
-    known = [
-        (row["variant"], row["depth"], configuration)
-        for row in ordered(models, styles).to_dict("records")
-        if (configuration := _configuration(row["config"]))
-    ]
+    rows = ordered(models, styles).to_dict("records")
+    known = [(row, configuration) for row in rows if (configuration := _configuration(row["config"]))]
     body = []
     for name, value in OF_MODELS.items() if known else ():
-        shown = [_shown(_value(configuration, value)) for _, _, configuration in known]
-        if set(shown) != {NOTHING}:
-            body.append(_row(name, [shown[0]] if len(set(shown)) == 1 else shown, len(known)))
+        # A value that follows from several fields has the whole configuration as its origin.
+        field = f"config ->> '$.{value}'" if isinstance(value, str) else "config"
+        shown = [
+            traced(_shown(_value(configuration, value)), row, field, "models", "variant", "depth")
+            for row, configuration in known
+        ]
+        texts = {cell.text for cell in shown}
+        if texts != {NOTHING}:
+            body.append(_row(name, shown[:1] if len(texts) == 1 else shown, len(known)))
     for name, field in OF_TRAINING.items():
         if training.get(field) is not None:
             value = training[field]
-            body.append(_row(name, [tokens(value) if field in COUNTS else _shown(value)], max(1, len(known))))
+            text = tokens(value) if field in COUNTS else _shown(value)
+            cell = traced(text, rows[0] if rows else {}, f"config ->> '$.study.training.{field}'", "studies")
+            body.append(_row(name, [cell], max(1, len(known))))
     heads = [
-        Cell(variant, note=depth_name(depth), scope="col", mark=styles.get(variant)) for variant, depth, _ in known
+        Cell(row["variant"], note=depth_name(row["depth"]), scope="col", mark=styles.get(row["variant"]))
+        for row, _ in known
     ]
     return Table(
         name="table-3",
@@ -90,9 +97,9 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
     )
 
 
-def _row(name: str, values: list[str], columns: int) -> Row:
+def _row(name: str, values: list[Cell], columns: int) -> Row:
     span = columns if len(values) == 1 else 1
-    cells = (Cell(value, span=span, kind="left" if span > 1 else "") for value in values)
+    cells = (replace(value, span=span, kind="left" if span > 1 else "") for value in values)
     return Row((Cell(name, kind="left", scope="row"), *cells))
 
 
