@@ -16,8 +16,9 @@ from reports.text.numbers import NOTHING, tokens
 
 Configuration = Mapping[str, Any]
 
-# Name of a row and the field of the model's configuration, or how the value follows from the configuration.
-OF_MODELS: dict[str, str | Callable[[Configuration], Any]] = {
+# A field of the model's configuration, a field where another one holds, or how a value follows from several.
+Value = str | tuple[str, str] | Callable[[Configuration], Any]
+OF_MODELS: dict[str, Value] = {
     "Layers": lambda c: 1 if c["recurrent"] else c["depth"],
     "Iterations of a layer": lambda c: c["depth"] if c["recurrent"] else 1,
     "EA: intermediate size of an expert": "expert_size",
@@ -30,14 +31,14 @@ OF_MODELS: dict[str, str | Callable[[Configuration], Any]] = {
     "SA: head size": "head_size",
     "SA: context length": "sequence_length",
     "SA: RoPE base": "rope_base",
-    "DA: query heads": lambda c: c["depth_heads"] if c["depth_attention"] else None,
-    "DA: key and value heads": lambda c: c["depth_key_value_heads"] if c["depth_attention"] else None,
-    "DA: head size": lambda c: c["depth_head_size"] if c["depth_attention"] else None,
+    "DA: query heads": ("depth_heads", "depth_attention"),
+    "DA: key and value heads": ("depth_key_value_heads", "depth_attention"),
+    "DA: head size": ("depth_head_size", "depth_attention"),
     "DA: context length": lambda c: (c.get("depth_window") or c["depth"]) if c["depth_attention"] else None,
-    "DA: RoPE base": lambda c: c["depth_rope_base"] if c["depth_attention"] else None,
-    "SA and DA: experts of the projections": lambda c: c["depth"] if c["recurrent"] else None,
-    "SA and DA: rate of the bias": lambda c: c["attention_bias_rate"] if c["recurrent"] else None,
-    "Mixture": lambda c: c["mixture"] if c["recurrent"] else None,
+    "DA: RoPE base": ("depth_rope_base", "depth_attention"),
+    "SA and DA: experts of the projections": ("depth", "recurrent"),
+    "SA and DA: rate of the bias": ("attention_bias_rate", "recurrent"),
+    "Mixture": ("mixture", "recurrent"),
     "Hidden size": "hidden_size",
     "Vocabulary": "vocabulary_size",
 }
@@ -70,9 +71,10 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
     body = []
     for name, value in OF_MODELS.items() if known else ():
         # A value that follows from several fields has the whole configuration as its origin.
-        field = f"config ->> '$.{value}'" if isinstance(value, str) else "config"
+        field = value[0] if isinstance(value, tuple) else value
+        column = f"config ->> '$.{field}'" if isinstance(field, str) else "config"
         shown = [
-            traced(_shown(_value(configuration, value)), row, field, "models", "variant", "depth")
+            traced(_shown(_value(configuration, value)), row, column, "models", "variant", "depth")
             for row, configuration in known
         ]
         texts = {cell.text for cell in shown}
@@ -112,8 +114,11 @@ def _configuration(text: Any) -> Configuration:
     return found if isinstance(found, dict) and {"recurrent", "depth_attention", "depth"} <= found.keys() else {}
 
 
-def _value(configuration: Configuration, value: str | Callable[[Configuration], Any]) -> Any:
+def _value(configuration: Configuration, value: Value) -> Any:
     try:
+        if isinstance(value, tuple):
+            field, condition = value
+            return configuration[field] if configuration[condition] else None
         return configuration[value] if isinstance(value, str) else value(configuration)
     except KeyError:  # the configuration of an older version
         return None

@@ -204,14 +204,15 @@ def test_a_failed_evaluation_ends_the_command_with_1_and_the_report_of_the_other
     path, ask = small_study(tmp_path, seeds=[0, 1]), evaluators._ask
     asked: list[str] = []
 
-    def ask_or_mislead(process: ProcessGroup, request: str) -> str:
+    def ask_or_kill(process: ProcessGroup, request: str) -> str:
         asked.append(request)
-        return ask(process, json.dumps({**json.loads(request), "job": "nowhere.json"}) if len(asked) == 1 else request)
+        if len(asked) == 1:  # as the kernel kills a process when memory is short
+            process.kill()
+        return ask(process, request)
 
-    monkeypatch.setattr(evaluators, "_ask", ask_or_mislead)
+    monkeypatch.setattr(evaluators, "_ask", ask_or_kill)
     assert main(["run", str(path), "--root", str(tmp_path / "runs")]) == 1
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: "))
-    (failed,) = (run for run in ("seed0", "seed1") if run in asked[0])
     assert "1 failed, the report of the others is " in line
     study = load_study(path, root=tmp_path / "runs")
     (named,) = read_finished(study, Evaluated).failures
