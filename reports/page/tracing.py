@@ -77,6 +77,7 @@ def _runs(data: StudyData) -> list[dict[str, Any]]:
     """Return the runs of a study, each with the tokens of its checkpoints."""
     written = data.checkpoints.groupby("run_id")["tokens"].agg(sorted).to_dict()
     names = {"run_id": "run", "variant": "variant", "depth": "depth", "seed": "seed", "status": "status"}
-    chosen = data.runs[list(names)].rename(columns=names).astype(object)
+    listed = data.runs.sort_values(["depth", "variant", "seed", "run_id"])
+    chosen = listed[list(names)].rename(columns=names).astype(object)
     rows = chosen.where(pd.notna(chosen), None).to_dict("records")
     return [{**row, "checkpoints": [int(tokens) for tokens in written.get(row["run"], ())]} for row in rows]

@@ -201,7 +201,7 @@ def test_a_signal_while_models_train_is_one_line(tmp_path: Path, number: signal.
 def test_a_failed_evaluation_ends_the_command_with_1_and_the_report_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, ask = small_study(tmp_path, seeds=[0, 1]), evaluators._ask
+    path, ask = small_study(tmp_path, seeds=[0, 1], screening=0), evaluators._ask
     asked: list[str] = []
 
     def ask_or_kill(process: ProcessGroup, request: str) -> str:
