@@ -12,6 +12,7 @@ import duckdb
 import pandas as pd
 
 from pipeline.errors import InputError
+from sql.keeping import keep_views
 from sql.results import connect
 
 BASELINE = "LA"  # the variant that the others are compared with
@@ -24,7 +25,7 @@ NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 QUERIES = {
     "mean_factors": "select f.*, i.low, i.high, i.item_error from mean_factors_against('LA') f "
     "left join mean_factor_intervals i on i.study_id = f.study_id and (i.depth, i.variant, i.task, i.metric) "
-    "is not distinct from (f.depth, f.variant, f.task, f.metric) where f.study_id = ?",
+    "is not distinct from (f.depth, f.variant, f.task, f.metric) where f.study_id = ? order by all",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "cost_by_target": "from cost_by_target where study_id = ? and (task = 'average' or task = 'validation')",
@@ -45,7 +46,7 @@ QUERIES = {
     "loss_curve": "from mean_curves where study_id = ? and measure = 'loss' order by all",
     "perplexity": "from token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
-    "models": "select variant, depth, config from models where study_id = ?",
+    "models": "select study_id, variant, depth, config from models where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",
     "funnel_by_source": "from funnel_by_source where study_id = ?",
@@ -58,7 +59,7 @@ QUERIES = {
     "where study_id = ? and failure is not null",
     "gini": "from expert_gini where study_id = ? and depth is null",
     "concentration": "from expert_concentration where study_id = ?",
-    "selections": "select run_id, depth, expert, selections from expert_selections_at(true) where study_id = ? "
+    "selections": "select run_id, depth, expert, selections from latest_expert_ranks where study_id = ? "
     "and depth is not null and variant <> 'LA' and run_id in (select run_id from expert_runs)",
     "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
@@ -134,6 +135,7 @@ def read_study(database: Path, study_id: str) -> StudyData:
     connection = connect(database, read_only=True)
     try:
         frames, absent = {}, []
+        keep_views(connection, study_id)
         for name, query in QUERIES.items():
             try:
                 frames[name] = _plain(connection.execute(query, [study_id]).df())

@@ -107,6 +107,11 @@ def _is_current(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
     return stamp == (version, digest(definitions()))
 
 
+def temporary(text: str) -> str:
+    """Return the SQL of macros and views that are created for one connection alone, over those of the file."""
+    return CREATED.sub(r"create or replace temporary \1", text)
+
+
 def _lay_views_over(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Create this program's macros and views as temporary ones, which hide those of the file.
 
@@ -119,7 +124,7 @@ def _lay_views_over(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             f"`dreamer migrate {path}` brings the file up to date"
         )
     for text in views().values():
-        connection.execute(CREATED.sub(r"create or replace temporary \1", text))
+        connection.execute(temporary(text))
 
 
 def _bring_up_to_date(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

@@ -38,8 +38,7 @@ def records(frame: pd.DataFrame, columns: Mapping[str, str] | Sequence[str]) -> 
 
 
 def _kind(values: pd.Series) -> str:
-    known = values.dropna()
-    if len(known) and known.map(type).isin([bool, np.bool_]).all():
+    if pd.api.types.infer_dtype(values) == "boolean":  # also of an object column with nulls
         return "boolean"
     return "number" if pd.api.types.is_numeric_dtype(values) else "string"
 

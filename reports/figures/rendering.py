@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,9 @@ def composed(figure: Figure) -> dict[str, Any]:
     return complete({**grid, "datasets": datasets, "padding": 12, "title": title}, figure.caption)
 
 
-def _legend(marks: Sequence[Style]) -> Specification:
-    """Draw the legend as a chart of its own: one row of markers and names."""
+@cache
+def _legend(marks: tuple[Style, ...]) -> Specification:
+    """Draw the legend as a chart of its own: one row of markers and names. Most figures of a page have the same one."""
     step = 26 + 7.5 * max(len(style.variant) for style in marks)
     frame = pd.DataFrame({"variant": [style.variant for style in marks], "x": [i * step for i in range(len(marks))]})
     styles = {style.variant: style for style in marks}

@@ -115,7 +115,7 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     blocks += figure_block(efficiency.crossing_factors(data.efficiency, styles))
     for depth in data.depths:
         blocks += table_block(factor_tables.factors(data.efficiency, styles, depth))
-    by_rule = {"First crossing": data.efficiency, "Interpolated": data.interpolated}
+    by_rule = {factor_tables.FIRST: data.efficiency, factor_tables.INTERPOLATED: data.interpolated}
     blocks += table_block(factor_tables.rules(by_rule, styles, task))
     if several:
         blocks += details_block("By every rule on every benchmark", factor_tables.rules(by_rule, styles))

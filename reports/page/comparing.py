@@ -15,6 +15,7 @@ from reports.page.answer import FirstScreen, mean_curves
 from reports.page.blocks import Block, Section, table_block
 from reports.page.report import make_page
 from reports.page.sections import data_blocks, reproduction, sections
+from reports.page.tracing import NAMES, with_label
 from reports.style.theme import Style, ordered
 from reports.tables.changes import changes
 from reports.text.answer import answers
@@ -39,13 +40,13 @@ def write_comparison(places: Sequence[tuple[Path, str | None]], page: Path) -> P
     (first, one), *others = known
     found = [compare(first, path, first_study=one, second_study=other) for path, other in others]
     read = [read_study(*place) for place in known]
-    studies = dict(zip(_labels(read), read, strict=True))
+    studies = {label: _labelled(data, label) for label, data in zip(_labels(read), read, strict=True)}
 
     def build(data: StudyData, looks: Mapping[str, Style]) -> tuple[FirstScreen, list[Section]]:
         shown = [section for section in sections(data, looks, one_stream=False) if section.name not in APART]
         return _first_screen(data, looks, found), [_changes(found, list(studies)), *shown, *_of_each(studies)]
 
-    text, _ = make_page(together(studies), build, traced=False, beside=False)
+    text, _ = make_page(together(studies), build, studies, beside=False)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     return page
@@ -56,6 +57,14 @@ def _labels(read: Sequence[StudyData]) -> list[str]:
     names = [str(data.study.get("name") or data.study["study_id"]) for data in read]
     many = Counter(names)
     return [name if many[name] == 1 else f"{name} ({place})" for place, name in enumerate(names, start=1)]
+
+
+def _labelled(data: StudyData, label: str) -> StudyData:
+    """Let the rows of a study name the study by its label: two results files may hold studies of one id."""
+    frames = {
+        name: frame.assign(study_id=label) if "study_id" in frame else frame for name, frame in data.frames.items()
+    }
+    return replace(data, frames=frames)
 
 
 def together(studies: Mapping[str, StudyData]) -> StudyData:
@@ -74,8 +83,8 @@ def _told_apart(frame: pd.DataFrame, label: str, name: str) -> pd.DataFrame:
         return frame.iloc[:0]
     if name in AGAINST_BASELINE:
         frame = frame[frame["variant"] != BASELINE]
-    named = [column for column in ("variant", "run_id") if column in frame]
-    return frame.assign(**{column: frame[column].map(lambda one: f"{one} · {label}", "ignore") for column in named})
+    named = [column for column in NAMES if column in frame]
+    return frame.assign(**{column: frame[column].map(lambda one: with_label(one, label), "ignore") for column in named})
 
 
 def _first_screen(data: StudyData, looks: Mapping[str, Style], found: Sequence[Comparison]) -> FirstScreen:

@@ -25,7 +25,7 @@ from reports.page.blocks import Section
 from reports.page.packing import packed_json, packed_library
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
-from reports.page.tracing import ANSWER, origins, view_of
+from reports.page.tracing import Tracer
 from reports.style.theme import MARKERS, Style, css_variables, styles
 from reports.text.names import depth_name
 from reports.text.numbers import listed, tokens
@@ -47,6 +47,7 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     text, figures = make_page(
         data,
         lambda data, looks: (first_screen(data, looks), sections(data, looks)),
+        {study_id: data},
         beside=papers or (folder / "figures").exists(),
     )
     folder.mkdir(parents=True, exist_ok=True)
@@ -62,11 +63,13 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     return page
 
 
-def make_page(data: StudyData, build: Build, *, traced: bool = True, beside: bool = True) -> tuple[str, list[Figure]]:
+def make_page(
+    data: StudyData, build: Build, studies: Mapping[str, StudyData], *, beside: bool = True
+) -> tuple[str, list[Figure]]:
     """Return a page's text and figures; `build` makes the first screen and the sections of data and styles.
 
-    `traced`: the page is about one study, and its numbers tell where they come from. `beside`: files of the figures lie
-    beside the page.
+    `studies` are those that the numbers come from, by the `study_id` of the rows of `data`. `beside`: files of the
+    figures lie beside the page.
     """
     # The library is made outside Python's lock, in the time in which the figures are put together.
     with ThreadPoolExecutor(1) as pool:
@@ -76,8 +79,8 @@ def make_page(data: StudyData, build: Build, *, traced: bool = True, beside: boo
             first, content = build(data, looks)
         figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
         figures = [first.figure, *figures] if first.figure else figures
-        where = packed_json(origins(data)) if traced else None
-        return _page(data, first, content, figures, library.result() if figures else "", where, beside), figures
+        script = library.result() if figures else ""
+        return _page(data, first, content, figures, script, Tracer(studies), beside), figures
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
@@ -97,7 +100,7 @@ def _page(
     content: list[Section],
     figures: list[Figure],
     library: str,
-    where: str | None,
+    tracer: Tracer,
     beside: bool,
 ) -> str:
     number = count()
@@ -106,7 +109,7 @@ def _page(
     )
     # What this returns is markup made from data that Vega has escaped.
     environment.globals["drawn"] = lambda panel: Markup(page_drawing(panel, next(number)))
-    environment.globals |= {"markers": MARKERS, "view_of": view_of}
+    environment.globals |= {"markers": MARKERS, "tracer": tracer}
     name = str(data.study.get("name") or data.study["study_id"])
     return environment.get_template("report.html.j2").render(
         title=f"{name}: training tokens to the same accuracy",
@@ -119,8 +122,6 @@ def _page(
         style=Markup(_style()),
         library=library,
         beside=beside,
-        origins=where,
-        answer_view=ANSWER,
         figures=packed_json(page_specifications(figures)) if figures else None,
         script=Markup(_script()),
     )

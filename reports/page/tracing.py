@@ -1,49 +1,83 @@
-"""Say where the numbers of tables come from: the view of each table, and the runs and versions behind a study."""
+"""Tell where the numbers of a page come from: queries, runs with their checkpoints, and versions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from reports.data import StudyData
+from reports.data import BASELINE, StudyData
+from reports.page.packing import packed_json
+from reports.tables.origins import Origin
 
-# The view behind a table by the beginning of the table's name, and the view's column of the model's depth.
-VIEWS = {
-    "table-1": ("table_1", "depth"),
-    "table-2": ("table_2", "depth"),
-    "table-3": ("models", "depth"),
-    "table-4": ("table_4", "depth"),
-    "table-mean-factors": ("mean_factors", "depth"),
-    "table-factors": ("data_efficiency", "depth"),
-    "table-rules": ("data_efficiency", "depth"),
-    "table-compute": ("compute_efficiency", "depth"),
-    "table-curve": ("accuracy_curve", "depth"),
-    "table-depths": ("depth_accuracy", "trained_depth"),
-    "table-runs": ("runs JOIN model_runs USING (study_id, run_id)", "depth"),
-    "table-experts": ("expert_gini", "model_depth"),
-    "table-funnel-sources": ("funnel_by_source", "depth"),
-    "table-funnel": ("funnel", "depth"),
-    "table-benchmarks": ("token_accuracy", "depth"),
-}
-ANSWER = ("mean_factors", "depth")  # the view behind the sentences of the first screen
+SEPARATOR = " · "  # between a name and the study's label, where a page shows several studies
+NAMES = ("variant", "run_id")  # columns of such names
 
 
-def view_of(table: str) -> tuple[str, str] | None:
-    """Return the view behind a table and the view's column of the model's depth; None for a table of versions."""
-    return next((view for name, view in VIEWS.items() if table.startswith(name)), None)
+def with_label(name: str, label: str) -> str:
+    """Put the label of a study behind the name of one of its variants or runs."""
+    return f"{name}{SEPARATOR}{label}"
 
 
-def origins(data: StudyData) -> dict[str, Any]:
-    """Return what every number of the study comes from: its id, code, packages, and runs with their checkpoints."""
-    written = data.checkpoints.groupby("run_id")["tokens"].agg(["size", "max"])
-    runs = data.runs.merge(written, left_on="run_id", right_index=True, how="left")
+class Tracer:
+    """Number the origins of a page's numbers while the page is written, for `packed` at its end.
+
+    `studies` are those of the page by the `study_id` of its rows, which is a label where a page shows several.
+    """
+
+    def __init__(self, studies: Mapping[str, StudyData]) -> None:
+        self._studies, self._places = studies, list(studies)
+        self._runs = {label: _runs(data) for label, data in studies.items()}
+        self._found: list[list[Any]] = []
+
+    def number(self, origins: tuple[Origin, ...]) -> int:
+        """Note the origins of a number; returns their place among all origins of the page."""
+        self._found.append([self._told(origin) for origin in origins])
+        return len(self._found) - 1
+
+    def answer(self) -> int:
+        """Note the origin of the answer: the mean factors of every study."""
+        return self.number(tuple(Origin("*", "mean_factors", {"study_id": label}) for label in self._places))
+
+    def packed(self) -> str:
+        """Pack the origins and what every number of a study comes from: code, packages, and runs with checkpoints."""
+        known = [
+            {
+                "name": label,
+                "code": data.study.get("code_version"),
+                "packages": data.config.get("packages") or {},
+                "runs": self._runs[label],
+            }
+            for label, data in self._studies.items()
+        ]
+        return packed_json({"studies": known, "numbers": self._found})
+
+    def _told(self, origin: Origin) -> dict[str, Any]:
+        """Return the study, the query, the runs by their places, and the tokens of a checkpoint where there is one."""
+        label, tokens = origin.study, origin.keys.get("tokens")
+        shown = {name: value.removesuffix(SEPARATOR + label) for name, value in origin.keys.items() if name in NAMES}
+        keys = {**origin.keys, **shown, "study_id": self._studies[label].study["study_id"]}
+        runs = [place for place, run in enumerate(self._runs[label]) if _is_of(run, keys, origin)]
+        found = {"study": self._places.index(label), "query": origin.query(keys), "runs": runs}
+        return found if tokens is None else {**found, "tokens": int(tokens)}
+
+
+def _is_of(run: Mapping[str, Any], keys: Mapping[str, Any], origin: Origin) -> bool:
+    """Tell whether a number comes from a run: the named one, or one of the model, or of the model's baseline."""
+    if "run_id" in keys:
+        return run["run"] == keys["run_id"]
+    against = "factor" in origin.view + origin.columns or "efficiency" in origin.view + origin.columns
+    variants = (keys.get("variant"), BASELINE) if against else (keys.get("variant"),)
+    of_depth = "depth" not in keys or run["depth"] == keys["depth"]
+    return of_depth and ("variant" not in keys or run["variant"] in variants)
+
+
+def _runs(data: StudyData) -> list[dict[str, Any]]:
+    """Return the runs of a study, each with the tokens of its checkpoints."""
+    written = data.checkpoints.groupby("run_id")["tokens"].agg(sorted).to_dict()
     names = {"run_id": "run", "variant": "variant", "depth": "depth", "seed": "seed", "status": "status"}
-    names |= {"size": "checkpoints", "max": "tokens"}
-    chosen = runs[list(names)].rename(columns=names).astype(object)
-    return {
-        "study": data.study["study_id"],
-        "code": data.study.get("code_version"),
-        "packages": data.config.get("packages") or {},
-        "runs": chosen.where(pd.notna(chosen), None).to_dict("records"),
-    }
+    listed = data.runs.sort_values(["depth", "variant", "seed", "run_id"])
+    chosen = listed[list(names)].rename(columns=names).astype(object)
+    rows = chosen.where(pd.notna(chosen), None).to_dict("records")
+    return [{**row, "checkpoints": [int(tokens) for tokens in written.get(row["run"], ())]} for row in rows]

@@ -1,15 +1,6 @@
 // Tell where a number comes from: a click or Enter on a number of a table, or on the button below a sentence, opens a panel
 // with the query, the runs with their checkpoints, and the versions. Arrows move between the numbers of a table.
 
-const quotedSql = (text) => `'${String(text).replaceAll("'", "''")}'`;
-
-function queryOf({ view, depthColumn }, origins, keys) {
-  const conditions = [`study_id = ${quotedSql(origins.study)}`];
-  if (keys.variant) conditions.push(`variant = ${quotedSql(keys.variant)}`);
-  if (keys.depth) conditions.push(`${depthColumn} = ${Number(keys.depth)}`);
-  return `FROM ${view} WHERE ${conditions.join(" AND ")}`;
-}
-
 function part(tag, text, className = "") {
   const element = document.createElement(tag);
   element.textContent = text;
@@ -17,25 +8,37 @@ function part(tag, text, className = "") {
   return element;
 }
 
-function tell(title, source, origins, keys) {
-  const panel = document.getElementById("origin");
-  const runs = origins.runs.filter((run) =>
-    (!keys.variant || run.variant === keys.variant) && (!keys.depth || String(run.depth) === keys.depth));
+// The checkpoint that a number is of, or all of the run: seeds may have them some steps apart.
+function checkpointsOf({ checkpoints }, tokens) {
+  if (!checkpoints.length) return "";
+  const count = (number) => number.toLocaleString("en");
+  if (tokens === undefined) return `, ${checkpoints.length} checkpoints up to ${count(checkpoints.at(-1))} tokens`;
+  const nearest = checkpoints.reduce((one, other) => (Math.abs(other - tokens) < Math.abs(one - tokens) ? other : one));
+  return `, checkpoint at ${count(nearest)} tokens`;
+}
+
+function told(origin, origins) {
+  const study = origins.studies[origin.study];
+  const on = origins.studies.length > 1 ? ` of ${study.name}` : "";
   const list = document.createElement("ul");
-  for (const run of runs) {
-    const checkpoints = run.checkpoints ? `, ${run.checkpoints} checkpoints up to ${run.tokens.toLocaleString("en")} tokens` : "";
-    list.append(part("li", `${run.run}: ${run.variant}, depth ${run.depth}, seed ${run.seed ?? "unknown"}, ${run.status ?? "unknown"}${checkpoints}`));
-  }
-  const packages = Object.entries(origins.packages).map((pair) => pair.join(" ")).join(", ");
+  for (const run of origin.runs.map((place) => study.runs[place]))
+    list.append(part("li", `${run.run}: ${run.variant}, depth ${run.depth}, seed ${run.seed ?? "unknown"}, ${run.status ?? "unknown"}${checkpointsOf(run, origin.tokens)}`));
+  const packages = Object.entries(study.packages).map((pair) => pair.join(" ")).join(", ");
+  const pre = document.createElement("pre");
+  pre.append(part("code", origin.query));
+  return [
+    part("p", `Query, for dreamer sql on the results${on}`, "label"), pre,
+    part("p", `Runs${on} (${origin.runs.length})`, "label"), list,
+    part("p", `Versions${on}`, "label"), part("p", [study.code, packages].filter(Boolean).join("; ") || "unknown")];
+}
+
+function tell(title, number, origins) {
+  const panel = document.getElementById("origin");
   const link = part("a", "Configuration, and how to run it again");
   link.href = "#reproduce";
   link.addEventListener("click", () => panel.close());
-  const pre = document.createElement("pre");
-  pre.append(part("code", queryOf(source, origins, keys)));
-  panel.querySelector(".content").replaceChildren(
-    part("h3", title), part("p", "Query, for dreamer sql", "label"), pre,
-    part("p", `Runs (${runs.length})`, "label"), list,
-    part("p", "Versions", "label"), part("p", [origins.code, packages].filter(Boolean).join("; ") || "unknown"), link);
+  const parts = origins.numbers[number].flatMap((origin) => told(origin, origins));
+  panel.querySelector(".content").replaceChildren(part("h3", title), ...parts, link);
   panel.showModal();
 }
 
@@ -43,20 +46,17 @@ const shownText = (cell) => [...(cell?.querySelector("button") ?? cell)?.childNo
   .filter((node) => !node.classList?.contains("note")).map((node) => node.textContent).join("").trim();
 
 function makeTraceable(table, origins) {
-  const source = { view: table.dataset.view, depthColumn: table.dataset.depthColumn };
   const heads = [...table.tHead.rows].at(-1).cells;
-  for (const row of table.tBodies[0].rows) {
-    for (const cell of row.cells) {
-      if (cell.tagName !== "TD" || !/\d/.test(shownText(cell))) continue;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.className = "number";
-      button.append(...cell.childNodes);
-      const head = heads.length === row.cells.length ? shownText(heads[cell.cellIndex]) : "";
-      button.addEventListener("click", () =>
-        tell([shownText(row.cells[0]), head, shownText(cell)].filter(Boolean).join(" · "), source, origins, row.dataset));
-      cell.append(button);
-    }
+  for (const cell of table.tBodies[0].querySelectorAll("[data-origin]")) {
+    const row = cell.parentElement;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "number";
+    button.append(...cell.childNodes);
+    const head = heads.length === row.cells.length ? shownText(heads[cell.cellIndex]) : "";
+    button.addEventListener("click", () =>
+      tell([shownText(row.cells[0]), head, shownText(cell)].filter(Boolean).join(" · "), cell.dataset.origin, origins));
+    cell.append(button);
   }
   const numbers = () => [...table.querySelectorAll("button.number")];
   numbers().forEach((button, place) => (button.tabIndex = place ? -1 : 0)); // one stop for the tabulator key
@@ -76,12 +76,10 @@ function makeTraceable(table, origins) {
 }
 
 async function tellOrigins() {
-  if (!document.getElementById("origins")) return;
   const origins = JSON.parse(await unpack("origins"));
-  document.querySelectorAll("table[data-view]").forEach((table) => makeTraceable(table, origins));
-  for (const button of document.querySelectorAll("button[data-view]")) {
+  document.querySelectorAll("figure.table table").forEach((table) => makeTraceable(table, origins));
+  for (const button of document.querySelectorAll("button.origin")) {
     button.hidden = false;
-    button.addEventListener("click", () =>
-      tell("The answer", { view: button.dataset.view, depthColumn: button.dataset.depthColumn }, origins, {}));
+    button.addEventListener("click", () => tell("The answer", button.dataset.origin, origins));
   }
 }

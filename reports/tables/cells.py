@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reports.style.theme import Style
+from reports.tables.origins import Origin, origin
 from reports.text.names import depth_name
+from reports.text.numbers import NOTHING
 
 
 @dataclass(frozen=True)
 class Cell:
     """`scope` makes a cell the header of its row or column; `kind` is a class of the style sheet.
 
-    `mark` is the marker before the text; `span` and `rows` are the columns and rows that the cell covers. `depth` is
-    the depth of the model that a row is about.
+    `mark` is the marker before the text; `span` and `rows` are the columns and rows that the cell covers. `origins` are
+    where its numbers come from: one, or one of each study where studies are compared.
     """
 
     text: str
@@ -25,7 +27,7 @@ class Cell:
     span: int = 1
     rows: int = 1
     mark: Style | None = None
-    depth: int | None = None
+    origins: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,13 @@ def left(head: str) -> Cell:
     return Cell(head, kind="left", scope="col")
 
 
+def traced(cell: Cell | str, row: Mapping[str, Any], columns: str, view: str, *keys: str) -> Cell:
+    """Say where the number of a cell comes from: as `origin` takes it. A cell without a number has no origin."""
+    cell = cell if isinstance(cell, Cell) else Cell(cell)
+    known = cell.text not in ("", NOTHING) and bool(row)
+    return replace(cell, origins=(origin(row, columns, view, *keys),)) if known else cell
+
+
 Cells = Sequence[Cell | str]
 
 
@@ -75,11 +84,11 @@ def table(name: str, caption: str, columns: Cells, rows: Iterable[tuple[Any, Cel
     return Table(name, caption, (head,), tuple(body), notes)
 
 
-def model_cell(variant: str, styles: Mapping[str, Style], depth: int | None = None) -> Cell:
-    """Make the head of a row about a variant, of a depth where that is known."""
-    return Cell(variant, kind="left", scope="row", mark=styles.get(variant), depth=depth)
+def model_cell(variant: str, styles: Mapping[str, Style]) -> Cell:
+    """Make the head of a row about a variant."""
+    return Cell(variant, kind="left", scope="row", mark=styles.get(variant))
 
 
 def model_cells(variant: str, depth: int, styles: Mapping[str, Style]) -> list[Cell]:
     """Make the first two cells of a row about a model: its variant as the row's head, and its depth."""
-    return [model_cell(variant, styles, depth), Cell(depth_name(depth, short=True))]
+    return [model_cell(variant, styles), Cell(depth_name(depth, short=True))]

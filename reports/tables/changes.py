@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import pandas as pd
 
+from reports.data import UNKNOWN_DEPTH
 from reports.tables.cells import Cell, Table, left, table
+from reports.tables.origins import STUDY, Origin
 from reports.text.names import depth_name, task_name
 from reports.text.numbers import fine_factor, fine_interval, number, percent, tokens
 from sql.statistics.comparison import Comparison
 
-UNKNOWN = -1  # as `depth_name` takes a depth that nobody knows
+SIDES = ("first", "second")
+ASKED = "100 * avg(value) AS accuracy, count(*) AS items"
 
 
 def changes(found: Comparison, names: tuple[str, str], suffix: str) -> list[Table]:
@@ -18,8 +25,21 @@ def changes(found: Comparison, names: tuple[str, str], suffix: str) -> list[Tabl
 
 
 def _model(row: dict) -> list[Cell | str]:
-    depth = UNKNOWN if pd.isna(row["depth"]) else row["depth"]
-    return [Cell(row["variant"], kind="left", scope="row"), depth_name(depth, short=True)]
+    return [Cell(row["variant"], kind="left", scope="row"), depth_name(_depth(row), short=True)]
+
+
+def _depth(row: Mapping[str, Any]) -> int:
+    return UNKNOWN_DEPTH if pd.isna(row["depth"]) else row["depth"]
+
+
+def _of_both(
+    cells: tuple[Cell | str, ...], row: Mapping[str, Any], names: tuple[str, str], columns: str, macro: str, *keys: str
+) -> list[Cell]:
+    """Say where a row's numbers come from: the first and second cell from one study each, further ones from both."""
+    place = {name: row[name] for name in ("variant", "task", *keys)} | {"depth": _depth(row)}
+    both = tuple(Origin(columns, f"{macro}({STUDY})", {"study_id": name, **place}) for name in names)
+    made = [cell if isinstance(cell, Cell) else Cell(cell) for cell in cells]
+    return [replace(cell, origins=both[place : place + 1] or both) for place, cell in enumerate(made)]
 
 
 def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
@@ -29,13 +49,9 @@ def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table
         change = Cell(
             f"{100 * row['difference']:+.1f}".replace("-", "−"), span, kind="strong" if row["changed"] else ""
         )
-        scores = [number(row["items"]), percent(row["first"]), percent(row["second"])]
-        body.append(
-            (
-                None,
-                [*_model(row), task_name(row["task"]), row["checkpoint"], *scores, change, f"{row['adjusted_p']:.2g}"],
-            )
-        )
+        shown = (percent(row["first"]), percent(row["second"]), change, f"{row['adjusted_p']:.2g}")
+        cells = _of_both(shown, row, names, ASKED, "compared_scores", "checkpoint")
+        body.append((None, [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"]), *cells]))
     return table(
         f"table-changed-{suffix}",
         "Accuracy on the items that both studies asked, and the change in percentage points with its 95% interval. "
@@ -49,11 +65,12 @@ def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table
 def _factors(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
     body = []
     for row in found.factors.to_dict("records"):
-        sides = [{name: row[f"{name}_{side}"] for name in ("factor", "low", "high")} for side in ("first", "second")]
-        cells = [
+        sides = [{name: row[f"{name}_{side}"] for name in ("factor", "low", "high")} for side in SIDES]
+        shown = (
             Cell(fine_factor(side["factor"]), fine_interval(side), kind="strong" if row["apart"] else "")
             for side in sides
-        ]
+        )
+        cells = _of_both(tuple(shown), row, names, "factor, low, high, bound", "compared_factors", "rule")
         body.append((None, [*_model(row), task_name(row["task"]), row["rule"], *cells]))
     return table(
         f"table-factors-{suffix}",
@@ -67,10 +84,11 @@ def _factors(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
 def _losses(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
     body = []
     for row in found.losses.to_dict("records"):
-        cells = [
-            Cell(number(row[f"loss_{side}"], 3), f"at {tokens(row[f'tokens_{side}'])}") for side in ("first", "second")
-        ]
-        body.append((None, [*_model(row), *cells, f"{row['difference']:+.3f}".replace("-", "−")]))
+        shown = (
+            *(Cell(number(row[f"loss_{side}"], 3), f"at {tokens(row[f'tokens_{side}'])}") for side in SIDES),
+            f"{row['difference']:+.3f}".replace("-", "−"),
+        )
+        body.append((None, [*_model(row), *_of_both(shown, row, names, "loss, tokens", "compared_losses")]))
     return table(
         f"table-losses-{suffix}",
         "Loss on held-out documents at the end of the training, in bits per byte, lower is better. There is no test: "

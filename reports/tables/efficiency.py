@@ -8,11 +8,16 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE
+from reports.data import AVERAGE, BASELINE, MODEL
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Table, left, model_cell, model_cells, table
+from reports.tables.cells import Cell, Table, left, model_cell, model_cells, table, traced
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
+
+UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
+FIRST, INTERPOLATED = "First crossing", "Interpolated"  # heads of columns
+# The view of each rule, and the rule's name in `factor_intervals`.
+VIEWS = {FIRST: ("data_efficiency", "first"), INTERPOLATED: ("data_efficiency_interpolated", "interpolated")}
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -27,7 +32,7 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
     body = []
     for variant in ordered(rows, styles)["variant"].unique():
         cells = [_mean_cell(by_cell.get((variant, *measure), {})) for measure in measures]
-        body.append((depth, [model_cell(variant, styles, depth), *cells]))
+        body.append((depth, [model_cell(variant, styles), *cells]))
     heads = [measure_label({"metric": metric, "task": task}) for metric, task in measures]
     return table(
         f"table-mean-factors-{depth}",
@@ -45,7 +50,9 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
-    return Cell(fine_factor(row["factor"]) + "†" * bool(row["within_noise"]), fine_interval(row) or "no interval", kind)
+    text = fine_factor(row["factor"]) + "†" * bool(row["within_noise"])
+    cell = Cell(text, fine_interval(row) or "no interval", kind)
+    return traced(cell, row, "factor, low, high", "mean_factors", *MODEL, "metric")
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -55,7 +62,7 @@ def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Tabl
     by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
     body, flagged = [], False
     for variant in ordered(rows, styles)["variant"].unique():
-        cells = [model_cell(variant, styles, depth)]
+        cells = [model_cell(variant, styles)]
         for task in tasks:
             row = by_cell.get((variant, task), {})
             flagged |= bool(row.get("near_chance"))
@@ -78,14 +85,19 @@ def _baseline_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated")
     where = f"{percent(row['baseline_accuracy'])} at {tokens(row['baseline_tokens'])}"
-    return Cell(factor(row["factor"]) + ("†" if row["near_chance"] else ""), note=where)
+    cell = Cell(factor(row["factor"]) + ("†" if row["near_chance"] else ""), note=where)
+    return traced(cell, row, "factor, 100 * baseline_accuracy, baseline_tokens", "data_efficiency", *MODEL)
 
 
-def _factor_cell(row: Mapping[str, Any]) -> Cell:
+def _factor_cell(row: Mapping[str, Any], rule: str = FIRST) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated" if pd.isna(row.get("own_best")) else "no baseline")
     flag = "†" if row["near_chance"] else ""
-    return Cell(_bounded(row["factor"], row["bound"]) + flag, note=interval(row) or "no interval")
+    cell = Cell(_bounded(row["factor"], row["bound"]) + flag, note=interval(row) or "no interval")
+    view, name = VIEWS[rule]
+    intervals = f"(FROM factor_intervals WHERE rule = '{name}')"
+    joined = f"{view} LEFT JOIN {intervals} USING (study_id, {', '.join(MODEL)})"
+    return traced(cell, row, "factor, low, high, bound", joined, *MODEL)
 
 
 def _bounded(value: Any, bound: str) -> str:
@@ -97,7 +109,7 @@ def _bounded(value: Any, bound: str) -> str:
 def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task: str = "") -> Table:
     """Tabulate the factors on one task, or on all tasks, by every rule: a row for each variant and task.
 
-    `by_rule` has a frame of factors under the head of each column.
+    `by_rule` has a frame of factors under the head of each column, which is a name in `VIEWS`.
     """
     by_cell = {
         (rule, row["depth"], row["variant"], row["task"]): row
@@ -113,7 +125,7 @@ def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task
         key = (row["depth"], row["variant"], row["task"])
         cells: list[Cell | str] = [*model_cells(row["variant"], row["depth"], styles)]
         cells += [] if task else [task_name(row["task"])]
-        cells += [_factor_cell(by_cell.get((rule, *key), {})) for rule in by_rule]
+        cells += [_factor_cell(by_cell.get((rule, *key), {}), rule) for rule in by_rule]
         body.append((key[0] if task else key[:2], cells))
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
@@ -130,9 +142,11 @@ def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     rows = rows[(rows["task"] == AVERAGE) & (rows["variant"] != BASELINE) & rows["factor_tokens"].notna()]
     body = []
     for row in ordered(rows, styles).to_dict("records"):
-        values = (_bounded(row[f"factor_{unit}"], row["bound"]) for unit in ("tokens", "flops", "seconds"))
-        times = (duration(row[f"{side}_device_seconds"]) for side in ("baseline", "variant"))
-        body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values, *times]))
+        shown = {f"factor_{unit}": _bounded(row[f"factor_{unit}"], row["bound"]) for unit in UNITS}
+        took = (f"{side}_device_seconds" for side in ("baseline", "variant"))
+        shown |= {column: duration(row[column]) for column in took}
+        values = [traced(text, row, column, "compute_efficiency", *MODEL) for column, text in shown.items()]
+        body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values]))
     return table(
         "table-compute",
         "The average’s factors counted in training tokens, in FLOPs, and in seconds of training at the speeds "

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Row, Table, left
+from reports.tables.cells import Cell, Row, Table, left, traced
 from reports.text.names import depth_name
 from reports.text.numbers import NOTHING, tokens
 
 Configuration = Mapping[str, Any]
 
-# Name of a row and the field of the model's configuration, or how the value follows from the configuration.
-OF_MODELS: dict[str, str | Callable[[Configuration], Any]] = {
+# A field of the model's configuration, a field where another one holds, or how a value follows from several.
+Value = str | tuple[str, str] | Callable[[Configuration], Any]
+OF_MODELS: dict[str, Value] = {
     "Layers": lambda c: 1 if c["recurrent"] else c["depth"],
     "Iterations of a layer": lambda c: c["depth"] if c["recurrent"] else 1,
     "EA: intermediate size of an expert": "expert_size",
@@ -29,14 +31,14 @@ OF_MODELS: dict[str, str | Callable[[Configuration], Any]] = {
     "SA: head size": "head_size",
     "SA: context length": "sequence_length",
     "SA: RoPE base": "rope_base",
-    "DA: query heads": lambda c: c["depth_heads"] if c["depth_attention"] else None,
-    "DA: key and value heads": lambda c: c["depth_key_value_heads"] if c["depth_attention"] else None,
-    "DA: head size": lambda c: c["depth_head_size"] if c["depth_attention"] else None,
+    "DA: query heads": ("depth_heads", "depth_attention"),
+    "DA: key and value heads": ("depth_key_value_heads", "depth_attention"),
+    "DA: head size": ("depth_head_size", "depth_attention"),
     "DA: context length": lambda c: (c.get("depth_window") or c["depth"]) if c["depth_attention"] else None,
-    "DA: RoPE base": lambda c: c["depth_rope_base"] if c["depth_attention"] else None,
-    "SA and DA: experts of the projections": lambda c: c["depth"] if c["recurrent"] else None,
-    "SA and DA: rate of the bias": lambda c: c["attention_bias_rate"] if c["recurrent"] else None,
-    "Mixture": lambda c: c["mixture"] if c["recurrent"] else None,
+    "DA: RoPE base": ("depth_rope_base", "depth_attention"),
+    "SA and DA: experts of the projections": ("depth", "recurrent"),
+    "SA and DA: rate of the bias": ("attention_bias_rate", "recurrent"),
+    "Mixture": ("mixture", "recurrent"),
     "Hidden size": "hidden_size",
     "Vocabulary": "vocabulary_size",
 }
@@ -64,22 +66,29 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
     `models` has variant, depth and configuration (JSON) of every model, `training` the section of the study file.
     Models without a configuration have no column.
     """
-    known = [
-        (row["variant"], row["depth"], configuration)
-        for row in ordered(models, styles).to_dict("records")
-        if (configuration := _configuration(row["config"]))
-    ]
+    rows = ordered(models, styles).to_dict("records")
+    known = [(row, configuration) for row in rows if (configuration := _configuration(row["config"]))]
     body = []
     for name, value in OF_MODELS.items() if known else ():
-        shown = [_shown(_value(configuration, value)) for _, _, configuration in known]
-        if set(shown) != {NOTHING}:
-            body.append(_row(name, [shown[0]] if len(set(shown)) == 1 else shown, len(known)))
+        # A value that follows from several fields has the whole configuration as its origin.
+        field = value[0] if isinstance(value, tuple) else value
+        column = f"config ->> '$.{field}'" if isinstance(field, str) else "config"
+        shown = [
+            traced(_shown(_value(configuration, value)), row, column, "models", "variant", "depth")
+            for row, configuration in known
+        ]
+        texts = {cell.text for cell in shown}
+        if texts != {NOTHING}:
+            body.append(_row(name, shown[:1] if len(texts) == 1 else shown, len(known)))
     for name, field in OF_TRAINING.items():
         if training.get(field) is not None:
             value = training[field]
-            body.append(_row(name, [tokens(value) if field in COUNTS else _shown(value)], max(1, len(known))))
+            text = tokens(value) if field in COUNTS else _shown(value)
+            cell = traced(text, rows[0] if rows else {}, f"config ->> '$.study.training.{field}'", "studies")
+            body.append(_row(name, [cell], max(1, len(known))))
     heads = [
-        Cell(variant, note=depth_name(depth), scope="col", mark=styles.get(variant)) for variant, depth, _ in known
+        Cell(row["variant"], note=depth_name(row["depth"]), scope="col", mark=styles.get(row["variant"]))
+        for row, _ in known
     ]
     return Table(
         name="table-3",
@@ -90,9 +99,9 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
     )
 
 
-def _row(name: str, values: list[str], columns: int) -> Row:
+def _row(name: str, values: list[Cell], columns: int) -> Row:
     span = columns if len(values) == 1 else 1
-    cells = (Cell(value, span=span, kind="left" if span > 1 else "") for value in values)
+    cells = (replace(value, span=span, kind="left" if span > 1 else "") for value in values)
     return Row((Cell(name, kind="left", scope="row"), *cells))
 
 
@@ -105,8 +114,11 @@ def _configuration(text: Any) -> Configuration:
     return found if isinstance(found, dict) and {"recurrent", "depth_attention", "depth"} <= found.keys() else {}
 
 
-def _value(configuration: Configuration, value: str | Callable[[Configuration], Any]) -> Any:
+def _value(configuration: Configuration, value: Value) -> Any:
     try:
+        if isinstance(value, tuple):
+            field, condition = value
+            return configuration[field] if configuration[condition] else None
         return configuration[value] if isinstance(value, str) else value(configuration)
     except KeyError:  # the configuration of an older version
         return None

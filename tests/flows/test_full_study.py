@@ -17,9 +17,10 @@ import flows.full_study
 from benchmarks.soak import read_tables
 from flows.commands.cli import main
 from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
-from flows.running import progress
+from flows.running import evaluators, progress
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.study.loading import load_study
+from model.training.launch import ProcessGroup
 from pipeline.errors import InputError
 from sql.results import connect
 from tests.flows.small_study import PROJECT, TINY, small_study
@@ -194,3 +195,29 @@ def test_a_signal_while_models_train_is_one_line(tmp_path: Path, number: signal.
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # a process that has ended meanwhile
             assert str(root).encode() not in path.read_bytes()
+
+
+@pytest.mark.slow
+def test_a_failed_evaluation_ends_the_command_with_1_and_the_report_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, ask = small_study(tmp_path, seeds=[0, 1], screening=0), evaluators._ask
+    asked: list[str] = []
+
+    def ask_or_kill(process: ProcessGroup, request: str) -> str:
+        asked.append(request)
+        if len(asked) == 1:  # as the kernel kills a process when memory is short
+            process.kill()
+        return ask(process, request)
+
+    monkeypatch.setattr(evaluators, "_ask", ask_or_kill)
+    assert main(["run", str(path), "--root", str(tmp_path / "runs")]) == 1
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: "))
+    assert "1 failed, the report of the others is " in line
+    study = load_study(path, root=tmp_path / "runs")
+    (named,) = read_finished(study, Evaluated).failures
+    assert f"evaluation of {named}: " in line
+    with connect(study.database, read_only=True) as connection:
+        (evaluated,) = connection.execute("select distinct run_id from evaluations").fetchone()
+    assert evaluated != named
+    assert evaluated in study.report.read_text()

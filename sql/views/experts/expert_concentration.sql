@@ -1,24 +1,38 @@
 -- One row: the share of all selections that the most selected experts have, by depth and (depth null) in the model.
--- needs: expert_lorenz_at, expert_runs
+-- needs: expert_runs, latest_expert_ranks
 -- The Lorenz curves of `expert_runs` at their latest checkpoints, turned around as in the paper's Figure 6. A curve has up
 -- to 24 points, evenly spread over the logarithm of the experts: what a logarithmic axis can show.
 create or replace view expert_concentration as
-with turned as (
+with ranks as (
+    from latest_expert_ranks
+    where total > 0 and run_id in (select run_id from expert_runs)
+),
+
+turned as (
     select
         study_id, variant, model_depth, run_id, tokens, depth,
-        max(rank) over curve - rank as experts,
-        max(rank) over curve as pool,
-        1 - selection_share as share
-    from expert_lorenz_at(true)
-    where run_id in (select run_id from expert_runs)
-    window curve as (partition by study_id, run_id, tokens, depth)
+        experts as pool,
+        experts - rank as most,
+        1 - cumulated / total as share
+    from ranks
+
+    union all
+
+    -- Counts that take in experts without a row, which were never selected.
+    select
+        study_id, variant, model_depth, run_id, tokens, depth,
+        experts as pool,
+        unnest(range(experts - min(rank) + 1, experts + 1)) as most,
+        1 as share
+    from ranks
+    group by study_id, variant, model_depth, run_id, tokens, depth, experts
 )
 
-select study_id, variant, model_depth, run_id, tokens, depth, experts, share
+select study_id, variant, model_depth, run_id, tokens, depth, most as experts, share
 from turned
-where experts in (1, pool)
+where most in (1, pool)
     -- The first count of experts in each of 23 equal steps of the logarithm.
-    or floor(23 * ln(greatest(experts, 1)) / ln(pool)) > floor(23 * ln(greatest(experts - 1, 1)) / ln(pool))
+    or floor(23 * ln(greatest(most, 1)) / ln(pool)) > floor(23 * ln(greatest(most - 1, 1)) / ln(pool))
 order by study_id, run_id, tokens, depth nulls first, experts;
 
 comment on view expert_concentration is 'Share of the selections of the most selected experts, for a logarithmic axis';

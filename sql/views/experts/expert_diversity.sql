@@ -1,5 +1,5 @@
 -- One row: a model at one depth, with the number of experts that have 90 % of the selections, and LA's number there.
--- needs: expert_ranks_at, variant_order
+-- needs: latest_expert_ranks, variant_order
 -- The paper's Figure 6: recurrent models use 2 to 11 times as many experts as LA of their depth. An expert selected
 -- once in a million does not make a depth diverse, so only the most selected ones count. Each run's latest checkpoint
 -- is taken, and several seeds are averaged.
@@ -9,7 +9,7 @@ with counted as (
         study_id, model_depth, variant, run_id, depth,
         -- An expert counts when the experts selected more often do not have 90 % yet.
         count(*) filter (total - cumulated < 0.9 * total) as experts_for_90
-    from expert_ranks_at(true)
+    from latest_expert_ranks
     where depth is not null and total > 0
     group by study_id, model_depth, variant, run_id, tokens, depth
 ),

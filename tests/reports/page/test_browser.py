@@ -185,9 +185,10 @@ def test_a_number_tells_where_it_comes_from(page: Browser, report: Path) -> None
     page.run(f"{numbers}[0].click()")
     assert page.run(f"{dialog}.open")
     asked = page.run(f"{dialog}.querySelector('code').textContent")
-    rows = query(report.parent.parent / "results.duckdb", asked)
-    assert set(zip(rows["variant"], rows["depth"], strict=True)) == {("DR", 4)}
-    assert "DR-4-s0: DR, depth 4, seed 0, complete, 5 checkpoints up to 16,000,000 tokens" in page.run(words)
+    (factor,) = query(report.parent.parent / "results.duckdb", asked)["factor"]
+    assert page.run(f"{numbers}[0].textContent").startswith(f"{factor:.2f}")
+    for run in ("DR-4-s0: DR, depth 4, seed 0", "LA-4-s0: LA, depth 4, seed 0"):
+        assert f"{run}, complete, 5 checkpoints up to 16,000,000 tokens" in page.run(words)
     assert "duckdb 2.0.0" in page.run(words)
     page.run(f"{dialog}.close()")
     page.run(f"{numbers}[0].focus()")
@@ -195,6 +196,10 @@ def test_a_number_tells_where_it_comes_from(page: Browser, report: Path) -> None
     assert page.run(f"document.activeElement === {numbers}[1] && {numbers}[0].tabIndex === -1")
     page.run("document.querySelector('button.origin').click()")
     assert "FROM mean_factors WHERE study_id = " in page.run(words)
+    page.run(f"{dialog}.close()")
+    point = "document.querySelector('#table-curve-4').closest('figure').querySelector('button.number')"
+    page.run(f"{point}.click()")
+    assert "LA-4-s0: LA, depth 4, seed 0, complete, checkpoint at 1,000,000 tokens" in page.run(words)
     page.run(f"{dialog}.close()")
 
 

@@ -452,13 +452,13 @@ def test_doubts_are_said(tmp_path: Path) -> None:
     assert "Few items, so wide errors: MMLU (math) (40)." in text
 
 
-def test_a_file_without_a_view_is_reported_on_and_the_gap_said(tmp_path: Path) -> None:
+def test_a_file_without_a_table_is_reported_on_and_the_gap_said(tmp_path: Path) -> None:
     database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
     connection = connect(database)
-    connection.execute("drop view expert_gini")
+    connection.execute("drop table depth_attention")
     connection.close()
     text = read(write_report(database, STUDY, tmp_path / "report", papers=False)).text
-    assert "The results file lacks what these parts of the report are made from: gini." in text
+    assert "The results file lacks what these parts of the report are made from: attention and entered_twice." in text
 
 
 def test_what_cannot_be_reported_on_is_one_clear_line(tmp_path: Path) -> None:

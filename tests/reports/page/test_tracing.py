@@ -1,44 +1,126 @@
-"""Where numbers come from: queries that can be asked, and the runs and versions behind a study."""
+"""Where numbers come from: the query of every number gives that number; runs, checkpoints and versions are told."""
 
 from __future__ import annotations
 
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
+import pytest
 
 from reports.data import StudyData
-from reports.page.tracing import ANSWER, VIEWS, origins, view_of
-from sql.results import connect
+from reports.page.comparing import write_comparison
+from reports.page.packing import unpacked
+from reports.page.report import write_report
+from reports.page.tracing import Tracer
+from reports.tables.origins import Origin
+from sql.connection import connect
+from sql.keeping import keep_views
+from tests.reports.small_results import RIGHT, STUDY, whole_study
+
+# The text of a number that tells its origin, below the name of its table.
+PART = re.compile(r'<figcaption id="(table-[^"]+)">|<t[dh][^>]* data-origin="(\d+)"[^>]*>([^<]*)')
+SHOWN = re.compile(r"(?:≥|≤|at least |at most )?\s*([+−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*([A-Za-z]*)")
+EACH = 12  # numbers asked for in a table
+UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "min": 60, "h": 3600, "days": 86_400}
 
 
-def test_every_view_can_be_asked_for_a_study_and_a_model(tmp_path: Path) -> None:
-    connection = connect(tmp_path / "results.duckdb")
-    for view, depth in {*VIEWS.values(), ANSWER}:
-        columns = {column for column, *_ in connection.execute(f"from {view} where study_id = 's'").description}
-        if "variant" in columns:
-            connection.execute(f"from {view} where study_id = 's' and variant = 'DR' and {depth} = 4")
+def origins(page: str) -> dict[str, Any]:
+    return json.loads(unpacked(re.search(r'id="origins">([^<]*)<', page)[1]))
+
+
+def numbers(page: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Yield table, text and origins of some numbers of every table of a page: of its first rows."""
+    table, known, seen = "", origins(page)["numbers"], Counter[str]()
+    for name, place, text in PART.findall(page):
+        if name:
+            table = name
+        elif seen[table] < EACH:
+            seen[table] += 1
+            yield table, text.strip(), known[int(place)]
+
+
+@contextmanager
+def asked(path: Path) -> Iterator[Callable[[str], pd.DataFrame]]:
+    """Give a function that asks a results file; its views are computed once for all queries."""
+    connection = connect(path, read_only=True)
+    keep_views(connection, STUDY)
+    yield lambda sql: connection.execute(sql).df()
     connection.close()
 
 
-def test_the_longest_name_decides_on_the_view_of_a_table() -> None:
-    assert view_of("table-funnel-sources") == ("funnel_by_source", "depth")
-    assert view_of("table-funnel") == ("funnel", "depth")
-    assert view_of("table-versions") is None
+def is_shown_as(value: Any, text: str) -> bool:
+    """Tell whether a text is a value, rounded as the text is."""
+    written, unit = SHOWN.match(text).groups()
+    digits = written.replace(",", "").replace("−", "-")
+    step = 10.0 ** -len(digits.partition(".")[2].partition("e")[0]) * UNITS.get(unit, 1)
+    return abs(float(value) - float(digits) * UNITS.get(unit, 1)) <= 0.51 * step
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return whole_study(tmp_path_factory.mktemp("tracing") / "results.duckdb", depths=(2, 4))
+
+
+def test_the_query_of_every_number_gives_the_number(results: Path) -> None:
+    page = write_report(results, STUDY, results.parent / "report", papers=False).read_text()
+    seen: set[str] = set()
+    with asked(results) as ask:
+        for table, text, (one,) in numbers(page):
+            rows = ask(one["query"])
+            assert len(rows) == 1, one
+            assert is_shown_as(rows.iloc[0, 0], text), (table, text, one, rows)
+            assert one["runs"], one
+            seen.add(table)
+    expected = {"table-mean-factors-4", "table-factors-4", "table-rules", "table-rules-all", "table-curve-4"}
+    expected |= {"table-depths", "table-1", "table-2", "table-benchmarks", "table-runs", "table-experts"}
+    assert expected | {"table-compute", "table-funnel", "table-funnel-sources", "table-4"} <= seen
+
+
+def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Path, tmp_path: Path) -> None:
+    right = {**RIGHT, "DR": (4, 8, 14, 18, 22)}
+    files = [results, whole_study(tmp_path / "other" / "results.duckdb", right, depths=(2, 4))]
+    page = write_comparison([(file, None) for file in files], tmp_path / "page.html").read_text()
+    assert [study["name"] for study in origins(page)["studies"]] == ["small (1)", "small (2)"]
+    seen: dict[str, set[int]] = {}
+    with asked(files[0]) as first, asked(files[1]) as second:
+        for table, text, found in numbers(page):
+            rows = [(first, second)[one["study"]](one["query"]) for one in found]
+            assert all(len(one) == 1 for one in rows), found
+            if len(found) == 1:
+                assert is_shown_as(rows[0].iloc[0, 0], text), (table, text, found, rows)
+            elif text.startswith(("+", "−")):
+                assert is_shown_as(rows[1].iloc[0, 0] - rows[0].iloc[0, 0], text), (table, text, found, rows)
+            seen.setdefault(table, set()).update(one["study"] for one in found)
+    for table in ("table-changed-1", "table-factors-1", "table-mean-factors-4", "table-curve-4", "table-1"):
+        assert seen[table] == {0, 1}, table
+    assert seen["table-funnel-of-2"] == {1}
 
 
 def test_runs_are_told_with_their_checkpoints() -> None:
-    runs = pd.DataFrame({"run_id": ["a", "b"], "variant": "DR", "depth": 4, "seed": [0.0, None], "status": "complete"})
-    checkpoints = pd.DataFrame({"run_id": ["a", "a"], "tokens": [5, 9]})
-    found = origins(StudyData({"study_id": "s", "config": None}, {"runs": runs, "checkpoints": checkpoints}))
-    first, second = found["runs"]
-    assert first == {
-        "run": "a",
-        "variant": "DR",
-        "depth": 4,
-        "seed": 0,
-        "status": "complete",
-        "checkpoints": 2,
-        "tokens": 9,
-    }
-    assert (second["seed"], second["checkpoints"]) == (None, None)
-    assert (found["study"], found["packages"]) == ("s", {})
+    runs = pd.DataFrame({"run_id": ["a", "b"], "variant": ["DR", "LA"], "depth": 4, "seed": [0.0, None], "status": "x"})
+    checkpoints = pd.DataFrame({"run_id": ["a", "a"], "tokens": [9, 5]})
+    study = {"study_id": "s", "config": None, "code_version": "1"}
+    tracer = Tracer({"s": StudyData(study, {"runs": runs, "checkpoints": checkpoints})})
+    keys = {"study_id": "s", "variant": "DR", "depth": 4}
+    tracer.number((Origin("accuracy", "accuracy_curve", {**keys, "tokens": 5}),))
+    tracer.number((Origin("factor", "mean_factors", keys),))
+    found = json.loads(unpacked(tracer.packed()))
+    (told,) = found["studies"]
+    assert told["runs"][0] == {
+        "run": "a", "variant": "DR", "depth": 4, "seed": 0, "status": "x", "checkpoints": [5, 9]
+    }  # fmt: skip
+    assert (told["runs"][1]["seed"], told["runs"][1]["checkpoints"]) == (None, [])
+    (point,), (factor,) = found["numbers"]
+    assert (point["tokens"], point["runs"]) == (5, [0])
+    assert factor["runs"] == [0, 1]  # a factor is against the baseline
+
+
+def test_names_with_quotes_and_unknown_depths_are_asked_for_as_they_are() -> None:
+    asked = Origin("factor", "mean_factors", {}).query({"study_id": "it's", "depth": -1, "task": None})
+    assert asked == "SELECT factor FROM mean_factors WHERE study_id = 'it''s' AND depth IS NULL AND task IS NULL"

@@ -14,7 +14,10 @@ from reports.tables.hyperparameters import hyperparameters
 def test_equal_values_stand_once_and_others_under_their_model() -> None:
     configurations = {"LA": la(16), "DR": DreamerConfig(depth=16, recurrent=True, experts=517, expert_size=504)}
     models = pd.DataFrame(
-        [{"variant": name, "depth": 16, "config": json.dumps(one.to_dict())} for name, one in configurations.items()]
+        [
+            {"study_id": "s", "variant": name, "depth": 16, "config": json.dumps(one.to_dict())}
+            for name, one in configurations.items()
+        ]
     )
     made = hyperparameters(models, {"learning_rate": 4e-4, "tokens": 100_000_000_000}, styles(["LA", "DR"]))
     rows = {row.cells[0].text: [cell.text for cell in row.cells[1:]] for row in made.rows}
@@ -26,6 +29,15 @@ def test_equal_values_stand_once_and_others_under_their_model() -> None:
     assert rows["Learning rate"] == ["0.0004"]
     assert rows["Tokens"] == ["100B"]
     assert "DA: query heads" not in rows, "no model has depth attention"
+
+
+def test_hyperparameters_come_from_fields_of_configurations() -> None:
+    models = pd.DataFrame([{"study_id": "s", "variant": "LA", "depth": 16, "config": json.dumps(la(16).to_dict())}])
+    made = hyperparameters(models, {"learning_rate": 4e-4}, styles(["LA"]))
+    columns = {row.cells[0].text: row.cells[1].origins[0].columns for row in made.rows}
+    assert columns["EA: experts"] == "config ->> '$.experts'"
+    assert columns["Learning rate"] == "config ->> '$.study.training.learning_rate'"
+    assert columns["Layers"] == "config", "the number of layers follows from two fields"
 
 
 def test_models_from_elsewhere_have_no_hyperparameters() -> None:

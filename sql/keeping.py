@@ -1,0 +1,26 @@
+"""Compute once, for one study, the views that most other views are made of, as long as a connection is open."""
+
+from __future__ import annotations
+
+import duckdb
+
+from sql.connection import temporary
+from sql.definitions import views
+
+# Scores and curves are below a dozen views, ranks of experts below two. A report of the paper's size reads them all.
+KEPT = ("chosen_metric", "token_scores", "curve_points", "mean_curves", "latest_expert_ranks")
+
+
+def keep_views(connection: duckdb.DuckDBPyConnection, study_id: str) -> None:
+    """Put one study's rows of the views in `KEPT` into temporary tables, and let all views of `connection` read those.
+
+    The results file stays as it is. From here on these views, and those that need them, know of no other study.
+    """
+    for name, text in views().items():
+        try:
+            connection.execute(temporary(text))
+            if name in KEPT:
+                connection.execute(f"create temporary table kept_{name} as from {name} where study_id = ?", [study_id])
+                connection.execute(f"create or replace temporary view {name} as from kept_{name}")
+        except duckdb.CatalogException:  # a file from elsewhere, without a table: who reads the view hears of that
+            continue
