@@ -60,7 +60,7 @@ def test_a_copy_recomputes_its_own_layers(config):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("config", VARIANTS)
-def test_compiled_once_for_all_depths_and_steps(config):
+def test_compiled_once_for_all_depths_and_steps(config, as_gpu):
     """Traced without a compiler behind it: nothing that changes with the depth may ask for a new graph."""
     from torch._dynamo import config as dynamo
 
