@@ -18,14 +18,14 @@ from model.ops.torch_kernels.products import grouped_outer
 from model.ops.torch_kernels.routing import dispatch
 from model.ops.types import Factors
 
-ELEMENTS = 2**30
-"""Of the rows that are multiplied at once: 2 GiB in bfloat16, and as much for the gradients."""
+ELEMENTS = 2**29
+"""Of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the gradients."""
 
 
 def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
     """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none where one use is alone.
 
-    On a GPU only: on a CPU memory is short of bytes, not of speed.
+    On a GPU only: on a CPU the C engine sums in place, and the rows would take memory.
     """
     wanted = torch.is_grad_enabled() and inward.requires_grad and outward.requires_grad
     together = max(1, ELEMENTS // (tokens * active * max(inward.shape[1:])))
