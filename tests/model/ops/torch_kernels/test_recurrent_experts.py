@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from model.ops import Factors, Routing, gradient_taps, swiglu_experts
+from model.ops.gpu import as_on_gpu
 from model.ops.torch_kernels import recurrent_experts
 from model.ops.torch_kernels.routing import dispatch
 from tests.model.tiny_network import by_reference, double
@@ -37,6 +38,7 @@ def gradients(inputs: tuple[Tensor, ...], direction: Tensor, **options) -> tuple
 
 @pytest.mark.parametrize("together", [1, 2, USES])
 def test_gradients_are_those_of_the_reference(together, as_gpu, monkeypatch):
+    monkeypatch.setattr(recurrent_experts, "FEWEST", 1)
     monkeypatch.setattr(recurrent_experts, "ELEMENTS", together * T * A * 2 * SIZE)
     inputs = weights()
     direction = torch.randn(T, H, dtype=torch.float64)
@@ -60,6 +62,7 @@ def test_the_weights_of_all_uses_take_one_product_each(as_gpu, monkeypatch):
 
 def test_one_sum_rounds_less_than_a_sum_at_each_depth(as_gpu, monkeypatch):
     """In bfloat16, of random factors: outer products [H, 2F] and [F, H] of each expert's rows, summed over the uses."""
+    monkeypatch.setattr(recurrent_experts, "FEWEST", 1)
     uses, pairs = 32, T * A
     _, inward, outward = (each.detach().bfloat16().requires_grad_() for each in weights())
     routings = [dispatch(torch.randint(E, (T, A)), E) for _ in range(uses)]
@@ -108,6 +111,15 @@ def test_there_are_taps_only_where_gradients_of_several_uses_are_wanted_on_a_gpu
     assert gradient_taps(inward, outward.detach(), 2, T, A) == [None, None]
     with torch.no_grad():
         assert gradient_taps(inward, outward, 2, T, A) == [None, None]
+
+
+def test_there_are_no_taps_where_the_rows_of_four_uses_are_too_many():
+    inward, outward = (
+        torch.empty(3, *sides, device="meta", requires_grad=True) for sides in ((1024, 1008), (504, 1024))
+    )
+    with as_on_gpu("meta"):
+        assert None not in gradient_taps(inward, outward, 16, 16_384, 8)
+        assert gradient_taps(inward, outward, 32, 32_768, 8) == [None] * 32
 
 
 def test_a_cpu_makes_a_gradient_at_each_depth():
