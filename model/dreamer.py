@@ -139,18 +139,20 @@ class ExpertAttention(nn.Module):
         self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # gate and up projection side by side
         self.outward = nn.Parameter(torch.empty(E, F, H))
 
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
         """Prepare the routing keys of each depth, and cast the weights to the dtype of the products."""
         inward, outward = ops.expert_weights(self.inward, dtype), ops.expert_weights(self.outward, dtype)
-        return [(keys, inward, outward) for keys in self.router.prepare(code_LP)]
+        keys = self.router.prepare(code_LP)
+        taps = ops.gradient_taps(inward, outward, len(keys), tokens, self.router.active)
+        return [(each, inward, outward, tap) for each, tap in zip(keys, taps, strict=True)]
 
     @ops.fusable("expert_attention")
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
         """Route the normalised x, and sum its experts."""
-        keys, inward_EHF, outward_EFH = weights
+        keys, inward_EHF, outward_EFH, taps = weights
         x_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
         routing = self.router(x_TH, keys)
-        return Attended(ops.swiglu_experts(x_TH, routing, inward_EHF, outward_EFH), routing.ids)
+        return Attended(ops.swiglu_experts(x_TH, routing, inward_EHF, outward_EFH, taps), routing.ids)
 
 
 # Projections
@@ -229,7 +231,7 @@ class _ProjectedAttention(nn.Module):
         """The router of the projections, where there is a choice."""
         return self.projections.router
 
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
         """Prepare what the projections need at each depth."""
         return self.projections.prepare(dtype, code_LP)
 
@@ -316,9 +318,9 @@ class Block(nn.Module):
         self.order = config.order
         self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[dict[str, Weights]]:
-        """Prepare what each attention needs at each depth and no token changes; one entry without a code."""
-        prepared = {name: attention.prepare(dtype, code_LP) for name, attention in self.attentions.items()}
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[dict[str, Weights]]:
+        """Prepare what each attention needs at each depth for so many tokens, whichever; one entry without a code."""
+        prepared = {name: attention.prepare(dtype, code_LP, tokens) for name, attention in self.attentions.items()}
         return [dict(zip(prepared, each, strict=True)) for each in zip(*prepared.values(), strict=True)]
 
     def forward(
@@ -337,8 +339,8 @@ class Dreamer(nn.Module):
     """LA, DR and DR+DA by configuration: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
     `dtype` is that of the matrix products, by default the parameters' own. Parameters in float32 with products in
-    bfloat16 are cast once per forward, so the gradients of one forward add up over the depths in bfloat16. Routing
-    stays in float32.
+    bfloat16 are cast once per forward, so the gradients of one forward add up over the depths in bfloat16; those of
+    experts on a GPU are made together (`ops.gradient_taps`). Routing stays in float32.
     """
 
     def __init__(self, config: DreamerConfig, *, dtype: torch.dtype | None = None) -> None:
@@ -388,7 +390,7 @@ class Dreamer(nn.Module):
         counted = self.training and isinstance(memory, Documents)
         real_T = memory.real if counted else None
         positions_T, depths_LP, routing_LP = self._codes(memory.positions, L, dtype)
-        weights = [each for block in self.blocks for each in block.prepare(dtype, routing_LP)]
+        weights = [each for block in self.blocks for each in block.prepare(dtype, routing_LP, tokens_BS.numel())]
 
         x_TH = F.embedding(tokens_BS.flatten(), self.embedding).to(dtype)
         x_TH = self.norm(x_TH) if self.config.recurrent else x_TH

@@ -126,6 +126,8 @@ def _bytes_moved(name: str, given: list[Tensor], made: list[Tensor]) -> int:
     if name in PICKING:
         given = [made[0], *given[1:]]
         return sum(tensor.nbytes for tensor in (*given, *made))
+    if name == "index_copy_":  # writes of its first input only the rows that it copies
+        return sum(tensor.nbytes for tensor in (*given[1:], given[-1]))
     if name.startswith("scatter"):
         return 3 * sum(tensor.nbytes for tensor in given[1:])
     return sum(tensor.nbytes for tensor in {id(tensor): tensor for tensor in (*given, *made)}.values())

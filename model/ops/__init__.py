@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from model.ops import reference, torch_kernels
 from model.ops.gpu import on_gpu
 from model.ops.native import engine as native
-from model.ops.types import Attended, Documents, Routing, Visible
+from model.ops.types import Attended, Documents, Factors, Routing, Visible
 
 ENGINES: dict[str, ModuleType] = {"reference": reference, "torch": torch_kernels, "native": native}
 _forced: dict[object, str] = {}  # by the open blocks of `engine`, of whatever thread; the newest decides
@@ -137,17 +137,27 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
     return _engine(x, *weights).mixed_product(x, routing, weights)
 
 
-def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor) -> Tensor:
+def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None = None) -> Tensor:
     """Sum the chosen SwiGLU experts of x [T, H], weighted by their scores (section 3.5): [T, H].
 
-    `inward` [E, H, 2F] holds gate and up projection side by side, `outward` [E, F, H] the down projection.
+    `inward` [E, H, 2F] holds gate and up projection side by side, `outward` [E, F, H] the down projection. With `taps`
+    the weights get their gradients through these.
     """
-    return _engine(x, inward, outward).swiglu_experts(x, routing, inward, outward)
+    return _engine(x, inward, outward).swiglu_experts(x, routing, inward, outward, taps)
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
     """Prepare the weights [E, I, O] of experts for `swiglu_experts`, once for all depths."""
     return _engine(weights).expert_weights(weights, dtype)
+
+
+def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
+    """Make the taps of each use of experts by `active` experts for each of so many tokens; None where there are none.
+
+    A tap is a zero-filled tensor whose gradient is a factor of the weights' gradients: so the gradients of several uses
+    are made together.
+    """
+    return _engine(inward, outward).gradient_taps(inward, outward, uses, tokens, active)
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
@@ -171,4 +181,4 @@ def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_eleme
     return _engine(hidden, head).cross_entropy_sum(hidden, head, targets, chunk_elements)
 
 
-__all__ = ["Attended", "Documents", "Routing", "Visible", "engine", "engine_of", "fusable"]
+__all__ = ["Attended", "Documents", "Factors", "Routing", "Visible", "engine", "engine_of", "fusable"]

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from model.ops.types import Routing, Visible
+from model.ops.types import Factors, Routing, Visible
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
@@ -76,7 +76,7 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
     return output
 
 
-def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor) -> Tensor:
+def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None) -> Tensor:
     """Compute every expert; the scores choose."""
     score = _of_each_expert(routing, len(inward), x.dtype)
     output = torch.zeros_like(x)
@@ -89,6 +89,11 @@ def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor)
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
     """Cast."""
     return weights.to(dtype)
+
+
+def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
+    """Make none: gradients are autograd's own."""
+    return [None] * uses
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:

@@ -36,6 +36,20 @@ class Routing(NamedTuple):
     dispatch: Dispatch | None = None  # where the engine sorts tokens by expert
 
 
+class Factors(NamedTuple):
+    """What the gradients of experts' weights are products of, at one use of the experts.
+
+    All are floating-point numbers, as gradients of `ops.gradient_taps` are.
+    """
+
+    x: Tensor  # [T, H]: what the experts were given
+    gradient: Tensor  # [T, H]: of what they returned
+    hidden: Tensor  # [P, F], at the places of a Dispatch: what the down projections were given
+    projected: Tensor  # [P, 2F], at the places of a Dispatch: gradients of what the gate and up projections returned
+    tokens: Tensor  # [P] float64: those of the Dispatch
+    ends: Tensor  # [E] float64: those of the Dispatch
+
+
 class Attended(NamedTuple):
     """What an attention along any dimension returns at one depth."""
 

@@ -20,7 +20,7 @@ from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, repor
 from flows.running import evaluators, progress
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.study.loading import load_study
-from model.training.launch import ProcessGroup
+from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
 from sql.results import connect
 from tests.flows.small_study import PROJECT, TINY, small_study

@@ -24,7 +24,7 @@ from model.ops.native.functions import (
 from model.ops.native.fused import NativeAttention, NativeExperts
 from model.ops.native.library import available
 from model.ops.native.shared_gradient import SharedWeights
-from model.ops.torch_kernels import cross_entropy_sum, swiglu_experts
+from model.ops.torch_kernels import cross_entropy_sum, gradient_taps, swiglu_experts
 from model.ops.torch_kernels.routing import dispatch
 from model.ops.types import Attended, Documents, Routing, Visible
 
@@ -134,7 +134,7 @@ def _attention(
 
 def expert_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
     """Compute EA in one call, from its norm to its output."""
-    (query, keys), inward, outward = weights
+    (query, keys), inward, outward, _ = weights
     router = attention.router
     tensors = attention.gain, query, keys, router.bias, inward, outward
     if not router.normalised or not _small(inward, outward) or not _alike(x, *tensors):
@@ -160,4 +160,4 @@ def _alike(x: Tensor, *others: Tensor | None) -> bool:
     )
 
 
-__all__ = ["available", "cross_entropy_sum", "swiglu_experts"]
+__all__ = ["available", "cross_entropy_sum", "gradient_taps", "swiglu_experts"]

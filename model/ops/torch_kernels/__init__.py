@@ -7,6 +7,7 @@ from model.ops.torch_kernels.attention import attend_depth, attend_sequence
 from model.ops.torch_kernels.loss import cross_entropy_sum
 from model.ops.torch_kernels.norms import rms_norm, split_heads
 from model.ops.torch_kernels.products import expert_weights, mixed_product, mixed_weights, swiglu_experts
+from model.ops.torch_kernels.recurrent_experts import gradient_taps
 from model.ops.torch_kernels.routing import route, routing_keys
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "attend_sequence",
     "cross_entropy_sum",
     "expert_weights",
+    "gradient_taps",
     "mixed_product",
     "mixed_weights",
     "rms_norm",

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from model.ops.gpu import on_gpu, writes_empty_groups
-from model.ops.types import Dispatch, Routing
+from model.ops.types import Dispatch, Factors, Routing
 
 GROUPS = 1023
 """The most matrices that torch's grouped product takes at once on CUDA."""
@@ -55,47 +55,58 @@ class _MixedProduct(torch.autograd.Function):
         through = _grouped(gradient, merged.transpose(1, 2), pairs)
         own = through if shared is None else torch.addmm(through, gradient, shared.T, alpha=-1)
         scores_gradient = torch.linalg.vecdot(own, rows).index_select(0, places).unsqueeze(-1)
-        merged_gradient = _grouped_outer(rows * sorted_scores, gradient, pairs)
+        merged_gradient = grouped_outer(rows * sorted_scores, gradient, pairs)
         x_gradient = through.mul_(sorted_scores).index_select(0, places)
         return x_gradient, scores_gradient, merged_gradient, None, None
 
 
-def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor) -> Tensor:
+def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None) -> Tensor:
     """Apply the scores before the down projection, so that their gradient does not need its output."""
-    return _SwiGLUExperts.apply(x, routing.scores.to(x.dtype), inward, outward, routing.dispatch)
+    if taps is not None:
+        inward, outward = inward.detach(), outward.detach()
+    return _SwiGLUExperts.apply(x, routing.scores.to(x.dtype), inward, outward, routing.dispatch, *(taps or ()))
 
 
 class _SwiGLUExperts(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, pairs: Dispatch) -> Tensor:
+    def forward(
+        ctx, x: Tensor, weights: Tensor, inward: Tensor, outward: Tensor, pairs: Dispatch, *taps: Tensor
+    ) -> Tensor:
         projected = _grouped(x.index_select(0, pairs.tokens), inward, pairs)
         ctx.save_for_backward(x, weights, inward, outward, projected, *pairs)
+        ctx.tapped = bool(taps)
         gate, up = projected.chunk(2, dim=-1)
         hidden = F.silu(gate).mul_(up).mul_(weights.flatten().index_select(0, pairs.order).unsqueeze(-1))
         return _sum_rows(_grouped(hidden, outward, pairs), pairs.places)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+    def backward(ctx, output_gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weights, inward, outward, projected, *pairs = ctx.saved_tensors
         pairs = Dispatch(*pairs)
         sorted_weights = weights.flatten().index_select(0, pairs.order).unsqueeze(-1)
-        rows, gradient = x.index_select(0, pairs.tokens), gradient.index_select(0, pairs.tokens)
+        gradient = output_gradient.index_select(0, pairs.tokens)
         gate, up = projected.chunk(2, dim=-1)
         silu = F.silu(gate)
         hidden = silu * up
 
         hidden_gradient = _grouped(gradient, outward.transpose(1, 2), pairs)
         weights_gradient = torch.linalg.vecdot(hidden_gradient, hidden).index_select(0, pairs.places.flatten())
-        outward_gradient = _grouped_outer(hidden.mul_(sorted_weights), gradient, pairs)
+        hidden.mul_(sorted_weights)
+        outward_gradient = None if ctx.tapped else grouped_outer(hidden, gradient, pairs)
 
         hidden_gradient.mul_(sorted_weights)
         up_gradient = silu.mul_(hidden_gradient)
         gate_gradient = torch.ops.aten.silu_backward(hidden_gradient.mul_(up), gate)
         projected_gradient = torch.cat((gate_gradient, up_gradient), dim=-1)
-        inward_gradient = _grouped_outer(rows, projected_gradient, pairs)
+        rows = None if ctx.tapped else x.index_select(0, pairs.tokens)
+        inward_gradient = None if ctx.tapped else grouped_outer(rows, projected_gradient, pairs)
         x_gradient = _sum_rows(_grouped(projected_gradient, inward.transpose(1, 2), pairs), pairs.places)
-        return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None
+        factors = ()
+        if ctx.tapped:
+            tokens, ends = pairs.tokens.double(), pairs.ends.double()
+            factors = Factors(x, output_gradient, hidden, projected_gradient, tokens, ends)
+        return x_gradient, weights_gradient.view_as(weights), inward_gradient, outward_gradient, None, *factors
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
@@ -128,7 +139,7 @@ def _grouped(rows: Tensor, weights: Tensor, pairs: Dispatch) -> Tensor:
     return product
 
 
-def _grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
+def grouped_outer(rows: Tensor, gradient: Tensor, pairs: Dispatch) -> Tensor:
     """Multiply the transposed rows [P, I] of each expert by its gradients [P, O]: the gradient of weights [E, I, O]."""
     if _fits_grouped_mm(rows, (rows.shape[1], gradient.shape[1])):
         products = [F.grouped_mm(rows.T, gradient, offs=pairs.ends[part]) for part in _parts(pairs.ends)]

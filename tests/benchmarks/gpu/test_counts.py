@@ -47,8 +47,11 @@ def check_the_ledger() -> None:
         assert torch.zeros(3).sum().item() == 0  # of the host: nobody waits
         torch.tensor([1, 2], device=device())
         y.tolist()
+        x = torch.zeros(1000, 4, device=device())
+        x.index_copy_(0, torch.zeros(2, dtype=torch.long, device=device()), x[:2])
     assert ledger.operations["add"] == ledger.operations["sum"] == 1
     assert ledger.moved["add"] == 8000
+    assert ledger.moved["index_copy_"] == 16 + 2 * 32  # of x the rows that are written
     assert ledger.waits == ["_local_scalar_dense", "copy from the host", "copy to the host"]
 
 

@@ -7,10 +7,16 @@ import dataclasses
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from torch._dynamo.utils import counters
+from torch._inductor import config as inductor
 
 from model import ops
-from model.training.step.wrapping import compile_parts, recompute_activations
+from model.dreamer import Dreamer
+from model.ops.gpu import as_on_gpu
+from model.training.step import wrapping
+from model.training.step.wrapping import compile_parts, compiles, recompute_activations
 from tests.model.tiny_network import (
     DR_DA,
     LA,
@@ -58,9 +64,20 @@ def test_a_copy_recomputes_its_own_layers(config):
     assert torch.equal(other(random_tokens()), plain(random_tokens()))
 
 
+@pytest.mark.parametrize(
+    ("wanted", "triton", "compiled"),
+    [(None, True, True), (None, False, False), (True, False, True), (False, True, False)],
+)
+def test_a_gpu_compiles_unless_told_where_there_is_triton(wanted, triton, compiled, monkeypatch):
+    monkeypatch.setattr(wrapping, "find_spec", lambda name: triton or None)
+    assert not compiles(wanted, torch.device("cpu"))
+    with as_on_gpu("cpu"):
+        assert compiles(wanted, torch.device("cpu")) == compiled
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("config", VARIANTS)
-def test_compiled_once_for_all_depths_and_steps(config):
+def test_compiled_once_for_all_depths_and_steps(config, as_gpu):
     """Traced without a compiler behind it: nothing that changes with the depth may ask for a new graph."""
     from torch._dynamo import config as dynamo
 
@@ -79,25 +96,63 @@ def test_compiled_once_for_all_depths_and_steps(config):
     assert counters["stats"]["unique_graphs"] == graphs
 
 
+@pytest.fixture
+def rounding_to_even(monkeypatch):
+    """Sum rows as a GPU does: on a CPU the bag of embeddings rounds halves in bfloat16 away from zero, not to even."""
+    monkeypatch.setattr(F, "embedding_bag", lambda places, rows, mode: rows[places].sum(dim=1))
+
+
+def all_gradients(model: Dreamer, seeds: int) -> Tensor:
+    """Gradients for several draws of weights, by the same compiled code: [seeds, all parameters] in float64.
+
+    Biases choose the experts, so that rounding does not.
+    """
+    found = []
+    for seed in range(seeds):
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if not name.endswith("gain"):
+                    parameter.copy_(torch.randn(parameter.shape) / 4)
+            for router in model.routers().values():
+                router.bias.copy_(100 * torch.randperm(len(router.bias)))
+        _, gradient = gradients(model, random_tokens(), documents=random_documents())
+        found.append(torch.cat([each.double().flatten() for each in gradient.values()]))
+    return torch.stack(found)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("config", [LA, DR_DA], ids=["LA", "DR+DA"])
-def test_gradients_of_the_compiler_are_as_near_to_exact_ones(config, checkpointing, as_gpu):
-    """By Inductor, in bfloat16, along the paths of a GPU; biases choose the experts, so that rounding does not."""
+@pytest.mark.parametrize(("config", "limit"), [(LA, 1e-5), (DR_DA, 0.005)], ids=["LA", "DR+DA"])
+def test_the_compiler_computes_what_is_written(config, limit, checkpointing, as_gpu, rounding_to_even):
+    """By Inductor, in bfloat16, along the paths of a GPU, rounding between operations as these do one by one.
+
+    With attention along the depth, gradients of the residual stream have three terms, which the compiler adds in
+    another order than autograd.
+    """
     torch._dynamo.reset()
     counters.clear()
     exact = build(dataclasses.replace(config, depth=2), torch.float32)
-    for router in exact.routers().values():
-        router.bias.copy_(100 * torch.randperm(len(router.bias)))
     plain, compiled = (twin(exact, dtype=torch.bfloat16) for _ in range(2))
     if checkpointing:
         recompute_activations(compiled)
     compile_parts(compiled, dynamic=False)
-    flat = []
-    for model in (exact, plain, compiled):
-        _, found = gradients(model, random_tokens(), documents=random_documents())
-        flat.append(torch.cat([gradient.flatten() for gradient in found.values()]))
+    expected = all_gradients(plain, seeds=2)
+    with inductor.patch(emulate_precision_casts=True):
+        found = all_gradients(compiled, seeds=2)
     assert counters["stats"]["unique_graphs"] > 1
-    expected, eager, found = flat
+    assert (found - expected).norm() < limit * expected.norm()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [LA, DR_DA], ids=["LA", "DR+DA"])
+def test_gradients_of_the_compiler_are_as_near_to_exact_ones(config, as_gpu, rounding_to_even):
+    """By Inductor, in bfloat16, along the paths of a GPU: what is fused is rounded less often, not better or worse."""
+    torch._dynamo.reset()
+    exact = build(dataclasses.replace(config, depth=2), torch.float32)
+    plain, compiled = (twin(exact, dtype=torch.bfloat16) for _ in range(2))
+    compile_parts(compiled, dynamic=False)
+    expected = all_gradients(twin(exact).double(), seeds=8)
+    eager, found = all_gradients(plain, seeds=8), all_gradients(compiled, seeds=8)
     assert (found - expected).norm() < 1.1 * (eager - expected).norm()
-    assert (found - eager).norm() < 0.02 * eager.norm()
+    assert (found - eager).norm() < (eager - expected).norm()

@@ -1,0 +1,85 @@
+"""Make the gradients of experts that several depths use: in one product for many depths, not in one for each.
+
+A gradient of all experts at each depth would be written, read and added up in bfloat16, rounded every time; the rows
+that it is made of are fewer bytes than the experts. The rows reach `_UsedExperts` as gradients of its outputs, so that
+autograd keeps them, waits for the last one, and does the same for compiled and for recomputed layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from model.ops.gpu import on_gpu
+from model.ops.torch_kernels.products import grouped_outer
+from model.ops.torch_kernels.routing import dispatch
+from model.ops.types import Factors
+
+ELEMENTS = 2**29
+"""Of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the gradients."""
+FEWEST = 4
+"""Uses whose rows are kept together: two at a time would save paper-32 3 % of the bytes, for 12 GB more held (log)."""
+
+
+def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
+    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none where these are too few.
+
+    On a GPU only: on a CPU the C engine sums in place, and the rows would take memory.
+    """
+    wanted = torch.is_grad_enabled() and inward.requires_grad and outward.requires_grad
+    together = max(1, ELEMENTS // (tokens * active * max(inward.shape[1:])))
+    if not wanted or not on_gpu(inward) or uses == 1 or together < min(uses, FEWEST):
+        return [None] * uses
+    groups = torch.arange(uses).chunk(-(-uses // together))
+    taps = [_UsedExperts.apply(inward, outward, len(group), tokens, active) for group in groups]
+    return [use for group in taps for use in _uses(group)]
+
+
+class _UsedExperts(torch.autograd.Function):
+    """Zeros for each use of the experts; the gradients of these zeros are factors of the weights' gradients."""
+
+    @staticmethod
+    def forward(ctx, inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.experts, hidden_size, projected = inward.shape
+        ctx.tokens, ctx.pairs = tokens, tokens * active
+        rows = (tokens, hidden_size), (tokens, hidden_size), (ctx.pairs, projected // 2), (ctx.pairs, projected)
+        zero, number = inward.new_zeros(()), inward.new_zeros((), dtype=torch.float64)
+        return tuple(
+            tap
+            for _ in range(uses)
+            for tap in (*map(zero.expand, rows), number.expand(ctx.pairs), number.expand(ctx.experts))
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        uses = [use for use in _uses(gradients) if use.x is not None]
+        if not uses:
+            return (None,) * 5
+        # Rows of all uses one behind the other, each of one expert; a use has its own rows in the experts' order.
+        places = torch.arange(ctx.pairs, device=uses[0].x.device)
+        experts = torch.cat([torch.searchsorted(use.ends.long(), places, right=True) for use in uses])
+        rows = dispatch(experts.unsqueeze(1), ctx.experts)
+        tokens = torch.cat([use.tokens.long() + number * ctx.tokens for number, use in enumerate(uses)])[rows.order]
+        x, gradient = (torch.cat(parts) for parts in ([use.x for use in uses], [use.gradient for use in uses]))
+        inward = grouped_outer(x[tokens], _placed([use.projected for use in uses], rows.places), rows)
+        outward = grouped_outer(_placed([use.hidden for use in uses], rows.places), gradient[tokens], rows)
+        return inward, outward, None, None, None
+
+
+def _uses(tensors: tuple[Tensor | None, ...]) -> Iterator[Factors]:
+    """Split the tensors of several uses, one use behind the other."""
+    width = len(Factors._fields)
+    return (Factors(*tensors[first : first + width]) for first in range(0, len(tensors), width))
+
+
+def _placed(parts: list[Tensor], places: Tensor) -> Tensor:
+    """Put the rows of all parts at their places, without a copy of all rows before."""
+    together = parts[0].new_empty(len(places), parts[0].shape[1])
+    for part, own in zip(parts, places.flatten().split(len(parts[0])), strict=True):
+        together.index_copy_(0, own, part)
+    return together
