@@ -8,7 +8,7 @@ demo: $(READY)
 	$(BIN)/dreamer run demo
 
 test: $(READY)
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile
 
 test-slow: $(READY)
 	$(BIN)/pytest -m slow
