@@ -163,7 +163,7 @@ class Slots(nn.Module):
         self.keys = nn.Parameter(torch.empty(4, config.hidden_size))
         self.outward = nn.Parameter(torch.empty(4, config.hidden_size))
 
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None) -> list[Weights]:
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
         return [(self.keys.to(dtype), self.outward.to(dtype))] * (1 if code_LP is None else len(code_LP))
 
     def forward(self, x_TH: Tensor, weights: Weights, *rest) -> Attended:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -21,7 +21,7 @@ import yaml
 from flows.running import nodes, slurm
 from flows.running.devices import concurrency, gpus, share_ranks, shared_slots
 from flows.running.nodes import this_node
-from flows.running.processes import Failed, Stopped, follow, stop_all, stopped_on_exit
+from flows.running.processes import Failed, Stopped, follow, stop_all
 from flows.running.slurm import EvaluationJobs, run_job
 from flows.study.configuration import Study
 from flows.study.loading import load_study
@@ -29,13 +29,6 @@ from pipeline.errors import InputError
 from sql.results import query
 from tests.flows.running.slurm_stand_ins import COMMANDS, HELPER
 from tests.flows.small_study import PROJECT, TINY, small_study
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_stopped() -> Iterator[None]:
-    """Forget that an earlier test has stopped its study."""
-    with stopped_on_exit():
-        yield
 
 
 @pytest.fixture

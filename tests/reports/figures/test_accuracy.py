@@ -58,7 +58,9 @@ def test_documents_seen_before_are_said_with_the_curves() -> None:
 
 
 OTHER_DEPTHS = pd.DataFrame({"depth": [1, 2, 3], "accuracy": [0.1, 0.4, 0.3]})
-OTHER_DEPTHS = OTHER_DEPTHS.assign(variant="DR", model_depth=2, run_id="s", task="gsm8k", stderr=0.1, chance=0, items=9)
+OTHER_DEPTHS = OTHER_DEPTHS.assign(
+    study_id="a", variant="DR", model_depth=2, run_id="s", task="gsm8k", stderr=0.1, chance=0, items=9
+)
 
 
 def test_accuracy_at_other_depths_marks_the_trained_one() -> None:

@@ -8,11 +8,11 @@ from reports.figures.curation import kept_and_dropped, reasons
 from reports.tables.curation import funnel
 
 FUNNEL = pd.DataFrame(
-    {"stage": ["clean", "tokens"], "documents": [10, 6], "kept": [6, 6], "share_kept": [0.6, 1.0]}
+    {"study_id": "a", "stage": ["clean", "tokens"], "documents": [10, 6], "kept": [6, 6], "share_kept": [0.6, 1.0]}
     | {"characters_kept": [600, 600], "tokens_kept": [None, 150]}
 ).astype({"tokens_kept": float})
 CURATION = pd.DataFrame(
-    {"source": ["a", "b", "a"], "stage": "clean", "reason": ["too_short", "too_short", "kept"]}
+    {"study_id": "a", "source": ["a", "b", "a"], "stage": "clean", "reason": ["too_short", "too_short", "kept"]}
     | {"documents": [1, 3, 6], "characters": [10, 30, 600], "tokens": [None, None, None]}
 ).astype({"tokens": float})
 

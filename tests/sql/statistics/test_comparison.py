@@ -105,7 +105,8 @@ def test_models_with_and_without_a_depth_are_compared_side_by_side(paths):
         study(path, seed=1)
         with results.connect(path) as connection:
             connection.execute(
-                "insert into models select * replace ('none' as model_id, null as depth) from models limit 1"
+                "insert into models select * replace ('none' as model_id, null as depth) from models "
+                "order by model_id limit 1"
             )
             connection.execute("update runs set model_id = 'none' where run_id like '%-1'")
     found = compare(*paths)
