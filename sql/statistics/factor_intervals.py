@@ -21,7 +21,7 @@ RULES = ("first", "interpolated")  # as in data_efficiency and in data_efficienc
 BASELINE = "LA"
 ERROR = 0.05
 # A goal of plausibility p misses with probability ERROR * min(sum of p, MOST_DOUBT) / p ^ SHARPNESS. MOST_DOUBT is the
-# largest multiple of 1/4 with which no design of eight checkpoints or more in `benchmarks.statistics.coverage --set
+# largest multiple of 1/4 with which no design of eight checkpoints or more in `benchmarks.intervals.coverage --set
 # calibration` misses more than twice as often as it should.
 MOST_DOUBT = 2.25
 SHARPNESS = 2

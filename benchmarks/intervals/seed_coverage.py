@@ -1,6 +1,6 @@
 """How often the 95 % intervals of the mean factor contain the true one, on simulated studies with several seeds.
 
-    python -m benchmarks.statistics.seed_coverage [--studies 400] [--set population|scenarios]
+    python -m benchmarks.intervals.seed_coverage [--studies 400] [--set population|scenarios]
                                                     [--seeds 3 4 5 8] [--seed N]
 
 The true mean factor is that of the true curves, the means over seeds and items. The columns hold the share of studies
@@ -21,8 +21,8 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.stats import t as t_distribution
 
-from benchmarks.statistics.coverage import contains, observed_factor
-from benchmarks.statistics.simulated_seeds import SCENARIOS, SeededDesign, population, seed_scores
+from benchmarks.intervals.coverage import contains, observed_factor
+from benchmarks.intervals.simulated_seeds import SCENARIOS, SeededDesign, population, seed_scores
 from sql.statistics.bootstrap import ReplicatedCurve, resample
 from sql.statistics.factor_intervals import Factors, factor_interval, grid_interval, possible_goals, spanning
 from sql.statistics.mean_factors import SeedCurves, mean_factor_interval, mean_log_factor

@@ -1,6 +1,6 @@
 """How often the 95 % intervals of the data-efficiency factors contain the true factor, on simulated studies.
 
-    python -m benchmarks.statistics.coverage [--studies 200] [--set population|scenarios|calibration]
+    python -m benchmarks.intervals.coverage [--studies 200] [--set population|scenarios|calibration]
                                                [--scenario NAME] [--seed N]
 
 `population` draws every study from another design, N decides which; `scenarios` draws all of them from one (see
@@ -25,7 +25,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from benchmarks.statistics.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
+from benchmarks.intervals.simulated_studies import CALIBRATION, SCENARIOS, Design, population, scores
 from sql.statistics.bootstrap import ReplicatedCurve, resample
 from sql.statistics.factor_intervals import (
     Factors,

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.statistics.repetitions import coverage, repetition
+from benchmarks.intervals.repetitions import coverage, repetition
 from flows.study.loading import load_study
 
 

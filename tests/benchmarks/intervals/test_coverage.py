@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 
 def table(*arguments):
     """The rows of the table: name, true factors, share of studies by rule, and the rest."""
-    command = [sys.executable, "-m", "benchmarks.statistics.coverage", *map(str, arguments)]
+    command = [sys.executable, "-m", "benchmarks.intervals.coverage", *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     head, rule, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines())

@@ -1,4 +1,4 @@
-"""Simulated studies of two models whose true curves are known, for benchmarks/statistics/coverage.py.
+"""Simulated studies of two models whose true curves are known, for benchmarks/intervals/coverage.py.
 
 A design is a pair of true accuracy curves and how they are seen: checkpoints, items, noise of training. A study is one
 draw of it: items of different difficulty, which both models meet, answered at every checkpoint with a probability that

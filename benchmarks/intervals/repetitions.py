@@ -3,7 +3,7 @@
 Repetition k draws its world with the seed k, and trains with the seeds that follow those of repetition k - 1;
 repetition 0 is the study itself. What is done already is not done again.
 
-    python -m benchmarks.statistics.repetitions demo folder --times 10
+    python -m benchmarks.intervals.repetitions demo folder --times 10
 """
 
 from __future__ import annotations

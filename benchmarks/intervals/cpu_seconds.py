@@ -1,6 +1,6 @@
 """Measure the CPU seconds of the statistics on a study of the paper's size.
 
-    python -m benchmarks.statistics.cpu_seconds
+    python -m benchmarks.intervals.cpu_seconds
 
 5 tasks x 24 checkpoints x 3 models x 1,319 items, 1,000 replicates.
 """

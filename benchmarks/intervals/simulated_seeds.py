@@ -1,4 +1,4 @@
-"""Simulated studies of models trained with several seeds, for benchmarks/statistics/seed_coverage.py.
+"""Simulated studies of models trained with several seeds, for benchmarks/intervals/seed_coverage.py.
 
 Seeds of a model differ in when they learn: by a shift of the whole curve in log tokens, normal or heavy-tailed, or by
 one skill, half of the rise, that clicks late. A study is one draw of seeds and items; every item has a difficulty that
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from benchmarks.statistics.simulated_studies import Law, bent, rising, stretched
+from benchmarks.intervals.simulated_studies import Law, bent, rising, stretched
 
 FORMS = ("normal", "heavy tails", "late skill")
 OF_ITEM, OF_RUN, OF_CHECKPOINT = math.sqrt(0.5), 0.5, 0.5  # parts of what decides an answer; squares add up to 1
