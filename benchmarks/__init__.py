@@ -1,4 +1,4 @@
-"""Measurements of speed, memory, recall and coverage: one command each, `python -m benchmarks.<name>` or `python -m benchmarks.intervals.<name>`.
+"""Measurements of speed, memory, recall and coverage: one command each, `python -m benchmarks.<name>`.
 
-May import every package; imported by tests alone.
+Those of `intervals` are `python -m benchmarks.intervals.<name>`. May import every package; imported by tests alone.
 """

@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from pipeline.storage.files import atomic_file
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 END_SECONDS = 30
+UNUSABLE = (OSError, sqlite3.Error, InputError)  # of the empty database that studies share: a server makes its own
 
 
 def allow_loopback() -> None:
@@ -96,34 +97,53 @@ def own_server(database: Path) -> Iterator[str]:
     """Run a Prefect server on a free loopback port during the block. Yields the address of its API.
 
     The server keeps its runs in `database`, which PREFECT_HOME in the environment must name too. A server for one study
-    has no services for schedules, late runs and automations.
+    has no services: no schedules, late runs, automations, nor the events and single tasks of runs.
     """
     start_anew_if_damaged(database)
-    empty = private_folder("prefect") / f"{version('prefect')}.db"
     new = not database.exists()
-    if new and empty.exists():  # half of the start of a server is spent on making its tables
-        database.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(empty, database)
+    if new:
+        with suppress(*UNUSABLE):
+            _take_tables(database)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
     server = start_server(address, "--no-services")
     try:
-        if new and not empty.exists():
-            _copy_open(database, empty)
+        if new:
+            with suppress(*UNUSABLE):
+                _keep_tables(database)
         yield address
     finally:
         end_server(server)
 
 
-def _copy_open(database: Path, copy: Path) -> None:
-    """Copy an SQLite database that its server has open."""
+def _empty_database() -> Path:
+    """Return where the user's first study leaves its database for others: half of a start is spent on making tables."""
+    return private_folder("prefect") / f"{version('prefect')}.db"
+
+
+def _take_tables(database: Path) -> None:
+    """Copy the empty database, where there is a whole one, to a new place."""
+    empty = _empty_database()
+    start_anew_if_damaged(empty)
+    if empty.exists():
+        database.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_file(database, durable=False) as partial:
+            shutil.copyfile(empty, partial)
+
+
+def _keep_tables(database: Path) -> None:
+    """Copy a database that its server has open, and that no run is in yet, to be the empty one of later studies."""
+    empty = _empty_database()
+    if empty.exists():
+        return
     with (
-        atomic_file(copy, shared=True, durable=False) as partial,
+        atomic_file(empty, shared=True, durable=False) as partial,
         closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as source,
         closing(sqlite3.connect(partial)) as target,
     ):
         source.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")  # one file, that readers leave alone
 
 
 @contextmanager

@@ -8,13 +8,16 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
+import flows.prefect.server
 from flows.prefect.in_process import environment
 from flows.prefect.serve import only_one
 from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
+from flows.running.private import private_folder
 from pipeline.errors import InputError
 
 PROJECT = Path(__file__).parents[3]
@@ -58,19 +61,46 @@ def test_a_damaged_database_of_prefects_server_is_removed_and_said(
     assert not list(tmp_path.glob("prefect.db*"))
 
 
-@pytest.mark.slow
-def test_a_new_study_gets_the_tables_that_an_earlier_study_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder for what Prefect's servers share."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    tables = []
-    for study in ("first", "second", "second"):
+    return private_folder("prefect")
+
+
+def tables(path: Path) -> set[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return {name for (name,) in connection.execute("select name from sqlite_master")}
+
+
+@pytest.mark.slow
+def test_a_new_study_gets_the_tables_that_an_earlier_study_made(tmp_path: Path, folder: Path) -> None:
+    for study in ("first", "second"):
         database = tmp_path / study / "prefect.db"
         with environment({"PREFECT_HOME": str(database.parent)}), own_server(database) as address:
             assert healthy(address)
-            (kept,) = (tmp_path / f"dreamer-{os.getuid()}" / "prefect").iterdir()
-            for path in (database, kept):
-                with closing(sqlite3.connect(path)) as connection:
-                    tables.append({name for (name,) in connection.execute("select name from sqlite_master")})
-                    assert not connection.execute("select * from flow_run").fetchall()
-    assert all(names == tables[0] for names in tables)
+            (kept,) = folder.iterdir()
+            assert "flow_run" in tables(database) & tables(kept)
+        with closing(sqlite3.connect(kept)) as connection:
+            connection.execute("create table if not exists mark (number integer)")
+    assert "mark" in tables(database)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no server started, only asked for."""
+    monkeypatch.setattr(flows.prefect.server, "start_server", lambda *_: None)
+    monkeypatch.setattr(flows.prefect.server, "end_server", lambda _: None)
+
+
+def test_a_server_starts_where_tables_are_damaged_or_cannot_be_kept(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(monkeypatch)
+    database, kept = tmp_path / "study" / "prefect.db", folder / f"{version('prefect')}.db"
+    kept.write_bytes(b"SQLite format 3\0" + b"damaged " * 1000)
+    with own_server(database):  # keeps its runs elsewhere, as the user's settings may say: nothing to copy
+        assert not kept.exists()
+        assert not database.exists()
+    monkeypatch.setattr(flows.prefect.server, "private_folder", lambda _: tmp_path / "nowhere" / "there")
+    with own_server(database):
+        assert not database.exists()
