@@ -220,7 +220,7 @@ def _one_setting(
     checkpointing: bool,
     lengths: tuple[int, int] | None = None,
 ) -> bool:
-    """MetricValues one setting and say its numbers; False where memory was short."""
+    """Measure one setting and say its numbers; False where memory was short."""
     settings = {"compile": compile, "checkpointing": checkpointing}
     forget_peak(sizes)
     result = {"variant": variant, "micro_batch": micro, **settings, "documents": "packed" if lengths else "whole rows"}

@@ -44,9 +44,11 @@ def repetition(study: dict[str, Any], number: int) -> dict[str, Any]:
 def coverage(intervals: pd.DataFrame) -> pd.DataFrame:
     """Summarise intervals of repetitions: one row for each metric, task, depth and variant.
 
-    `intervals` has these columns and `factor`, `low`, `high`, one row for each repetition. Means are geometric;
-    `deviation` is the standard deviation of the logarithm of a factor between repetitions.
+    `intervals` has these columns and `factor`, `low`, `high`, one row for each repetition; one without a factor or an
+    interval does not count. Means are geometric; `deviation` is the standard deviation of the logarithm of a factor
+    between repetitions.
     """
+    intervals = intervals.dropna(subset=["factor", "low", "high"])
 
     def summary(rows: pd.DataFrame) -> pd.Series:
         logarithms = np.log(rows["factor"])
@@ -73,7 +75,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="holds a study file, a root and a log for each repetition")
     parser.add_argument("--times", type=int, default=10, help="number of repetitions, the study itself among them")
     options = parser.parse_args()
-    content = load_study(options.study).model_dump(mode="json", exclude_unset=True)
+    study = load_study(options.study)
+    content = study.model_dump(mode="json", exclude_unset=True)
+    content["training"]["seeds"] = list(study.training.seeds)
     options.folder.mkdir(parents=True, exist_ok=True)
     intervals, noise = [], []
     for number in range(options.times):

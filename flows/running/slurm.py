@@ -35,6 +35,7 @@ echo $? > "$DREAMER_STATUS"
 POLL_SECONDS = 5.0
 STATUS_SECONDS = 60.0  # for a status to appear on a network file system, after the job has left the queue
 GONE = "Invalid job id"
+UNKNOWN = "UNKNOWN"  # SLURM does not answer: the job may wait or run
 QUEUED = ("PENDING", "CONFIGURING")  # states of a job whose command has not begun
 PORTS = range(20_000, 30_000)
 
@@ -184,8 +185,9 @@ class Job:
             return int(text)
         now = time.monotonic()
         if now - self._looked >= POLL_SECONDS:
-            self._looked, self._seen = now, self._state()
-            self._gone = 0.0 if self._seen else self._gone or now
+            self._looked, state = now, self._state()
+            self._seen = self._seen if state == UNKNOWN else state
+            self._gone = 0.0 if state else self._gone or now
         return 1 if self._gone and now - self._gone >= STATUS_SECONDS else None
 
     @property
@@ -216,7 +218,7 @@ class Job:
         """Ask SLURM for the state of the job; "" when the job has left the queue."""
         told = _slurm(["squeue", "--noheader", "--format=%T", "--jobs", self.number])
         if told.returncode and GONE not in told.stderr:
-            return "UNKNOWN"  # SLURM does not answer: the job may well run
+            return UNKNOWN
         return told.stdout.strip()
 
 

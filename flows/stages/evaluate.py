@@ -179,7 +179,7 @@ class _Evaluation:
         self.expected = len(stage.study.training.points)
         self.asked: dict[int, Future[str]] = {}
         self.entered: set[int] = set()
-        self.watch = Watch(name, folder / "results" / "progress.json")
+        self.watch = Watch(name, folder / "results" / "progress.json", shared=True)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # links of an attempt that was killed
 
     def finish(self) -> dict[str, Any]:

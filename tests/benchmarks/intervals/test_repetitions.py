@@ -25,9 +25,9 @@ def test_coverage_counts_intervals_that_hold_the_mean_of_all():
             "task": "average",
             "depth": 4,
             "variant": "DR",
-            "factor": [0.5, 1.0, 2.0],
-            "low": [0.4, 0.9, 1.5],
-            "high": [1.0, 1.1, 2.5],
+            "factor": [0.5, 1.0, 2.0, np.nan, 3.0],
+            "low": [0.4, 0.9, 1.5, np.nan, np.nan],
+            "high": [1.0, 1.1, 2.5, np.nan, np.nan],
         }
     )
     (row,) = coverage(intervals).to_dict("records")

@@ -28,6 +28,7 @@ if [[ $* == *"--name "* ]]; then
   kill -0 -- -$(cat "$QUEUE/$number") 2>/dev/null && echo $number
   exit 0
 fi
+[[ -e $QUEUE/../deaf ]] && { echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1; }
 [[ -e $QUEUE/../pending ]] && echo PENDING && exit
 kill -0 -- -$(cat "$QUEUE/${@: -1}") 2>/dev/null && echo RUNNING && exit
 echo "slurm_load_jobs error: Invalid job id specified" >&2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -55,6 +56,17 @@ def test_one_process_evaluates_checkpoints_of_several_jobs_in_order(tmp_path: Pa
     assert first[1:] == ["cpu", "a.json", "1"]
     assert answers == [[first[0], "cpu", "a.json", "2"], [first[0], "cpu", "b.json", "1"]]
     assert not Path(f"/proc/{first[0]}").exists()
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_request_runs_while_a_process_evaluates_and_not_while_it_waits(tmp_path: Path) -> None:
+    with made(tmp_path) as processes:
+        endless, waits = (processes.evaluate(Path("a.json"), tokens) for tokens in (99, 1))
+        deadline = time.monotonic() + 60
+        while not endless.running():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert not waits.running()
 
 
 @pytest.mark.usefixtures("fake")

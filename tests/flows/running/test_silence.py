@@ -39,6 +39,14 @@ def test_a_minute_without_progress_is_silence(tmp_path: Path) -> None:
     assert silence(path, started=time.time() - 65).endswith("process unknown")  # the file is of an earlier process
 
 
+def test_a_file_of_several_processes_names_none_and_may_rest_longer(tmp_path: Path) -> None:
+    path = tmp_path / "progress.json"
+    write(path, age=590)
+    assert silence(path, shared=True) == ""
+    write(path, age=610)
+    assert silence(path, shared=True) == silence(path).partition(",")[0]
+
+
 def test_silence_and_its_end_are_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.running.silence, "SILENT_SECONDS", 0.3)
     path = tmp_path / "progress.json"

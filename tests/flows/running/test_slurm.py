@@ -116,7 +116,10 @@ def test_nothing_is_looked_at_while_a_job_waits_in_the_queue(cluster: Path, tmp_
         running = pool.submit(job, log=tmp_path / "log", tick=lambda: ticks.append(time.monotonic()))
         wait_for(tmp_path / "up")
         time.sleep(0.5)
+        (cluster.parent / "deaf").touch()  # SLURM does not answer for a while: the job waits as before
+        time.sleep(0.5)
         assert not ticks
+        (cluster.parent / "deaf").unlink()
         (cluster.parent / "pending").unlink()
         deadline = time.monotonic() + 30
         while not ticks:
