@@ -13,6 +13,9 @@ from reports.tables.origins import Origin
 
 SEPARATOR = " · "  # between a name and the study's label, where a page shows several studies
 NAMES = ("variant", "run_id")  # columns of such names
+# Views about every run of a model. Without a key `run_id`, all other views have numbers of curves, in which screened
+# and failed runs do not count.
+OF_EVERY_RUN = ("models", "table_1", "token_accuracy", "token_loss", "token_perplexity")
 
 
 def with_label(name: str, label: str) -> str:
@@ -29,6 +32,7 @@ class Tracer:
     def __init__(self, studies: Mapping[str, StudyData]) -> None:
         self._studies, self._places = studies, list(studies)
         self._runs = {label: _runs(data) for label, data in studies.items()}
+        self._counted = {label: frozenset(data.counted["run_id"]) for label, data in studies.items()}
         self._found: list[list[Any]] = []
 
     def number(self, origins: tuple[Origin, ...]) -> int:
@@ -58,7 +62,12 @@ class Tracer:
         label, tokens = origin.study, origin.keys.get("tokens")
         shown = {name: value.removesuffix(SEPARATOR + label) for name, value in origin.keys.items() if name in NAMES}
         keys = {**origin.keys, **shown, "study_id": self._studies[label].study["study_id"]}
-        runs = [place for place, run in enumerate(self._runs[label]) if _is_of(run, keys, origin)]
+        every = "run_id" in keys or origin.view in OF_EVERY_RUN
+        runs = [
+            place
+            for place, run in enumerate(self._runs[label])
+            if _is_of(run, keys, origin) and (every or run["run"] in self._counted[label])
+        ]
         found = {"study": self._places.index(label), "query": origin.query(keys), "runs": runs}
         return found if tokens is None else {**found, "tokens": int(tokens)}
 

@@ -8,13 +8,14 @@ function part(tag, text, className = "") {
   return element;
 }
 
-// The checkpoint that a number is of, or all of the run: seeds may have them some steps apart.
+// The checkpoint that a number is of, or all of the run. Seeds may have theirs up to 5 % apart, as in curves.
 function checkpointsOf({ checkpoints }, tokens) {
   if (!checkpoints.length) return "";
   const count = (number) => number.toLocaleString("en");
   if (tokens === undefined) return `, ${checkpoints.length} checkpoints up to ${count(checkpoints.at(-1))} tokens`;
   const nearest = checkpoints.reduce((one, other) => (Math.abs(other - tokens) < Math.abs(one - tokens) ? other : one));
-  return `, checkpoint at ${count(nearest)} tokens`;
+  const near = Math.abs(nearest - tokens) <= 0.05 * Math.max(nearest, tokens);
+  return near ? `, checkpoint at ${count(nearest)} tokens` : "";
 }
 
 function told(origin, origins) {

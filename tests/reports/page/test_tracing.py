@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -102,11 +102,37 @@ def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Pa
     assert seen["table-funnel-of-2"] == {1}
 
 
+def traced_study(runs: pd.DataFrame, checkpoints: pd.DataFrame, counted: Sequence[str] = ("a", "b")) -> Tracer:
+    """A tracer of the study "s", in whose curves the named runs count."""
+    frames = {"runs": runs, "checkpoints": checkpoints, "counted": pd.DataFrame({"run_id": list(counted)})}
+    return Tracer({"s": StudyData({"study_id": "s", "config": None, "code_version": "1"}, frames)})
+
+
+def runs_of(tracer: Tracer, *asked: Origin) -> list[list[str]]:
+    """The names of the runs of each origin."""
+    tracer.number(asked)
+    found = json.loads(unpacked(tracer.packed()))
+    return [[found["studies"][0]["runs"][place]["run"] for place in one["runs"]] for one in found["numbers"][-1]]
+
+
+def test_numbers_of_curves_are_not_of_runs_that_do_not_count() -> None:
+    status = ["complete", "screened", "failed", "complete"]
+    variants = ["DR", "DR", "DR", "LA"]
+    runs = pd.DataFrame({"run_id": list("abcd"), "variant": variants, "depth": 4, "seed": 0.0, "status": status})
+    tracer = traced_study(runs, pd.DataFrame({"run_id": ["a"], "tokens": [5]}), counted=("a", "d"))
+    keys = {"study_id": "s", "variant": "DR", "depth": 4}
+    curves = ("accuracy_curve", "table_2", "compared_scores({study})")
+    assert runs_of(tracer, *(Origin("accuracy", view, keys) for view in curves)) == [["a"]] * 3
+    factors = ("mean_factors", "data_efficiency LEFT JOIN factor_intervals")
+    assert runs_of(tracer, *(Origin("factor", view, keys) for view in factors)) == [["a", "d"]] * 2
+    speeds, named = Origin("mfu", "table_1", keys), Origin("mfu", "runs", {"study_id": "s", "run_id": "b"})
+    assert runs_of(tracer, speeds, named) == [["a", "b", "c"], ["b"]]
+
+
 def test_runs_are_told_with_their_checkpoints() -> None:
     runs = pd.DataFrame({"run_id": ["a", "b"], "variant": ["DR", "LA"], "depth": 4, "seed": [0.0, None], "status": "x"})
     checkpoints = pd.DataFrame({"run_id": ["a", "a"], "tokens": [9, 5]})
-    study = {"study_id": "s", "config": None, "code_version": "1"}
-    tracer = Tracer({"s": StudyData(study, {"runs": runs, "checkpoints": checkpoints})})
+    tracer = traced_study(runs, checkpoints)
     keys = {"study_id": "s", "variant": "DR", "depth": 4}
     tracer.number((Origin("accuracy", "accuracy_curve", {**keys, "tokens": 5}),))
     tracer.number((Origin("factor", "mean_factors", keys),))
