@@ -46,7 +46,8 @@ QUERIES = {
     "loss_curve": "from mean_curves where study_id = ? and measure = 'loss' order by all",
     "perplexity": "from token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
-    "models": "select study_id, variant, depth, config from models where study_id = ?",
+    "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config from models "
+    "where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",
     "funnel_by_source": "from funnel_by_source where study_id = ?",

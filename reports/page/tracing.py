@@ -60,7 +60,8 @@ class Tracer:
     def _told(self, origin: Origin) -> dict[str, Any]:
         """Return the study, the query, the runs by their places, and the tokens of a checkpoint where there is one."""
         label, tokens = origin.study, origin.keys.get("tokens")
-        shown = {name: value.removesuffix(SEPARATOR + label) for name, value in origin.keys.items() if name in NAMES}
+        named = {name: value for name, value in origin.keys.items() if name in NAMES and isinstance(value, str)}
+        shown = {name: value.removesuffix(SEPARATOR + label) for name, value in named.items()}
         keys = {**origin.keys, **shown, "study_id": self._studies[label].study["study_id"]}
         every = "run_id" in keys or origin.view in OF_EVERY_RUN
         runs = [
@@ -79,13 +80,14 @@ def _is_of(run: Mapping[str, Any], keys: Mapping[str, Any], origin: Origin) -> b
     against = "factor" in origin.view + origin.columns or "efficiency" in origin.view + origin.columns
     variants = (keys.get("variant"), BASELINE) if against else (keys.get("variant"),)
     of_depth = "depth" not in keys or run["depth"] == keys["depth"]
-    return of_depth and ("variant" not in keys or run["variant"] in variants)
+    of_model = "model_id" not in keys or run["model"] == keys["model_id"]
+    return of_depth and of_model and ("variant" not in keys or run["variant"] in variants)
 
 
 def _runs(data: StudyData) -> list[dict[str, Any]]:
     """Return the runs of a study, each with the tokens of its checkpoints."""
     written = data.checkpoints.groupby("run_id")["tokens"].agg(sorted).to_dict()
-    names = {"run_id": "run", "variant": "variant", "depth": "depth", "seed": "seed", "status": "status"}
+    names = {"run_id": "run", "model_id": "model"} | {name: name for name in ("variant", "depth", "seed", "status")}
     listed = data.runs.sort_values(["depth", "variant", "seed", "run_id"])
     chosen = listed[list(names)].rename(columns=names).astype(object)
     rows = chosen.where(pd.notna(chosen), None).to_dict("records")

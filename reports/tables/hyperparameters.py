@@ -74,7 +74,7 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
         field = value[0] if isinstance(value, tuple) else value
         column = f"config ->> '$.{field}'" if isinstance(field, str) else "config"
         shown = [
-            traced(_shown(_value(configuration, value)), row, column, "models", "variant", "depth")
+            traced(_shown(_value(configuration, value)), row, column, "models", "model_id")
             for row, configuration in known
         ]
         texts = {cell.text for cell in shown}

@@ -13,15 +13,18 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports.data import StudyData
+from model.config import la
+from reports.data import StudyData, read_study
 from reports.page.comparing import write_comparison
 from reports.page.packing import unpacked
 from reports.page.report import write_report
 from reports.page.tracing import Tracer
+from reports.style.theme import styles
+from reports.tables.hyperparameters import hyperparameters
 from reports.tables.origins import Origin
 from sql.connection import connect
 from sql.keeping import keep_views
-from tests.reports.small_results import RIGHT, STUDY, whole_study
+from tests.reports.small_results import RIGHT, STUDY, entered, model_row, run_row, study, whole_study
 
 # The text of a number that tells its origin, below the name of its table.
 PART = re.compile(r'<figcaption id="(table-[^"]+)">|<t[dh][^>]* data-origin="(\d+)"[^>]*>([^<]*)')
@@ -118,7 +121,9 @@ def runs_of(tracer: Tracer, *asked: Origin) -> list[list[str]]:
 def test_numbers_of_curves_are_not_of_runs_that_do_not_count() -> None:
     status = ["complete", "screened", "failed", "complete"]
     variants = ["DR", "DR", "DR", "LA"]
-    runs = pd.DataFrame({"run_id": list("abcd"), "variant": variants, "depth": 4, "seed": 0.0, "status": status})
+    runs = pd.DataFrame(
+        {"run_id": list("abcd"), "model_id": variants, "variant": variants, "depth": 4, "seed": 0.0, "status": status}
+    )
     tracer = traced_study(runs, pd.DataFrame({"run_id": ["a"], "tokens": [5]}), counted=("a", "d"))
     keys = {"study_id": "s", "variant": "DR", "depth": 4}
     curves = ("accuracy_curve", "table_2", "compared_scores({study})")
@@ -129,8 +134,22 @@ def test_numbers_of_curves_are_not_of_runs_that_do_not_count() -> None:
     assert runs_of(tracer, speeds, named) == [["a", "b", "c"], ["b"]]
 
 
+def test_a_model_without_a_variant_goes_by_its_name(tmp_path: Path) -> None:
+    unnamed = {**model_row("m", "LA", 4), "variant": None, "config": json.dumps(la(4).to_dict())}
+    rows = {"studies": [study()], "models": [unnamed, model_row("n", "LA", 4)]}
+    rows["runs"] = [run_row("a", "m"), run_row("b", "n")]
+    data = read_study(entered(tmp_path / "results.duckdb", rows), STUDY)
+    made = hyperparameters(data.models, {}, styles(data.variants))
+    assert made.head[0][1].text == "m"
+    tracer, layers = Tracer({STUDY: data}), made.rows[0].cells[1]
+    assert runs_of(tracer, *layers.origins) == [["a"]]
+    assert json.loads(unpacked(tracer.packed()))["numbers"][0][0]["query"].endswith("AND model_id = 'm'")
+    assert runs_of(tracer, Origin("factor", "mean_factors", {"study_id": STUDY, "variant": None})) == [[]]
+
+
 def test_runs_are_told_with_their_checkpoints() -> None:
-    runs = pd.DataFrame({"run_id": ["a", "b"], "variant": ["DR", "LA"], "depth": 4, "seed": [0.0, None], "status": "x"})
+    models = {"model_id": ["m", "n"], "variant": ["DR", "LA"], "depth": 4}
+    runs = pd.DataFrame({"run_id": ["a", "b"], **models, "seed": [0.0, None], "status": "x"})
     checkpoints = pd.DataFrame({"run_id": ["a", "a"], "tokens": [9, 5]})
     tracer = traced_study(runs, checkpoints)
     keys = {"study_id": "s", "variant": "DR", "depth": 4}
@@ -139,7 +158,7 @@ def test_runs_are_told_with_their_checkpoints() -> None:
     found = json.loads(unpacked(tracer.packed()))
     (told,) = found["studies"]
     assert told["runs"][0] == {
-        "run": "a", "variant": "DR", "depth": 4, "seed": 0, "status": "x", "checkpoints": [5, 9]
+        "run": "a", "model": "m", "variant": "DR", "depth": 4, "seed": 0, "status": "x", "checkpoints": [5, 9]
     }  # fmt: skip
     assert (told["runs"][1]["seed"], told["runs"][1]["checkpoints"]) == (None, [])
     (point,), (factor,) = found["numbers"]
