@@ -58,7 +58,7 @@ class Tracer:
         return packed_json({"studies": known, "numbers": self._found})
 
     def _told(self, origin: Origin) -> dict[str, Any]:
-        """Return the study, the query, the runs by their places, and the tokens of a checkpoint where there is one."""
+        """Return study, query, and the places of the runs, and, if there are any, a note and a checkpoint's tokens."""
         label, tokens = origin.study, origin.keys.get("tokens")
         named = {name: value for name, value in origin.keys.items() if name in NAMES and isinstance(value, str)}
         shown = {name: value.removesuffix(SEPARATOR + label) for name, value in named.items()}
@@ -70,6 +70,7 @@ class Tracer:
             if _is_of(run, keys, origin) and (every or run["run"] in self._counted[label])
         ]
         found = {"study": self._places.index(label), "query": origin.query(keys), "runs": runs}
+        found |= {"note": origin.note} if origin.note else {}
         return found if tokens is None else {**found, "tokens": int(tokens)}
 
 

@@ -28,6 +28,7 @@ function told(origin, origins) {
   const pre = document.createElement("pre");
   pre.append(part("code", origin.query));
   return [
+    ...(origin.note ? [part("p", origin.note)] : []),
     part("p", `Query, for dreamer sql on the results${on}`, "label"), pre,
     part("p", `Runs${on} (${origin.runs.length})`, "label"), list,
     part("p", `Versions${on}`, "label"), part("p", [study.code, packages].filter(Boolean).join("; ") || "unknown")];

@@ -16,6 +16,7 @@ from reports.text.numbers import fine_factor, fine_interval, number, percent, to
 from sql.statistics.comparison import Comparison
 
 SIDES = ("first", "second")
+IN_PART = "This query is over all items of the study; the table compares those that both studies asked."
 ASKED = "100 * avg(value) AS accuracy, count(*) AS items"
 
 
@@ -51,6 +52,7 @@ def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table
         )
         shown = (percent(row["first"]), percent(row["second"]), change, f"{row['adjusted_p']:.2g}")
         cells = _of_both(shown, row, names, ASKED, "compared_scores", "checkpoint")
+        cells = [replace(cell, origins=_noted(cell.origins, row, names)) for cell in cells]
         body.append((None, [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"]), *cells]))
     return table(
         f"table-changed-{suffix}",
@@ -60,6 +62,12 @@ def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table
         [left("Model"), "Depth", left("Benchmark"), left("Checkpoint"), "Items", *names, "Change", "p"],
         body,
     )
+
+
+def _noted(origins: tuple[Origin, ...], row: Mapping[str, Any], names: tuple[str, str]) -> tuple[Origin, ...]:
+    """Add a note to the origin of an accuracy of a study that asked more items than are compared."""
+    in_part = {name for name, side in zip(names, SIDES, strict=True) if row[f"items_{side}"] > row["items"]}
+    return tuple(replace(one, note=IN_PART) if one.study in in_part else one for one in origins)
 
 
 def _factors(found: Comparison, names: tuple[str, str], suffix: str) -> Table:

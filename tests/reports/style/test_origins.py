@@ -18,9 +18,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+# Elements that have a text only.
+DOCUMENT = """class Element {
+  textContent = "";
+  append(...parts) { this.textContent += parts.map((one) => one.textContent).join("; "); }
+}
+const document = { createElement: () => new Element() };"""
+
+
 def value(expression: str) -> Any:
     """Evaluate an expression with the functions of the script."""
-    program = f"{SCRIPT.read_text()}\nconsole.log(JSON.stringify({expression}))"
+    program = f"{DOCUMENT}\n{SCRIPT.read_text()}\nconsole.log(JSON.stringify({expression}))"
     return json.loads(subprocess.run([NODE, "-e", program], capture_output=True, check=True, text=True).stdout)
 
 
@@ -34,3 +42,19 @@ def value(expression: str) -> Any:
 )
 def test_a_run_without_a_checkpoint_near_the_point_names_none(tokens: str, told: str) -> None:
     assert value(f"checkpointsOf({{ checkpoints: [500, 1000] }}, {tokens})") == told
+
+
+def told(origin: dict[str, Any], run: dict[str, Any]) -> list[str]:
+    """The texts of the panel, for a study with one run."""
+    study = {"name": "s", "code": "1", "packages": {}, "runs": [run]}
+    origin = {"study": 0, "query": "SELECT 1", "runs": [0], **origin}
+    given = f"{json.dumps(origin)}, {json.dumps({'studies': [study]})}"
+    return value(f"told({given}).map((element) => element.textContent)")
+
+
+RUN = {"run": "a", "variant": "DR", "depth": 4, "seed": 0, "status": "complete", "checkpoints": []}
+
+
+def test_a_note_stands_above_the_query() -> None:
+    assert told({"note": "Over more items."}, RUN)[0] == "Over more items."
+    assert told({}, RUN)[0].startswith("Query")
