@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ def packed(text: str) -> str:
 
 def unpacked(text: str) -> str:
     """Return the text of `packed`."""
-    return gzip.decompress(b64decode(text)).decode()
+    return gzip.decompress(b64decode(text, validate=True)).decode()
 
 
 def packed_json(content: Mapping[str, Any]) -> str:
@@ -34,20 +36,36 @@ def packed_library() -> str:
     """Pack Vega, Vega-Lite and Vega-Embed as one script. Bundling takes seconds: a copy stays in the user's cache."""
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dreamer"
-        copy = folder / f"vega-of-vl-convert-{vl_convert.__version__}.txt"
-        return copy.read_text() if copy.exists() else _copied(copy)
-    except (OSError, RuntimeError):  # no home, or a disk that is full or not to be written to
+    except RuntimeError:  # a user without a home
         return _bundled()
+    copy = folder / f"vega-of-vl-convert-{vl_convert.__version__}.txt"
+    library = _kept(copy)
+    if library is None:
+        library = _bundled()
+        _keep(copy, library)
+    return library
 
 
 def _bundled() -> str:
     return packed(vl_convert.javascript_bundle())
 
 
-def _copied(copy: Path) -> str:
-    library = _bundled()
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    written = copy.with_name(f".{copy.name}.{os.getpid()}")  # another report never reads half a copy
-    written.write_text(library)
-    written.replace(copy)
-    return library
+def _kept(copy: Path) -> str | None:
+    """Read a copy; None where there is none, or a damaged one."""
+    try:
+        library = copy.read_text(encoding="ascii")
+        return library if unpacked(library) else None
+    except (OSError, EOFError, ValueError, zlib.error):
+        return None
+
+
+def _keep(copy: Path, library: str) -> None:
+    """Write a copy, if the disk takes one. Another report never reads half a copy."""
+    written = copy.with_name(f".{copy.name}.{os.getpid()}")
+    try:
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        written.write_text(library, encoding="ascii")
+        written.replace(copy)
+    except OSError:
+        with suppress(OSError):
+            written.unlink(missing_ok=True)
