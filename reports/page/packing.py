@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import stat
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
@@ -51,9 +52,13 @@ def _bundled() -> str:
 
 
 def _kept(copy: Path) -> str | None:
-    """Read a copy; None where there is none, or a damaged one."""
+    """Read a copy; None where there is none, a damaged one, or one that another user may have written."""
     try:
-        library = copy.read_text(encoding="ascii")
+        with copy.open(encoding="ascii") as file:
+            state = os.fstat(file.fileno())
+            if state.st_uid != os.getuid() or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                return None
+            library = file.read()
         return library if unpacked(library) else None
     except (OSError, EOFError, ValueError, zlib.error):
         return None
@@ -63,7 +68,8 @@ def _keep(copy: Path, library: str) -> None:
     """Write a copy, if the disk takes one. Another report never reads half a copy."""
     written = copy.with_name(f".{copy.name}.{os.getpid()}")
     try:
-        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        written.touch(mode=0o600)
         written.write_text(library, encoding="ascii")
         written.replace(copy)
     except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 from pathlib import Path
 
@@ -50,6 +51,29 @@ def test_a_damaged_copy_of_the_library_is_made_anew(cache: Path, place: int) -> 
     copy.write_bytes(damaged(whole.encode())[place])
     assert packed_library.__wrapped__() == whole
     assert copy.read_text() == whole
+
+
+def test_a_copy_that_others_may_have_written_is_not_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed_library.__wrapped__()
+    (copy,) = cache.rglob("*.txt")
+    assert copy.parent.stat().st_mode & 0o777 == 0o700
+    copy.write_text(packed("another script"))
+    assert unpacked(packed_library.__wrapped__()) == "another script", "a user's own copy is used"
+    copy.chmod(0o620)
+    assert unpacked(packed_library.__wrapped__()) == "the library"
+    copy.write_text(packed("another script"))
+    monkeypatch.setattr(os, "getuid", lambda: copy.stat().st_uid + 1)
+    assert unpacked(packed_library.__wrapped__()) == "the library"
+
+
+def test_a_copy_is_used_whatever_files_of_the_user_allow(cache: Path, bundled: list[str]) -> None:
+    before = os.umask(0)
+    try:
+        packed_library.__wrapped__()
+        packed_library.__wrapped__()
+    finally:
+        os.umask(before)
+    assert bundled == ["once"]
 
 
 @pytest.fixture
