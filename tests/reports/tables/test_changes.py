@@ -13,7 +13,7 @@ MODEL = {"variant": "DR", "depth": 4}
 
 
 def cells(place: int, **sizes: int) -> list[Cell]:
-    """The cells of the row of a table: 0 the accuracies, 2 the losses."""
+    """The cells of the only row of the table of accuracies (0) or of losses (1)."""
     accuracy = {
         **MODEL,
         "task": "t",
@@ -35,7 +35,8 @@ def cells(place: int, **sizes: int) -> list[Cell]:
     loss = {**MODEL, "task": "validation", "loss_first": 2.0, "loss_second": 1.5, "difference": -0.5}
     loss |= {"tokens_first": 5, "tokens_second": 5}
     found = Comparison("", pd.DataFrame([accuracy]), pd.DataFrame(), pd.DataFrame([loss]), [])
-    (row,) = changes(found, ("one", "two"), "1")[place].rows
+    accuracies, _, losses = changes(found, ("one", "two"), "1")
+    (row,) = (accuracies, losses)[place].rows
     return list(row.cells)
 
 
@@ -43,3 +44,14 @@ def cells(place: int, **sizes: int) -> list[Cell]:
 def test_the_query_of_a_study_that_asked_more_items_says_so(second: int, in_part: list[bool]) -> None:
     accuracies = cells(0, items_second=second)[5:7]
     assert ["over all items" in cell.origins[0].note for cell in accuracies] == in_part
+
+
+def test_a_change_opens_the_numbers_compared_and_p_nothing() -> None:
+    *_, change, p = cells(0, items_second=40)
+    first, second = (one.note for one in change.origins)
+    assert first == "One of the two accuracies compared."
+    assert second.startswith(first)
+    assert "over all items" in second
+    assert (p.text, p.origins) == ("0.3", ())
+    change = cells(1)[-1]
+    assert {one.note for one in change.origins} == {"One of the two losses compared."}
