@@ -13,6 +13,8 @@ from reports.tables.origins import Origin
 
 SEPARATOR = " · "  # between a name and the study's label, where a page shows several studies
 NAMES = ("variant", "run_id")  # columns of such names
+# Views about the data or the study file, so about no run.
+OF_NO_RUN = ("curation", "funnel", "funnel_by_source", "studies", "table_4")
 # Views about every run of a model. Without a key `run_id`, all other views have numbers of curves, in which screened
 # and failed runs do not count.
 OF_EVERY_RUN = ("models", "table_1", "token_accuracy", "token_loss", "token_perplexity")
@@ -78,6 +80,8 @@ def _is_of(run: Mapping[str, Any], keys: Mapping[str, Any], origin: Origin) -> b
     """Tell whether a number comes from a run: the named one, or one of the model, or of the model's baseline."""
     if "run_id" in keys:
         return run["run"] == keys["run_id"]
+    if origin.view in OF_NO_RUN:
+        return False
     against = "factor" in origin.view + origin.columns or "efficiency" in origin.view + origin.columns
     variants = (keys.get("variant"), BASELINE) if against else (keys.get("variant"),)
     of_depth = "depth" not in keys or run["depth"] == keys["depth"]

@@ -27,10 +27,11 @@ function told(origin, origins) {
   const packages = Object.entries(study.packages).map((pair) => pair.join(" ")).join(", ");
   const pre = document.createElement("pre");
   pre.append(part("code", origin.query));
+  const runs = origin.runs.length ? [part("p", `Runs${on} (${origin.runs.length})`, "label"), list] : [];
   return [
     ...(origin.note ? [part("p", origin.note)] : []),
     part("p", `Query, for dreamer sql on the results${on}`, "label"), pre,
-    part("p", `Runs${on} (${origin.runs.length})`, "label"), list,
+    ...runs,
     part("p", `Versions${on}`, "label"), part("p", [study.code, packages].filter(Boolean).join("; ") || "unknown")];
 }
 

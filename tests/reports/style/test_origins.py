@@ -58,3 +58,8 @@ RUN = {"run": "a", "variant": "DR", "depth": 4, "seed": 0, "status": "complete",
 def test_a_note_stands_above_the_query() -> None:
     assert told({"note": "Over more items."}, RUN)[0] == "Over more items."
     assert told({}, RUN)[0].startswith("Query")
+
+
+def test_numbers_of_no_run_have_no_heading_of_runs() -> None:
+    assert "Runs (1)" in told({}, RUN)
+    assert [text for text in told({"runs": []}, RUN) if "Runs" in text] == []
