@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import BASELINE, StudyData
+from reports.data import BASELINE, UNKNOWN_DEPTH, StudyData
 from reports.page.packing import packed_json
 from reports.tables.origins import Origin
 
@@ -84,7 +84,7 @@ def _is_of(run: Mapping[str, Any], keys: Mapping[str, Any], origin: Origin) -> b
         return False
     against = "factor" in origin.view + origin.columns or "efficiency" in origin.view + origin.columns
     variants = (keys.get("variant"), BASELINE) if against else (keys.get("variant"),)
-    of_depth = "depth" not in keys or run["depth"] == keys["depth"]
+    of_depth = "depth" not in keys or run["depth"] == _known(keys["depth"])
     of_model = "model_id" not in keys or run["model"] == keys["model_id"]
     return of_depth and of_model and ("variant" not in keys or run["variant"] in variants)
 
@@ -96,4 +96,11 @@ def _runs(data: StudyData) -> list[dict[str, Any]]:
     listed = data.runs.sort_values(["depth", "variant", "seed", "run_id"])
     chosen = listed[list(names)].rename(columns=names).astype(object)
     rows = chosen.where(pd.notna(chosen), None).to_dict("records")
-    return [{**row, "checkpoints": [int(tokens) for tokens in written.get(row["run"], ())]} for row in rows]
+    return [
+        {**row, "depth": _known(row["depth"]), "checkpoints": [int(tokens) for tokens in written.get(row["run"], ())]}
+        for row in rows
+    ]
+
+
+def _known(depth: int) -> int | None:
+    return None if depth == UNKNOWN_DEPTH else depth

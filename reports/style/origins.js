@@ -22,8 +22,10 @@ function told(origin, origins) {
   const study = origins.studies[origin.study];
   const on = origins.studies.length > 1 ? ` of ${study.name}` : "";
   const list = document.createElement("ul");
-  for (const run of origin.runs.map((place) => study.runs[place]))
-    list.append(part("li", `${run.run}: ${run.variant}, depth ${run.depth}, seed ${run.seed ?? "unknown"}, ${run.status ?? "unknown"}${checkpointsOf(run, origin.tokens)}`));
+  for (const run of origin.runs.map((place) => study.runs[place])) {
+    const model = run.depth === null ? run.variant : `${run.variant}, depth ${run.depth}`;
+    list.append(part("li", `${run.run}: ${model}, seed ${run.seed ?? "unknown"}, ${run.status ?? "unknown"}${checkpointsOf(run, origin.tokens)}`));
+  }
   const packages = Object.entries(study.packages).map((pair) => pair.join(" ")).join(", ");
   const pre = document.createElement("pre");
   pre.append(part("code", origin.query));

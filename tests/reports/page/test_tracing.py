@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from model.config import la
-from reports.data import StudyData, read_study
+from reports.data import UNKNOWN_DEPTH, StudyData, read_study
 from reports.page.comparing import write_comparison
 from reports.page.packing import unpacked
 from reports.page.report import write_report
@@ -147,6 +147,17 @@ def test_a_model_without_a_variant_goes_by_its_name(tmp_path: Path) -> None:
     assert runs_of(tracer, *layers.origins) == [["a"]]
     assert json.loads(unpacked(tracer.packed()))["numbers"][0][0]["query"].endswith("AND model_id = 'm'")
     assert runs_of(tracer, Origin("factor", "mean_factors", {"study_id": STUDY, "variant": None})) == [[]]
+
+
+def test_an_unknown_depth_is_told_as_null() -> None:
+    models = {"model_id": ["m", "n"], "variant": "DR", "depth": [UNKNOWN_DEPTH, 4]}
+    runs = pd.DataFrame({"run_id": ["a", "b"], **models, "seed": 0.0, "status": "complete"})
+    tracer = traced_study(runs, pd.DataFrame({"run_id": ["a"], "tokens": [5]}))
+    keys = {"study_id": "s", "variant": "DR", "depth": UNKNOWN_DEPTH}
+    assert runs_of(tracer, Origin("accuracy", "accuracy_curve", keys)) == [["a"]]
+    found = json.loads(unpacked(tracer.packed()))
+    assert [run["depth"] for run in found["studies"][0]["runs"]] == [None, 4]
+    assert found["numbers"][0][0]["query"].endswith("depth IS NULL")
 
 
 def test_runs_are_told_with_their_checkpoints() -> None:

@@ -63,3 +63,10 @@ def test_a_note_stands_above_the_query() -> None:
 def test_numbers_of_no_run_have_no_heading_of_runs() -> None:
     assert "Runs (1)" in told({}, RUN)
     assert [text for text in told({"runs": []}, RUN) if "Runs" in text] == []
+
+
+@pytest.mark.parametrize(
+    ("depth", "said"), [(4, "a: DR, depth 4, seed 0, complete"), (None, "a: DR, seed 0, complete")]
+)
+def test_an_unknown_depth_is_left_out(depth: int | None, said: str) -> None:
+    assert said in told({}, {**RUN, "depth": depth})
