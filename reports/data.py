@@ -38,7 +38,7 @@ QUERIES = {
     "curve": "from accuracy_curve where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
     "counted": "select distinct depth, variant, run_id from counted_scores where study_id = ? "
-    "and measure in ('accuracy', 'loss')",
+    "and measure in ('accuracy', 'loss', 'perplexity')",
     "raw_accuracy": "select r.depth, r.variant, r.task, c.tokens, avg(r.accuracy) as accuracy from raw_accuracy r "
     "join curve_points c on (c.study_id, c.run_id, c.task, c.run_tokens) = (r.study_id, r.run_id, r.task, r.tokens) "
     "where r.study_id = ? and c.measure = 'accuracy' group by all order by all",
@@ -46,7 +46,8 @@ QUERIES = {
     "loss_curve": "from mean_curves where study_id = ? and measure = 'loss' order by all",
     "perplexity": "from token_perplexity where study_id = ? order by all",
     "resources": "from table_1 where study_id = ?",
-    "models": "select study_id, variant, depth, config from models where study_id = ?",
+    "models": "select study_id, model_id, coalesce(variant, model_id) as variant, depth, config from models "
+    "where study_id = ?",
     "results": "from table_2 where study_id = ?",
     "funnel": "from funnel where study_id = ?",
     "funnel_by_source": "from funnel_by_source where study_id = ?",

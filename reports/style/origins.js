@@ -8,27 +8,32 @@ function part(tag, text, className = "") {
   return element;
 }
 
-// The checkpoint that a number is of, or all of the run: seeds may have them some steps apart.
+// The checkpoint that a number is of, or all of the run. Seeds may have theirs up to 5 % apart, as in curves.
 function checkpointsOf({ checkpoints }, tokens) {
   if (!checkpoints.length) return "";
   const count = (number) => number.toLocaleString("en");
   if (tokens === undefined) return `, ${checkpoints.length} checkpoints up to ${count(checkpoints.at(-1))} tokens`;
   const nearest = checkpoints.reduce((one, other) => (Math.abs(other - tokens) < Math.abs(one - tokens) ? other : one));
-  return `, checkpoint at ${count(nearest)} tokens`;
+  const near = Math.abs(nearest - tokens) <= 0.05 * Math.max(nearest, tokens);
+  return near ? `, checkpoint at ${count(nearest)} tokens` : "";
 }
 
 function told(origin, origins) {
   const study = origins.studies[origin.study];
   const on = origins.studies.length > 1 ? ` of ${study.name}` : "";
   const list = document.createElement("ul");
-  for (const run of origin.runs.map((place) => study.runs[place]))
-    list.append(part("li", `${run.run}: ${run.variant}, depth ${run.depth}, seed ${run.seed ?? "unknown"}, ${run.status ?? "unknown"}${checkpointsOf(run, origin.tokens)}`));
+  for (const run of origin.runs.map((place) => study.runs[place])) {
+    const model = run.depth === null ? run.variant : `${run.variant}, depth ${run.depth}`;
+    list.append(part("li", `${run.run}: ${model}, seed ${run.seed ?? "unknown"}, ${run.status ?? "unknown"}${checkpointsOf(run, origin.tokens)}`));
+  }
   const packages = Object.entries(study.packages).map((pair) => pair.join(" ")).join(", ");
   const pre = document.createElement("pre");
   pre.append(part("code", origin.query));
+  const runs = origin.runs.length ? [part("p", `Runs${on} (${origin.runs.length})`, "label"), list] : [];
   return [
+    ...(origin.note ? [part("p", origin.note)] : []),
     part("p", `Query, for dreamer sql on the results${on}`, "label"), pre,
-    part("p", `Runs${on} (${origin.runs.length})`, "label"), list,
+    ...runs,
     part("p", `Versions${on}`, "label"), part("p", [study.code, packages].filter(Boolean).join("; ") || "unknown")];
 }
 

@@ -16,6 +16,8 @@ from reports.text.numbers import fine_factor, fine_interval, number, percent, to
 from sql.statistics.comparison import Comparison
 
 SIDES = ("first", "second")
+IN_PART = "This query is over all items of the study; the table compares those that both studies asked."
+COMPARED = {"compared_scores": "accuracies", "compared_factors": "factors", "compared_losses": "losses"}
 ASKED = "100 * avg(value) AS accuracy, count(*) AS items"
 
 
@@ -35,11 +37,12 @@ def _depth(row: Mapping[str, Any]) -> int:
 def _of_both(
     cells: tuple[Cell | str, ...], row: Mapping[str, Any], names: tuple[str, str], columns: str, macro: str, *keys: str
 ) -> list[Cell]:
-    """Say where a row's numbers come from: the first and second cell from one study each, further ones from both."""
+    """Say where a row's numbers come from: the first and second cell from one study each, a third from both."""
     place = {name: row[name] for name in ("variant", "task", *keys)} | {"depth": _depth(row)}
     both = tuple(Origin(columns, f"{macro}({STUDY})", {"study_id": name, **place}) for name in names)
+    compared = tuple(replace(one, note=f"One of the two {COMPARED[macro]} compared.") for one in both)
     made = [cell if isinstance(cell, Cell) else Cell(cell) for cell in cells]
-    return [replace(cell, origins=both[place : place + 1] or both) for place, cell in enumerate(made)]
+    return [replace(cell, origins=both[place : place + 1] or compared) for place, cell in enumerate(made)]
 
 
 def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
@@ -49,9 +52,11 @@ def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table
         change = Cell(
             f"{100 * row['difference']:+.1f}".replace("-", "−"), span, kind="strong" if row["changed"] else ""
         )
-        shown = (percent(row["first"]), percent(row["second"]), change, f"{row['adjusted_p']:.2g}")
+        shown = (percent(row["first"]), percent(row["second"]), change)
         cells = _of_both(shown, row, names, ASKED, "compared_scores", "checkpoint")
-        body.append((None, [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"]), *cells]))
+        cells = [replace(cell, origins=_noted(cell.origins, row, names)) for cell in cells]
+        place = [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"])]
+        body.append((None, [*place, *cells, f"{row['adjusted_p']:.2g}"]))  # no query of the results gives p
     return table(
         f"table-changed-{suffix}",
         "Accuracy on the items that both studies asked, and the change in percentage points with its 95% interval. "
@@ -60,6 +65,12 @@ def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table
         [left("Model"), "Depth", left("Benchmark"), left("Checkpoint"), "Items", *names, "Change", "p"],
         body,
     )
+
+
+def _noted(origins: tuple[Origin, ...], row: Mapping[str, Any], names: tuple[str, str]) -> tuple[Origin, ...]:
+    """Add a note to the origin of an accuracy of a study that asked more items than are compared."""
+    in_part = {name for name, side in zip(names, SIDES, strict=True) if row[f"items_{side}"] > row["items"]}
+    return tuple(replace(one, note=f"{one.note} {IN_PART}".strip()) if one.study in in_part else one for one in origins)
 
 
 def _factors(found: Comparison, names: tuple[str, str], suffix: str) -> Table:

@@ -95,8 +95,10 @@ def _factor_cell(row: Mapping[str, Any], rule: str = FIRST) -> Cell:
     flag = "†" if row["near_chance"] else ""
     cell = Cell(_bounded(row["factor"], row["bound"]) + flag, note=interval(row) or "no interval")
     view, name = VIEWS[rule]
-    intervals = f"(FROM factor_intervals WHERE rule = '{name}')"
-    joined = f"{view} LEFT JOIN {intervals} USING (study_id, {', '.join(MODEL)})"
+    joined = (
+        f"(SELECT f.*, i.low, i.high FROM {view} f LEFT JOIN factor_intervals i ON i.study_id = f.study_id "
+        f"AND i.rule = '{name}' AND (i.depth, i.variant, i.task) IS NOT DISTINCT FROM (f.depth, f.variant, f.task))"
+    )
     return traced(cell, row, "factor, low, high, bound", joined, *MODEL)
 
 

@@ -63,8 +63,8 @@ COUNTS = ("batch_tokens", "tokens")
 def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mapping[str, Style]) -> Table:
     """Tabulate a row for each hyperparameter and a column for each model; equal values stand once, for all models.
 
-    `models` has variant, depth and configuration (JSON) of every model, `training` the section of the study file.
-    Models without a configuration have no column.
+    `models` has study_id, model_id, variant, depth and configuration (JSON) of every model, `training` the section of
+    the study file. Models without a configuration have no column.
     """
     rows = ordered(models, styles).to_dict("records")
     known = [(row, configuration) for row in rows if (configuration := _configuration(row["config"]))]
@@ -74,7 +74,7 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
         field = value[0] if isinstance(value, tuple) else value
         column = f"config ->> '$.{field}'" if isinstance(field, str) else "config"
         shown = [
-            traced(_shown(_value(configuration, value)), row, column, "models", "variant", "depth")
+            traced(_shown(_value(configuration, value)), row, column, "models", "model_id")
             for row, configuration in known
         ]
         texts = {cell.text for cell in shown}

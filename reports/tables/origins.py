@@ -17,12 +17,14 @@ STUDY = "{study}"  # stands for the study's id in the name of a macro
 class Origin:
     """The `columns` of the row of `view` in which the columns, or expressions, of `keys` have these values.
 
-    One key is `study_id`. A macro takes the study instead: `compared_scores({study})`.
+    One key is `study_id`. A macro takes the study instead: `compared_scores({study})`. `note` says what a reader must
+    know of the query's answer where that is not the number itself.
     """
 
     columns: str
     view: str
     keys: Mapping[str, Any]
+    note: str = ""
 
     @property
     def study(self) -> str:

@@ -61,26 +61,27 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     texts = task_order(rows[rows["perplexity"].notna()]["task"])
     tasks = task_order(rows[rows["metric"].notna() & rows["perplexity"].isna() | (rows["task"] == AVERAGE)]["task"])
     score = (-rows["perplexity"]).fillna(rows["accuracy"]).round(6)
-    scores = score.groupby([rows["depth"], rows["task"]])
+    # A task may have two rows of a model: one with its perplexity, one with its accuracy.
+    scores = score.groupby([rows["depth"], rows["task"], rows["perplexity"].notna()])
     place = scores.rank(method="dense", ascending=False).where(scores.transform("count") > 1)
     by_cell = {
-        (row["depth"], row["variant"], row["task"]): row
+        (row["depth"], row["variant"], row["task"], pd.notna(row["perplexity"])): row
         for row in rows.assign(kind=place.map({1: "best", 2: "second"}).fillna("")).to_dict("records")
     }
     body, before = [], None
     for depth, variant in ordered(rows, styles)[["depth", "variant"]].drop_duplicates().itertuples(index=False):
         cells = model_cells(variant, depth, styles)
         for text in texts:
-            row = by_cell.get((depth, variant, text), {})
+            row = by_cell.get((depth, variant, text, True), {})
             cell = Cell(number(row.get("perplexity"), 2), kind=row.get("kind", ""))
-            cells.append(traced(cell, row, "perplexity", "table_2", *MODEL))
+            cells.append(traced(cell, row, "perplexity", "table_2", *MODEL, "metric"))
         for task in tasks:
-            row = by_cell.get((depth, variant, task), {})
+            row = by_cell.get((depth, variant, task, False), {})
             flag = "†" if row.get("near_chance") is True else ""
             shown = BOUNDS.get(row.get("bound"), "") + factor(row.get("data_efficiency")) + flag
             best = Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", ""))
-            cells.append(traced(best, row, "100 * accuracy, best_tokens", "table_2", *MODEL))
-            cells.append(traced(Cell(shown, kind="quiet"), row, "data_efficiency, bound", "table_2", *MODEL))
+            cells.append(traced(best, row, "100 * accuracy, best_tokens", "table_2", *MODEL, "metric"))
+            cells.append(traced(Cell(shown, kind="quiet"), row, "data_efficiency, bound", "table_2", *MODEL, "metric"))
         body.append(Row(tuple(cells), first=before not in (None, depth)))
         before = depth
     top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]

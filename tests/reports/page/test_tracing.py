@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,24 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from reports.data import StudyData
+from model.config import la
+from reports.data import UNKNOWN_DEPTH, StudyData, read_study
 from reports.page.comparing import write_comparison
 from reports.page.packing import unpacked
 from reports.page.report import write_report
 from reports.page.tracing import Tracer
+from reports.style.theme import styles
+from reports.tables.hyperparameters import hyperparameters
 from reports.tables.origins import Origin
 from sql.connection import connect
 from sql.keeping import keep_views
-from tests.reports.small_results import RIGHT, STUDY, whole_study
+from tests.reports.small_results import RIGHT, STUDY, entered, model_row, run_row, study, whole_study
 
 # The text of a number that tells its origin, below the name of its table.
 PART = re.compile(r'<figcaption id="(table-[^"]+)">|<t[dh][^>]* data-origin="(\d+)"[^>]*>([^<]*)')
 SHOWN = re.compile(r"(?:≥|≤|at least |at most )?\s*([+−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*([A-Za-z]*)")
+# Tables about the data and the study file, whose numbers are of no run.
+OF_NO_RUN = ("table-funnel", "table-funnel-sources", "table-3", "table-4")
 EACH = 12  # numbers asked for in a table
 UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "min": 60, "h": 3600, "days": 86_400}
 
@@ -75,11 +80,11 @@ def test_the_query_of_every_number_gives_the_number(results: Path) -> None:
             rows = ask(one["query"])
             assert len(rows) == 1, one
             assert is_shown_as(rows.iloc[0, 0], text), (table, text, one, rows)
-            assert one["runs"], one
+            assert bool(one["runs"]) == (table not in OF_NO_RUN), one
             seen.add(table)
     expected = {"table-mean-factors-4", "table-factors-4", "table-rules", "table-rules-all", "table-curve-4"}
     expected |= {"table-depths", "table-1", "table-2", "table-benchmarks", "table-runs", "table-experts"}
-    assert expected | {"table-compute", "table-funnel", "table-funnel-sources", "table-4"} <= seen
+    assert expected | {"table-compute", *OF_NO_RUN} <= seen
 
 
 def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Path, tmp_path: Path) -> None:
@@ -102,18 +107,71 @@ def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Pa
     assert seen["table-funnel-of-2"] == {1}
 
 
+def traced_study(runs: pd.DataFrame, checkpoints: pd.DataFrame, counted: Sequence[str] = ("a", "b")) -> Tracer:
+    """A tracer of the study "s", in whose curves the named runs count."""
+    frames = {"runs": runs, "checkpoints": checkpoints, "counted": pd.DataFrame({"run_id": list(counted)})}
+    return Tracer({"s": StudyData({"study_id": "s", "config": None, "code_version": "1"}, frames)})
+
+
+def runs_of(tracer: Tracer, *asked: Origin) -> list[list[str]]:
+    """The names of the runs of each origin."""
+    tracer.number(asked)
+    found = json.loads(unpacked(tracer.packed()))
+    return [[found["studies"][0]["runs"][place]["run"] for place in one["runs"]] for one in found["numbers"][-1]]
+
+
+def test_numbers_of_curves_are_not_of_runs_that_do_not_count() -> None:
+    status = ["complete", "screened", "failed", "complete"]
+    variants = ["DR", "DR", "DR", "LA"]
+    runs = pd.DataFrame(
+        {"run_id": list("abcd"), "model_id": variants, "variant": variants, "depth": 4, "seed": 0.0, "status": status}
+    )
+    tracer = traced_study(runs, pd.DataFrame({"run_id": ["a"], "tokens": [5]}), counted=("a", "d"))
+    keys = {"study_id": "s", "variant": "DR", "depth": 4}
+    curves = ("accuracy_curve", "table_2", "compared_scores({study})")
+    assert runs_of(tracer, *(Origin("accuracy", view, keys) for view in curves)) == [["a"]] * 3
+    factors = ("mean_factors", "data_efficiency LEFT JOIN factor_intervals")
+    assert runs_of(tracer, *(Origin("factor", view, keys) for view in factors)) == [["a", "d"]] * 2
+    speeds, named = Origin("mfu", "table_1", keys), Origin("mfu", "runs", {"study_id": "s", "run_id": "b"})
+    assert runs_of(tracer, speeds, named) == [["a", "b", "c"], ["b"]]
+
+
+def test_a_model_without_a_variant_goes_by_its_name(tmp_path: Path) -> None:
+    unnamed = {**model_row("m", "LA", 4), "variant": None, "config": json.dumps(la(4).to_dict())}
+    rows = {"studies": [study()], "models": [unnamed, model_row("n", "LA", 4)]}
+    rows["runs"] = [run_row("a", "m"), run_row("b", "n")]
+    data = read_study(entered(tmp_path / "results.duckdb", rows), STUDY)
+    made = hyperparameters(data.models, {}, styles(data.variants))
+    assert made.head[0][1].text == "m"
+    tracer, layers = Tracer({STUDY: data}), made.rows[0].cells[1]
+    assert runs_of(tracer, *layers.origins) == [["a"]]
+    assert json.loads(unpacked(tracer.packed()))["numbers"][0][0]["query"].endswith("AND model_id = 'm'")
+    assert runs_of(tracer, Origin("factor", "mean_factors", {"study_id": STUDY, "variant": None})) == [[]]
+
+
+def test_an_unknown_depth_is_told_as_null() -> None:
+    models = {"model_id": ["m", "n"], "variant": "DR", "depth": [UNKNOWN_DEPTH, 4]}
+    runs = pd.DataFrame({"run_id": ["a", "b"], **models, "seed": 0.0, "status": "complete"})
+    tracer = traced_study(runs, pd.DataFrame({"run_id": ["a"], "tokens": [5]}))
+    keys = {"study_id": "s", "variant": "DR", "depth": UNKNOWN_DEPTH}
+    assert runs_of(tracer, Origin("accuracy", "accuracy_curve", keys)) == [["a"]]
+    found = json.loads(unpacked(tracer.packed()))
+    assert [run["depth"] for run in found["studies"][0]["runs"]] == [None, 4]
+    assert found["numbers"][0][0]["query"].endswith("depth IS NULL")
+
+
 def test_runs_are_told_with_their_checkpoints() -> None:
-    runs = pd.DataFrame({"run_id": ["a", "b"], "variant": ["DR", "LA"], "depth": 4, "seed": [0.0, None], "status": "x"})
+    models = {"model_id": ["m", "n"], "variant": ["DR", "LA"], "depth": 4}
+    runs = pd.DataFrame({"run_id": ["a", "b"], **models, "seed": [0.0, None], "status": "x"})
     checkpoints = pd.DataFrame({"run_id": ["a", "a"], "tokens": [9, 5]})
-    study = {"study_id": "s", "config": None, "code_version": "1"}
-    tracer = Tracer({"s": StudyData(study, {"runs": runs, "checkpoints": checkpoints})})
+    tracer = traced_study(runs, checkpoints)
     keys = {"study_id": "s", "variant": "DR", "depth": 4}
     tracer.number((Origin("accuracy", "accuracy_curve", {**keys, "tokens": 5}),))
     tracer.number((Origin("factor", "mean_factors", keys),))
     found = json.loads(unpacked(tracer.packed()))
     (told,) = found["studies"]
     assert told["runs"][0] == {
-        "run": "a", "variant": "DR", "depth": 4, "seed": 0, "status": "x", "checkpoints": [5, 9]
+        "run": "a", "model": "m", "variant": "DR", "depth": 4, "seed": 0, "status": "x", "checkpoints": [5, 9]
     }  # fmt: skip
     assert (told["runs"][1]["seed"], told["runs"][1]["checkpoints"]) == (None, [])
     (point,), (factor,) = found["numbers"]

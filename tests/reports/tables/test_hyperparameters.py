@@ -15,7 +15,7 @@ def test_equal_values_stand_once_and_others_under_their_model() -> None:
     configurations = {"LA": la(16), "DR": DreamerConfig(depth=16, recurrent=True, experts=517, expert_size=504)}
     models = pd.DataFrame(
         [
-            {"study_id": "s", "variant": name, "depth": 16, "config": json.dumps(one.to_dict())}
+            {"study_id": "s", "model_id": name, "variant": name, "depth": 16, "config": json.dumps(one.to_dict())}
             for name, one in configurations.items()
         ]
     )
@@ -32,7 +32,8 @@ def test_equal_values_stand_once_and_others_under_their_model() -> None:
 
 
 def test_hyperparameters_come_from_fields_of_configurations() -> None:
-    models = pd.DataFrame([{"study_id": "s", "variant": "LA", "depth": 16, "config": json.dumps(la(16).to_dict())}])
+    model = {"study_id": "s", "model_id": "m", "variant": "LA", "depth": 16, "config": json.dumps(la(16).to_dict())}
+    models = pd.DataFrame([model])
     made = hyperparameters(models, {"learning_rate": 4e-4}, styles(["LA"]))
     columns = {row.cells[0].text: row.cells[1].origins[0].columns for row in made.rows}
     assert columns["EA: experts"] == "config ->> '$.experts'"

@@ -204,7 +204,8 @@ def test_another_limit_is_compared_on_what_both_asked(paths):
         "accuracies on the items of the same name, factors on all of each"
     ]
     rows = found.accuracies.query("task == 'u' and variant == 'DR'")
-    assert rows["items"].tolist() == [200, 200]
+    assert rows["items"].tolist() == rows["items_second"].tolist() == [200, 200]
+    assert rows["items_first"].tolist() == [400, 400]
     assert rows["difference"].tolist() == pytest.approx([0.2, 0.2])
     assert found.accuracies[found.accuracies["changed"]]["task"].unique().tolist() == ["u"]
 
