@@ -8,9 +8,11 @@ noise of the items only: two trainings of one model with other seeds differ by m
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -103,14 +105,14 @@ def _losses(first: pd.DataFrame, second: pd.DataFrame) -> tuple[pd.DataFrame, li
 
 def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tuple[pd.DataFrame, list[str]]:
     """Test each model, task and checkpoint that both studies have; return the table, and what is left out."""
-    models = [dict.fromkeys(frame[MODEL].itertuples(index=False, name=None)) for frame in (first, second)]
+    models = [dict.fromkeys(map(_key, frame[MODEL].itertuples(index=False, name=None))) for frame in (first, second)]
     notes = [
         f"left out: {_model(model)}: not in the {name} study"
         for name, here, there in (("second", *models), ("first", *reversed(models)))
         for model in here
         if model not in there
     ]
-    sides = [dict(list(frame.groupby(PLACE, dropna=False))) for frame in (first, second)]
+    sides = [{_key(place): part for place, part in frame.groupby(PLACE, dropna=False)} for frame in (first, second)]
     rows = []
     for place in sides[0] | sides[1]:
         if not all(place[:2] in known for known in models):
@@ -134,6 +136,11 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tupl
         table["adjusted_p"] = holm(table["p"].to_numpy())
         table["changed"] = table["adjusted_p"] < SIGNIFICANCE
     return table, notes
+
+
+def _key(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Make a key of values that are equal where they are unknown: one not-a-number is no other one."""
+    return tuple(None if pd.isna(value) else value for value in values)
 
 
 def _tested(pairs: pd.DataFrame, random: np.random.Generator) -> dict[str, float]:

@@ -106,7 +106,7 @@ def test_models_with_and_without_a_depth_are_compared_side_by_side(paths):
         with results.connect(path) as connection:
             connection.execute(
                 "insert into models select * replace ('none' as model_id, null as depth) from models "
-                "order by model_id limit 1"
+                "where model_id = 'LA'"
             )
             connection.execute("update runs set model_id = 'none' where run_id like '%-1'")
     found = compare(*paths)
