@@ -260,8 +260,12 @@ def test_the_time_grows_with_the_number_of_marks_and_not_with_their_square(unit)
     question = "What do <|begin_of_solution|> and <|end_of_solution|> mean?"
 
     def seconds(count):
-        began = time.process_time()
-        strip_trace("So " + unit * count, question)
-        return time.process_time() - began
+        """The least CPU time of some tries: other programs only make it longer."""
+        tries = []
+        for _ in range(5):
+            began = time.process_time()
+            strip_trace("So " + unit * count, question)
+            tries.append(time.process_time() - began)
+        return min(tries)
 
-    assert seconds(8000) < 64 * min(seconds(500) for _ in range(5))  # the square: 256 times
+    assert seconds(8000) < 128 * seconds(500)  # the square: 256 times
