@@ -74,7 +74,7 @@ def evaluate(
 
 
 class _Evaluator:
-    """Evaluates checkpoints; after a shortage of memory, in smaller batches from then on (`Questions.batch_tokens`)."""
+    """Evaluate checkpoints; a shortage of memory halves all later batches (`Questions.batch_tokens`)."""
 
     def __init__(self, job: Job, tokenizer: Tokenizer, questions: Questions, progress: _Progress) -> None:
         self._job, self._tokenizer, self._questions, self._progress = job, tokenizer, questions, progress

@@ -1,1 +1,1 @@
-"""GPUs: measure everything on one GPU (`python -m benchmarks.gpu`), or count its work without one (`counts`)."""
+"""Measure training on one GPU (`python -m benchmarks.gpu`), or count operations and bytes without a GPU (`counts`)."""

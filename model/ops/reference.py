@@ -92,7 +92,7 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
-    """Make none: gradients are autograd's own."""
+    """Return no taps: autograd computes the gradients of the experts' weights at each use."""
     return [None] * uses
 
 

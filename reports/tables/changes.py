@@ -37,7 +37,7 @@ def _depth(row: Mapping[str, Any]) -> int:
 def _of_both(
     cells: tuple[Cell | str, ...], row: Mapping[str, Any], names: tuple[str, str], columns: str, macro: str, *keys: str
 ) -> list[Cell]:
-    """Say where a row's numbers come from: the first and second cell from one study each, a third from both."""
+    """Attach queries to the cells of a row: the first study's, the second study's, and both queries to a third cell."""
     place = {name: row[name] for name in ("variant", "task", *keys)} | {"depth": _depth(row)}
     both = tuple(Origin(columns, f"{macro}({STUDY})", {"study_id": name, **place}) for name in names)
     compared = tuple(replace(one, note=f"One of the two {COMPARED[macro]} compared.") for one in both)

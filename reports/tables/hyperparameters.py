@@ -16,7 +16,8 @@ from reports.text.numbers import NOTHING, tokens
 
 Configuration = Mapping[str, Any]
 
-# A field of the model's configuration, a field where another one holds, or how a value follows from several.
+# Where a hyperparameter is read: a field of the configuration; a field and the switch without which that field means
+# nothing; or a function of the configuration.
 Value = str | tuple[str, str] | Callable[[Configuration], Any]
 OF_MODELS: dict[str, Value] = {
     "Layers": lambda c: 1 if c["recurrent"] else c["depth"],

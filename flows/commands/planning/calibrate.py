@@ -75,7 +75,7 @@ def calibrate(study: Study, planned: Sequence[PlannedModel]) -> Pace:
 
 
 def existing_folder(folder: Path) -> Path:
-    """Find the nearest existing folder at or above a path, to ask how much of its disk is free."""
+    """Return a folder, or the nearest of its parents that exists: on the disk that the folder will be on."""
     return folder if folder.is_dir() else existing_folder(folder.absolute().parent)
 
 

@@ -359,33 +359,29 @@ def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path, monk
         evaluate(read_job(write_job(place, "bare", tasks=[task])))
 
 
-def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of batches that answers were tried with, on a device whose memory holds 5,000 tokens."""
+    sizes: list[int] = []
     enough = LanguageModel.generate
 
     def scarce(model: LanguageModel, requests: Any) -> list[str]:
-        tried.append(model.batch_tokens)
+        sizes.append(model.batch_tokens)
         if model.batch_tokens > 5000:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return enough(model, requests)
 
     monkeypatch.setitem(ANSWERS, "generate_until", scarce)
+    return sizes
+
+
+def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, tried: list[int]) -> None:
     folders = evaluate(read_job(write_job(place, "scarce", tasks=carried(place)[:1])))
     assert tried == [16_384, 8192, 4096, 4096]
     assert len(folders) == 2
 
 
-def test_a_shortage_of_memory_is_known_for_the_next_request(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
-    enough = LanguageModel.generate
-
-    def scarce(model: LanguageModel, requests: Any) -> list[str]:
-        tried.append(model.batch_tokens)
-        if model.batch_tokens > 5000:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return enough(model, requests)
-
-    monkeypatch.setitem(ANSWERS, "generate_until", scarce)
+def test_a_shortage_of_memory_is_known_for_the_next_request(place: Path, tried: list[int]) -> None:
     path, questions = write_job(place, "requests", tasks=carried(place)[:1]), KeptQuestions()
     for tokens in (500, 1000):
         evaluate(read_job(path), only=tokens, questions=questions)
