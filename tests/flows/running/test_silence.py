@@ -3,7 +3,9 @@
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,17 +49,28 @@ def test_a_file_of_several_processes_names_none_and_may_rest_longer(tmp_path: Pa
     assert silence(path, shared=True) == silence(path).partition(",")[0]
 
 
+def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Stop the time that `silence` sees; the returned function moves this time on by seconds."""
+    now = [time.time()]
+    monkeypatch.setattr(flows.running.silence, "time", SimpleNamespace(time=lambda: now[0]))
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    return wait
+
+
 def test_silence_and_its_end_are_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.running.silence, "SILENT_SECONDS", 0.3)
+    wait = clock(monkeypatch)
     path = tmp_path / "progress.json"
     watch = Watch("train LA-2 seed 0", path)
     with progress.listening(Heard()) as heard:
         watch.look()
-        write(path, age=-0.1)
-        time.sleep(0.6)
-        watch.look()
-        watch.look()
         write(path, age=0)
+        wait(70)
+        watch.look()
+        watch.look()
+        write(path, age=-70)
         watch.look()
     key = "train LA-2 seed 0: no progress"
     silent, again = heard.reports
@@ -67,14 +80,14 @@ def test_silence_and_its_end_are_reported_once(tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_is_not_at_work_is_never_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.running.silence, "SILENT_SECONDS", 0.3)
+    wait = clock(monkeypatch)
     watch = Watch("evaluate LA-2 seed 0", tmp_path / "progress.json")
     write(tmp_path / "progress.json", age=3600)
     with progress.listening(Heard()) as heard:
         watch.look(at_work=False)
         watch.look()  # begins now: what was written an hour ago says nothing
         assert heard.reports == []
-        time.sleep(0.4)
+        wait(70)
         watch.look()
         watch.look(at_work=False)
     assert [words for _, _, words in heard.reports][1:] == ["has ended"]

@@ -236,12 +236,14 @@ def test_a_job_that_was_left_in_the_queue_is_followed(cluster: Path, tmp_path: P
     mark, log = tmp_path / "up", tmp_path / "log"
     first = study_process(tmp_path, log, mark)
     wait_for(mark)
-    wait_for(log.with_suffix(".job"))
+    note = log.with_suffix(".job")
+    wait_until(lambda: '"job": "1"' in note.read_text())
     first.kill()
     first.wait()
     assert lives(cluster, 1)
+    written = note.stat().st_ino
     thread, _ = in_thread(log, "sleep", str(mark))
-    time.sleep(1)
+    wait_until(lambda: note.stat().st_ino != written)  # written anew by the study that follows the job
     os.killpg(group(cluster, 1), signal.SIGKILL)
     thread.join(60)
     assert len(submitted(cluster)) == 1
