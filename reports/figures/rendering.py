@@ -131,15 +131,24 @@ def composed(figure: Figure) -> dict[str, Any]:
     """
     datasets: dict[str, Any] = {}
 
-    def part(panel: Panel) -> dict[str, Any]:
+    def part(panel: Panel, number: int) -> dict[str, Any]:
         inner = dict(panel.specification)
         datasets.update(inner.pop("datasets", {}))
+        if "layer" in inner:  # Vega-Lite draws layers of one name in several panels from the rows of one of them
+            inner["layer"] = [
+                {**layer, "name": f"{layer['name']}_{number}"} if "name" in layer else layer for layer in inner["layer"]
+            ]
         return {**inner, "title": panel.title} if panel.title else inner
 
-    grid: dict[str, Any] = {"concat": [part(one) for one in figure.panels], "columns": figure.columns, "spacing": 28}
+    panels = [part(one, number) for number, one in enumerate(figure.panels)]
+    grid: dict[str, Any] = {"concat": panels, "columns": figure.columns, "spacing": 28}
     grid["resolve"] = _APART
     if figure.marks:
-        grid = {"vconcat": [part(panel("", "", _legend(figure.marks))), grid], "spacing": 18, "resolve": _APART}
+        grid = {
+            "vconcat": [part(panel("", "", _legend(figure.marks)), len(panels)), grid],
+            "spacing": 18,
+            "resolve": _APART,
+        }
     title = {"text": figure.title, "fontSize": 15, "offset": 14}
     return complete({**grid, "datasets": datasets, "padding": 12, "title": title}, figure.caption)
 

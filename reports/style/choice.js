@@ -38,13 +38,14 @@ const chosenRows = (rows) => rows.filter((row) => isChosen(Object.fromEntries(KE
 
 function keepLayers(specification) {
   if (!specification.layer) return;
-  const named = (name) => specification.layer.some((layer) => layer.name === name);
-  const isSeries = (layer) => layer.name !== "raw" && views(layer).some((view) => view.encoding?.color?.field === "variant");
+  const isNamed = (layer, name) => layer.name?.startsWith(name); // the number of the panel follows
+  const hasRaw = specification.layer.some((layer) => isNamed(layer, "raw"));
+  const isSeries = (layer) => !isNamed(layer, "raw") && views(layer).some((view) => view.encoding?.color?.field === "variant");
   specification.layer = specification.layer.filter(
     (layer) =>
-      !(layer.name === "seeds" && !choice.seeds) &&
-      !(layer.name === "raw" && choice.weights === "averaged") &&
-      !(choice.weights === "raw" && named("raw") && isSeries(layer)),
+      !(isNamed(layer, "seeds") && !choice.seeds) &&
+      !(isNamed(layer, "raw") && choice.weights === "averaged") &&
+      !(choice.weights === "raw" && hasRaw && isSeries(layer)),
   );
 }
 

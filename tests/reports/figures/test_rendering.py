@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 import vl_convert
 
 from reports.figures.accuracy import accuracy
 from reports.figures.depth_attention import depth_attention
-from reports.figures.rendering import composed, page_drawing, page_specifications
+from reports.figures.rendering import complete, composed, page_drawing, page_specifications
 from reports.style.theme import styles
 from tests.reports.figures.frames import DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, curve
 
@@ -34,6 +35,19 @@ def test_the_same_panels_make_one_chart_for_papers() -> None:
     drawing = vl_convert.vegalite_to_svg(composed(drawn))
     for words in ("Average", "GSM8K", ">LA<", ">DR<", "LA’s best", "chance"):
         assert words in drawing
+
+
+def test_every_panel_of_a_chart_for_papers_draws_its_own_seeds() -> None:
+    worse = RUNS.assign(accuracy=RUNS["accuracy"] * RUNS["task"].map({"gsm8k": 0.5, "average": 0.9}))
+    drawn = accuracy(curve(seeds=2), worse, FACTORS, NO_RAW, DRAWN, depth=4)
+    assert drawn is not None
+    lines = [_lines(complete(panel.specification, "")) for panel in drawn.panels]
+    assert lines[0] != lines[1]
+    assert lines[0] | lines[1] <= _lines(composed(drawn))
+
+
+def _lines(specification: dict[str, Any]) -> set[str]:
+    return set(re.findall(r' d="(M[^"ZA]*L[^"ZA]*)"', vl_convert.vegalite_to_svg(specification)))
 
 
 def test_drawings_of_one_page_do_not_share_ids() -> None:
