@@ -23,7 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CLOSE_SECONDS = 5.0  # for the last reports to reach the server
-SHARE = 0.02  # of the time, at most, that sending takes: the server's work takes a core from the study
+SHARE = 0.01  # of the time, at most, that sending takes: the server's work takes a core from the study
 _lost = threading.Event()
 
 
