@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from flows.prefect.lost import end_lost_runs
 from flows.prefect.server import allow_loopback, healthy, kept_alive
 from flows.running.private import open_private, private_folder
 from flows.running.processes import BAD_INPUT, Failed
@@ -50,8 +51,12 @@ def up() -> None:
         # Without its server Prefect's runner would print a traceback, and goes on by asking from time to time.
         logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
         tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
+        if not joins:
+            print("Prefect's server starts, which may take a minute", flush=True)
         try:
             with nullcontext() if joins else kept_alive(address):
+                for name in [] if joins else end_lost_runs():
+                    print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
                 whose = " (a server that was there before, and stays)" if joins else ""
                 print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
