@@ -46,13 +46,13 @@ def up() -> None:
     if not address or not DEPLOYMENTS.exists():
         raise InputError("run this from the project's folder, where pyproject.toml and prefect.yaml are")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with only_one(address):
+    with only_one(address), serving_reports((urlsplit(address).port or 4200) + 1) as reports:
         joins = healthy(address)
+        if not joins:
+            print("Prefect's server starts, which may take a minute", flush=True)
         # Without its server Prefect's runner would print a traceback, and goes on by asking from time to time.
         logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
         tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
-        if not joins:
-            print("Prefect's server starts, which may take a minute", flush=True)
         try:
             with nullcontext() if joins else kept_alive(address):
                 for name in [] if joins else end_lost_runs():
@@ -60,9 +60,8 @@ def up() -> None:
                 whose = " (a server that was there before, and stays)" if joins else ""
                 print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
-                with serving_reports((urlsplit(address).port or 4200) + 1) as reports:
-                    print(f"Reports are at {reports}", flush=True)
-                    serve(*deployments(), limit=1)
+                print(f"Reports are at {reports}/STUDY/", flush=True)
+                serve(*deployments(), limit=1)
         except KeyboardInterrupt:
             pass
 
