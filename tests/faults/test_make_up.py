@@ -1,4 +1,4 @@
-"""A killed server of `make up` is started again; a killed `make up` is: studies go on, and no flow run runs for ever."""
+"""A killed server of `make up` starts again; a killed `make up` ends no study, and the next one ends lost flow runs."""
 
 from __future__ import annotations
 
