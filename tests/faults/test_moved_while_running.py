@@ -14,7 +14,7 @@ from tests.flows.small_study import small_study
 @pytest.mark.slow
 def test_a_study_whose_folder_is_moved_ends_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
     root, away, log = tmp_path / "run", tmp_path / "elsewhere", tmp_path / "log"
-    study = small_study(tmp_path, tokens=60_000, save_every_seconds=0)
+    study = small_study(tmp_path, tokens=30_000, save_every_seconds=0)
     process = start(study, root, log)
     until(lambda: trains(root), process, log)
     root.rename(away)
@@ -25,6 +25,6 @@ def test_a_study_whose_folder_is_moved_ends_and_goes_on_when_it_is_back(tmp_path
     assert not root.exists()
     assert not [command for command in commands().values() if str(root) in command]
     away.rename(root)
-    assert start(study, root, log).wait(400) == 0, log.read_text()
+    assert start(study, root, log).wait(900) == 0, log.read_text()
     assert query(root / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0
     assert (root / "report" / "index.html").exists()
