@@ -74,7 +74,7 @@ class MakeUp:
 def up(tmp_path: Path) -> Iterator[MakeUp]:
     up = MakeUp(tmp_path)
     yield up
-    up.process.send_signal(signal.SIGINT)
+    up.process.terminate()
     up.process.wait(120)
 
 
