@@ -29,7 +29,7 @@ import yaml
 
 STUDY = {
     "name": "soak",
-    "data": {"sources": ["builtin"], "world": {"documents": 600, "items": 20}, "tokenizer": {"vocabulary_size": 400}},
+    "data": {"sources": ["builtin"], "world": {"documents": 400, "items": 20}, "tokenizer": {"vocabulary_size": 400}},
     "models": {
         "depths": [2],
         "variants": ["LA", "DR"],
@@ -45,7 +45,7 @@ STUDY = {
         },
     },
     "training": {
-        "tokens": 12_000,
+        "tokens": 6_000,
         "batch_tokens": 512,
         "sequence_length": 128,
         "learning_rate": 2e-3,
@@ -55,7 +55,7 @@ STUDY = {
         "device": "cpu",
         "save_every_seconds": 0,
     },
-    "evaluation": {"benchmarks": ["builtin"], "limit": 10, "bootstrap_replicates": 50},
+    "evaluation": {"benchmarks": ["builtin"], "limit": 5, "bootstrap_replicates": 20},
 }
 # Everything but what a clock has measured.
 TABLES = {

@@ -38,9 +38,9 @@ from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
+from reports.data import StudyData, read_study
 from reports.page.report import write_report
 from reports.page.summary import summary
-from sql.results import query
 
 Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
 Chosen = (  # three forms in Prefect's UI
@@ -172,20 +172,25 @@ def full_study(
                 trained = call(train_models_flow, **arguments, accept_code_change=accept_code_change, prepared=prepared)
                 evaluated = evaluating.result()
             path = call(report_flow, **arguments)
-        for view, what in (("mean_factors", "Mean factors"), ("data_efficiency", "Factors by the paper's rule")):
-            rows_of_study = f"SELECT * FROM {view} WHERE study_id = '{chosen.study_id}'"
-            factors = patiently(partial(query, chosen.database, rows_of_study))
-            rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-            key, description = artifact_key(chosen.name, view.replace("_", " ")), f"{what} of {chosen.study_id}"
-            attempt(create_table_artifact, rows, key=key, description=description)
-        patiently(partial(_show_summary, chosen))
+        _show_results(chosen, patiently(partial(read_study, chosen.database, chosen.study_id)))
     raise_failures(trained, evaluated, path)
     return path
 
 
-def _show_summary(study: Study) -> None:
+def _show_results(study: Study, data: StudyData) -> None:
+    """Show the factors of a finished study as tables in Prefect's UI, and its summary."""
+    for name, factors, what in (
+        ("mean factors", data.mean_factors, "Mean factors"),
+        ("data efficiency", data.efficiency, "Factors by the paper's rule"),
+    ):
+        rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
+        attempt(create_table_artifact, rows, artifact_key(study.name, name), f"{what} of {study.study_id}")
+    _show_summary(study, data)
+
+
+def _show_summary(study: Study, data: StudyData) -> None:
     """Show the answer of a study, its factors and its curves in Prefect's UI, and link to its report."""
-    text = summary(study.database, study.study_id)
+    text = summary(data)
     attempt(create_markdown_artifact, text, artifact_key(study.name, "summary"), f"What {study.study_id} says")
     attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
 

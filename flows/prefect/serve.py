@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from flows.prefect.lost import end_lost_runs
 from flows.prefect.server import allow_loopback, healthy, kept_alive
 from flows.running.private import open_private, private_folder
 from flows.running.processes import BAD_INPUT, Failed
@@ -45,19 +46,22 @@ def up() -> None:
     if not address or not DEPLOYMENTS.exists():
         raise InputError("run this from the project's folder, where pyproject.toml and prefect.yaml are")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with only_one(address):
+    with only_one(address), serving_reports((urlsplit(address).port or 4200) + 1) as reports:
         joins = healthy(address)
+        if not joins:
+            print("Prefect's server starts, which may take a minute", flush=True)
         # Without its server Prefect's runner would print a traceback, and goes on by asking from time to time.
         logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
         tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
         try:
             with nullcontext() if joins else kept_alive(address):
+                for name in [] if joins else end_lost_runs():
+                    print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
                 whose = " (a server that was there before, and stays)" if joins else ""
                 print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
-                with serving_reports((urlsplit(address).port or 4200) + 1) as reports:
-                    print(f"Reports are at {reports}", flush=True)
-                    serve(*deployments(), limit=1)
+                print(f"Reports are at {reports}/STUDY/", flush=True)
+                serve(*deployments(), limit=1)
         except KeyboardInterrupt:
             pass
 

@@ -15,15 +15,17 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from prefect import Flow
+from prefect import Flow, State
+from prefect.states import Cancelled
 
 from flows.running import progress
+from flows.running.processes import Stopped
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 CLOSE_SECONDS = 5.0  # for the last reports to reach the server
-SHARE = 0.02  # of the time, at most, that sending takes: the server's work takes a core from the study
+SHARE = 0.01  # of the time, at most, that sending takes: the server's work takes a core from the study
 _lost = threading.Event()
 
 
@@ -38,9 +40,12 @@ def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
     raised: list[BaseException] = []
 
     @wraps(flow.fn)
-    def noted(*arguments: P.args, **named: P.kwargs) -> R:
+    def noted(*arguments: P.args, **named: P.kwargs) -> R | State:
         try:
             returned.append(flow.fn(*arguments, **named))
+        except Stopped as error:  # Prefect would call every other error a failure
+            raised.append(error)
+            return Cancelled(message="The study was stopped")
         except BaseException as error:
             raised.append(error)
             raise
@@ -49,11 +54,12 @@ def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
     watched = copy.copy(flow)
     watched.fn, watched.should_validate_parameters = noted, False  # types are those of the flow's module, not of ours
     try:
-        return watched(*arguments, **named)
+        watched(*arguments, **named)
     except Exception as error:  # whatever the engine, the client and its transport may raise
-        if raised:
-            raise raised[0] from None
-        note_loss(error)
+        if not raised:
+            note_loss(error)
+    if raised:
+        raise raised[0] from None
     return returned[0] if returned else flow.fn(*arguments, **named)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -21,10 +22,11 @@ def serving_reports(port: int = 0) -> Iterator[str]:
 
     The address has another port where `port` is taken.
     """
+    find = partial(find_report, private_folder("reports"))  # before the block, which may change the temporary folder
     try:
-        serving = server(find_report, port)
+        serving = server(find, port)
     except OSError:
-        serving = server(find_report)
+        serving = server(find)
     with serving:
         Thread(target=serving.serve_forever, daemon=True).start()
         os.environ[ADDRESS] = f"http://127.0.0.1:{serving.server_port}"
@@ -40,13 +42,14 @@ def link_to_report(study: Study) -> str:
     if not (address := os.environ.get(ADDRESS)):
         return study.report.resolve().as_uri()
     with open_private(private_folder("reports") / study.name) as file:
+        file.truncate(0)  # of a longer path, where the study of that name once was
         file.write(str(study.report.resolve()))
     return f"{address}/{study.name}/"
 
 
-def find_report(study: str) -> Path | None:
-    """Find the report of a study that was linked to; None for any other name."""
-    if study not in os.listdir(private_folder("reports")):
+def find_report(links: Path, study: str) -> Path | None:
+    """Find the report of a study that was linked to from a folder of links; None for any other name."""
+    if study not in os.listdir(links):
         return None
-    page = Path((private_folder("reports") / study).read_text())
+    page = Path((links / study).read_text())
     return page if page.is_file() else None

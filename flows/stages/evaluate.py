@@ -41,7 +41,7 @@ from pipeline.storage.store import Output, Store
 
 PROCESS_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 VERSION = 3
-LOOK_SECONDS = 0.5  # between two looks for new checkpoints of a run
+LOOK_SECONDS = 1.0  # between two looks for new checkpoints of a run: a look takes 1 ms, and runs are many
 BEGIN_SECONDS = 2.0  # between two looks whether a run has begun
 LOG = "log.txt"
 

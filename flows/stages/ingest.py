@@ -186,10 +186,15 @@ def ingest_rows(
     ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
 
 
-def compute_intervals(study: Study) -> None:
-    """Compute the intervals of the factors from all evaluations that are in the results."""
+def compute_intervals(study: Study, *, most_replicates: int | None = None) -> None:
+    """Compute the intervals of the factors from all evaluations that are in the results.
+
+    With `most_replicates` at most so many resamples of the items are drawn, where the study asks for more.
+    """
+    wanted = study.evaluation.bootstrap_replicates
+    replicates = wanted if most_replicates is None else min(wanted, most_replicates)
     with closing(connect(study.database, wait=PATIENCE)) as connection:
-        compute_statistics(connection, study.study_id, replicates=study.evaluation.bootstrap_replicates)
+        compute_statistics(connection, study.study_id, replicates=replicates)
 
 
 def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:

@@ -20,10 +20,13 @@ from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
-from reports.page.report import write_report
+from reports.data import StudyData, read_study
+from reports.page.report import write_data
 
 SHARE = 0.02  # of the time, at most, that is spent on entering rows, and again on the report
-REPORT_SECONDS = 30.0  # between two reports, at least
+ENTER_SECONDS = 20.0  # between two looks for what is to be entered, at least
+REPORT_SECONDS = 60.0  # between two reports, at least
+REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time
 UNDER_WAY = {"waiting", "training", "evaluating"}
 
 
@@ -34,12 +37,12 @@ def evaluate_live(
     planned: Sequence[PlannedModel],
     *,
     trust_code: bool = False,
-    drawn: Callable[[], object] = lambda: None,
+    drawn: Callable[[StudyData], object] = lambda data: None,
 ) -> tuple[Trained, Evaluated]:
     """Evaluate every checkpoint of a study that is being trained as soon as a slot is free, and show the results.
 
-    `drawn` is called whenever the report was written. Returns when everything is trained and evaluated. The trainings
-    do not end because an evaluation fails.
+    `drawn` is called with the data of the report whenever the report was written. Returns when everything is trained
+    and evaluated. The trainings do not end because an evaluation fails.
     """
     looks = lookouts(study, store, prepared.packed, planned)
     results = LiveResults(study, planned, looks, drawn)
@@ -79,12 +82,12 @@ class LiveResults:
         study: Study,
         planned: Sequence[PlannedModel],
         looks: Sequence[Callable[[], Run]],
-        drawn: Callable[[], object] = lambda: None,
+        drawn: Callable[[StudyData], object] = lambda data: None,
     ) -> None:
         self._study, self._planned, self._looks, self._tell = study, planned, looks, drawn
         self._added: list[Path] = []
         self._evaluated: dict[str, set[str]] = defaultdict(set)  # checkpoints of each run
-        self._status: list[str] = []
+        self._status: dict[str, str] = {}  # of each run, as entered
         self._enter_at = self._report_at = 0.0
         self._drawn = True
 
@@ -96,9 +99,9 @@ class LiveResults:
     def update(self) -> None:
         """Enter what is new and draw the report, unless one of these would take more than its share of the time."""
         if time.monotonic() >= self._enter_at:
-            self._enter_at = self._spend(self._enter)
+            self._enter_at = max(self._spend(self._enter), time.monotonic() + ENTER_SECONDS)
         # When nothing is under way any more, the report stage follows at once.
-        if not self._drawn and UNDER_WAY & set(self._status) and time.monotonic() >= self._report_at:
+        if not self._drawn and UNDER_WAY & set(self._status.values()) and time.monotonic() >= self._report_at:
             self._report_at = max(self._spend(self._draw), time.monotonic() + REPORT_SECONDS)
 
     def _spend(self, work: Callable[[], None]) -> float:
@@ -113,16 +116,17 @@ class LiveResults:
         return ended + (ended - began) * (1 / SHARE - 1)
 
     def _enter(self) -> None:
-        """Enter rows of new evaluations, and of all runs where one has got further."""
+        """Enter rows of new evaluations; then, or where a run has another status, of the runs that have got further."""
         runs = [self._stated(look()) for look in self._looks]
-        status, added = [run.status for run in runs], list(self._added)
+        status, added = {run.run_id: run.status for run in runs}, list(self._added)
         if status == self._status and not added:
             return
+        further = [run for run in runs if run.status == "training" or self._status.get(run.run_id) != run.status]
         for stage in ("trained", "evaluated"):
             not_ingested(self._study, stage).touch()
         report_mark(self._study).touch()
         ingest_runs(
-            self._study, self._planned, Trained(self._study.study_id, self._study.store_folder, "", tuple(runs))
+            self._study, self._planned, Trained(self._study.study_id, self._study.store_folder, "", tuple(further))
         )
         ingest_rows(self._study, [], [], [_present(rows) for rows in added])
         self._status, self._drawn = status, self._drawn and not added
@@ -132,9 +136,10 @@ class LiveResults:
         """Write the report of what is there. What goes wrong in showing results ends no evaluation."""
         self._drawn = True
         try:
-            compute_intervals(self._study)
-            write_report(self._study.database, self._study.study_id, self._study.report.parent, papers=False)
-            self._tell()
+            compute_intervals(self._study, most_replicates=REPLICATES)
+            data = read_study(self._study.database, self._study.study_id)
+            write_data(data, self._study.report.parent, papers=False)
+            self._tell(data)
         except (InputError, Stopped):
             self._drawn = False
             raise

@@ -43,11 +43,15 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
     Without `papers` no new figures for papers are drawn, which take most of the time. Raises InputError when the
     results file is missing or locked by another process, or holds no such study.
     """
-    data = read_study(database, study_id)
+    return write_data(read_study(database, study_id), folder, papers=papers)
+
+
+def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
+    """Write the report of data that have been read already, as `write_report` does; returns the page's path."""
     text, figures = make_page(
         data,
         lambda data, looks: (first_screen(data, looks), sections(data, looks)),
-        {study_id: data},
+        {data.study["study_id"]: data},
         beside=papers or (folder / "figures").exists(),
     )
     folder.mkdir(parents=True, exist_ok=True)

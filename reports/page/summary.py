@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, StudyData, read_study
+from reports.data import AVERAGE, BASELINE, StudyData
 from reports.page.answer import first_screen
 from reports.style.theme import styles
 from reports.text.names import depth_name, task_name
@@ -16,15 +15,11 @@ from reports.text.numbers import tokens
 ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
 
 
-def summary(database: Path, study_id: str) -> str:
-    """Summarise a study in Markdown.
-
-    Raises InputError when the results file is missing or locked by another process, or holds no such study.
-    """
-    data = read_study(database, study_id)
+def summary(data: StudyData) -> str:
+    """Summarise a study in Markdown."""
     first = first_screen(data, styles(data.variants))
     warnings = "\n".join(f"* {_plain(one)}" for one in first.warnings)
-    parts = [f"# {_plain(study_id)}", *map(_plain, first.sentences), warnings]
+    parts = [f"# {_plain(data.study['study_id'])}", *map(_plain, first.sentences), warnings]
     return "\n\n".join(filter(None, [*parts, _factors(data), *_curves(data)])) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""`make up` starts a killed Prefect server again: a study under way goes on, and its flow run ends as completed."""
+"""A killed server of `make up` starts again; a killed `make up` ends no study, and the next one ends lost flow runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,30 +35,87 @@ def ask(address: str, path: str, body: dict[str, Any] | None = None) -> dict[str
         return {}
 
 
-@pytest.mark.slow
-def test_a_killed_server_is_started_again_and_the_study_goes_on(tmp_path: Path) -> None:
-    address, log, root = free_address(), tmp_path / "log", tmp_path / "run"
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    variables = {**ours, "PREFECT_API_URL": address, "PREFECT_HOME": str(tmp_path / "prefect"), "OMP_NUM_THREADS": "1"}
-    with log.open("ab") as output:
+class MakeUp:
+    """`make up` at a free address, and what Prefect's API says there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.address, self.log, self.folder = free_address(), folder / "log", folder
+        self.start()
+
+    def start(self) -> None:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+        own = {"PREFECT_API_URL": self.address, "PREFECT_HOME": str(self.folder / "prefect"), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "flows.prefect.serve"]
-        up = subprocess.Popen(command, cwd=PROJECT, env=variables, stdout=output, stderr=output, start_new_session=True)
-    try:
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                command, cwd=PROJECT, env={**ours, **own}, stdout=output, stderr=output, start_new_session=True
+            )
+
+    def until(self, condition: Callable[[], object], pause: float = 2) -> None:
+        until(condition, self.process, self.log, pause)
+
+    def run(self, study: Path, root: Path) -> str:
+        """The id of a new flow run, whose study trains."""
         name = "deployments/name/full-study/full-study"
-        until(lambda: ask(address, name), up, log, pause=2)
-        study = small_study(tmp_path, tokens=60_000, save_every_seconds=0)
+        self.until(lambda: ask(self.address, name))
         start = {"parameters": {"study": str(study), "root": str(root)}, "state": {"type": "SCHEDULED"}}
-        run = ask(address, f"deployments/{ask(address, name)['id']}/create_flow_run", start)["id"]
-        until(lambda: trains(root), up, log)
-        server = child(up.pid, "prefect server start")
-        assert server is not None
-        assert "Prefect's server is lost" not in log.read_text()
-        os.kill(server, signal.SIGKILL)
+        run = ask(self.address, f"deployments/{ask(self.address, name)['id']}/create_flow_run", start)["id"]
+        self.until(lambda: trains(root), pause=0.1)
+        return run
+
+    def end(self, run: str) -> str:
+        """The state in which a flow run ends."""
         ended = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
-        until(lambda: ask(address, f"flow_runs/{run}").get("state_type") in ended, up, log, pause=2)
-        assert ask(address, f"flow_runs/{run}")["state_type"] == "COMPLETED"
-        assert (root / "report" / "index.html").exists()
-    finally:
-        up.send_signal(signal.SIGINT)
-        up.wait(120)
-    assert log.read_text().count("Prefect's server was killed by signal 9; another one starts; studies go on") == 1
+        self.until(lambda: ask(self.address, f"flow_runs/{run}").get("state_type") in ended)
+        return ask(self.address, f"flow_runs/{run}")["state_type"]
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[MakeUp]:
+    up = MakeUp(tmp_path)
+    yield up
+    up.process.terminate()
+    up.process.wait(120)
+
+
+@pytest.mark.slow
+def test_a_killed_server_is_started_again_and_the_study_goes_on(up: MakeUp, tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    run = up.run(small_study(tmp_path, tokens=60_000, save_every_seconds=0), root)
+    server = child(up.process.pid, "prefect server start")
+    assert server is not None
+    assert "Prefect's server is lost" not in up.log.read_text()
+    os.kill(server, signal.SIGKILL)
+    assert up.end(run) == "COMPLETED"
+    assert (root / "report" / "index.html").exists()
+    said = "Prefect's server was killed by signal 9; another one starts; studies go on"
+    assert up.log.read_text().count(said) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs(up: MakeUp, tmp_path: Path) -> None:
+    study, goes_on, killed_too = (
+        small_study(tmp_path, tokens=60_000, save_every_seconds=0),
+        tmp_path / "a",
+        tmp_path / "b",
+    )
+    run = up.run(study, goes_on)
+    _kill(up.process)
+    up.start()
+    # Completed where the server was there again at the study's end, else found without a process by `make up`.
+    assert up.end(run) in ("COMPLETED", "CRASHED")
+    assert (goes_on / "report" / "index.html").exists()
+
+    run = up.run(study, killed_too)
+    flow = child(up.process.pid, "prefect.engine")
+    assert flow is not None
+    _kill(up.process)
+    os.kill(flow, signal.SIGKILL)
+    up.start()
+    assert up.end(run) == "CRASHED"
+    assert "its process has ended meanwhile; start the study again to go on" in up.log.read_text()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,10 +54,25 @@ def run(options: argparse.Namespace) -> None:
         with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
             if not (options.follow and is_complete(study)):
                 preflight(study, trust_code=options.trust_code)
-                run_in_process(study, **flow_arguments(options))
+                with _staying(study.folder):
+                    run_in_process(study, **flow_arguments(options))
     with progress.on_terminal():
         outcome = patiently(lambda: read_outcome(study))
     print_outcome(study, *outcome)
+
+
+@contextmanager
+def _staying(folder: Path) -> Iterator[None]:
+    """Say what to do where a folder is moved or removed during the block. Raises InputError."""
+    try:
+        yield
+    except OSError:
+        if folder.exists():
+            raise
+        raise InputError(
+            f"{folder} was moved or removed while the study ran; move it back and run the same command again, or give "
+            "its new place by --root"
+        ) from None
 
 
 def flow_arguments(options: argparse.Namespace) -> dict[str, Any]:

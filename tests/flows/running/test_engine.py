@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from prefect import flow
+from prefect import flow, get_client
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
+from flows.prefect.in_process import environment
+from flows.prefect.server import own_server
 from flows.running import progress
 from flows.running.engine import attempt, call, forget_loss, reporting
+from flows.running.processes import Stopped
 from pipeline.errors import InputError
 
 
@@ -62,6 +66,29 @@ def test_nothing_is_sent_to_a_lost_server() -> None:
     attempt(send, "first")
     attempt(send, "second")
     assert sent == ["first"]
+
+
+@flow
+def stop() -> None:
+    raise Stopped("the study is being stopped")
+
+
+@pytest.mark.slow
+def test_a_stage_of_a_stopped_study_is_shown_as_cancelled_and_one_that_fails_as_failed(tmp_path: Path) -> None:
+    with (
+        environment({"PREFECT_HOME": str(tmp_path)}),
+        own_server(tmp_path / "prefect.db") as address,
+        temporary_settings({PREFECT_API_URL: address}),
+    ):
+        with pytest.raises(Stopped):
+            call(stop)
+        with pytest.raises(InputError):
+            call(refuse)
+        assert call(double, 4) == 8
+        with get_client(sync_client=True) as client:
+            shown = {run.flow_id: run.state_name for run in client.read_flow_runs()}
+            names = {name: client.read_flow_by_name(name).id for name in ("stop", "refuse", "double")}
+    assert [shown[names[name]] for name in names] == ["Cancelled", "Failed", "Completed"]
 
 
 class Slow:

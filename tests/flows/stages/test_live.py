@@ -40,6 +40,7 @@ def evaluating(monkeypatch: pytest.MonkeyPatch) -> Evaluating:
     stand_in = Evaluating({})
     monkeypatch.setattr(evaluate, "Evaluators", stand_in)
     monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(live, "ENTER_SECONDS", 0.0)
     return stand_in
 
 
@@ -153,7 +154,7 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(
     study, drawn = tiny(tmp_path), []
     training = Training(study)
     ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
-    results = LiveResults(study, training.planned, training.looks, lambda: drawn.append(study.report.read_text()))
+    results = LiveResults(study, training.planned, training.looks, lambda data: drawn.append(study.report.read_text()))
     monkeypatch.setattr(live, "SHARE", 1.0)
     (layered, recurrent), seen = (look() for look in training.looks), []
 
@@ -205,7 +206,7 @@ def test_an_error_in_showing_results_ends_no_evaluation(
     training = Training(study)
     ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
     broken = []
-    monkeypatch.setattr(live, "write_report", lambda *_, **__: broken.append(1) or 1 / 0)
+    monkeypatch.setattr(live, "write_data", lambda *_, **__: broken.append(1) or 1 / 0)
     results = LiveResults(study, training.planned, training.looks)
 
     def steps() -> Iterator[Callable[[], object]]:
@@ -258,6 +259,7 @@ def test_evaluated_beside_training_or_after_gives_the_same_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With screening, only the seed that goes on is evaluated: its early checkpoints too, once the seed is chosen."""
+    monkeypatch.setattr(live, "ENTER_SECONDS", 0)
     monkeypatch.setattr(live, "SHARE", 1.0)  # so short a study would end before its second look at the rows
     study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
     study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})

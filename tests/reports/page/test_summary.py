@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reports.data import read_study
 from reports.page.summary import summary
 from tests.reports.small_results import ITEMS, POINTS, RIGHT, STUDY, entered, model_row, run_row, study, whole_study
 
 
 def test_the_answer_the_factors_and_the_curves(tmp_path: Path) -> None:
-    text = summary(whole_study(tmp_path / "results.duckdb"), STUDY)
+    text = summary(read_study(whole_study(tmp_path / "results.duckdb"), STUDY))
     lines = text.splitlines()
     assert lines[0] == f"# {STUDY}"
     assert "needed" in lines[2]
@@ -27,6 +28,6 @@ def test_the_answer_the_factors_and_the_curves(tmp_path: Path) -> None:
 def test_a_study_without_results_and_with_odd_names(tmp_path: Path) -> None:
     odd = "a|b*c"
     tables = {"studies": [study()], "models": [model_row(odd, odd, 4)], "runs": [run_row("r", odd)]}
-    text = summary(entered(tmp_path / "results.duckdb", tables), STUDY)
+    text = summary(read_study(entered(tmp_path / "results.duckdb", tables), STUDY))
     assert text.startswith(f"# {STUDY}\n\nThere is no answer yet")
     assert "|" not in text.replace("\\|", "")

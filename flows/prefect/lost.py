@@ -1,0 +1,42 @@
+"""End flow runs that Prefect shows as running though no process runs their study: `make up` was killed, or the machine.
+
+The runner that would have said so has died with them, and Prefect would show them as running for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flows.running.single import runs_elsewhere
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+
+
+def end_lost_runs() -> list[str]:
+    """Set lost flow runs to the state 'Crashed', and return the names of those that a user has started."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
+    from prefect.client.schemas.objects import StateType
+    from prefect.states import Crashed
+
+    under_way = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
+    with get_client(sync_client=True) as client:
+        runs = lost_runs(client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way))))
+        for run in runs:
+            said = "The process of this run has ended, and no server heard how. `dreamer status` shows the study"
+            client.set_flow_run_state(run.id, Crashed(message=said), force=True)
+    return [run.name for run in runs if run.deployment_id]
+
+
+def lost_runs(runs: Iterable[Any]) -> list[Any]:
+    """Choose the flow runs whose study is on this machine, where no process runs the study."""
+    return [run for run in runs if _is_lost(run.parameters)]
+
+
+def _is_lost(parameters: dict[str, Any]) -> bool:
+    try:
+        study = load_study(parameters["study"], root=parameters.get("root"))
+    except (InputError, KeyError):  # of another flow, or another machine
+        return False
+    return study.folder.exists() and not runs_elsewhere(study)

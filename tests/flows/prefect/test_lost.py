@@ -1,0 +1,51 @@
+"""Which flow runs count as lost, those of studies that lie here and that no process runs, and that they are ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from prefect import flow, get_client
+from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import Running
+
+from flows.prefect.in_process import environment
+from flows.prefect.lost import end_lost_runs, lost_runs
+from flows.prefect.server import own_server
+from flows.running.single import only_run
+from flows.study.loading import load_study
+from tests.flows.small_study import small_study
+
+
+def test_a_run_is_lost_where_no_process_runs_its_study(tmp_path: Path) -> None:
+    path, root = small_study(tmp_path), tmp_path / "run"
+    run = SimpleNamespace(parameters={"study": str(path), "root": str(root)})
+    elsewhere = SimpleNamespace(parameters={"study": str(path), "root": str(tmp_path / "of another machine")})
+    others = [elsewhere, SimpleNamespace(parameters={"study": "nowhere.yaml"}), SimpleNamespace(parameters={})]
+    with only_run(load_study(path, root=root)):
+        assert lost_runs([run, *others]) == []
+    assert lost_runs([run, *others]) == [run]
+
+
+@flow
+def any_flow(study: str, root: str) -> None: ...
+
+
+@pytest.mark.slow
+def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(tmp_path: Path) -> None:
+    path, lost, alive = small_study(tmp_path), tmp_path / "lost", tmp_path / "alive"
+    lost.mkdir()
+    with (
+        environment({"PREFECT_HOME": str(tmp_path)}),
+        own_server(tmp_path / "prefect.db") as address,
+        temporary_settings({PREFECT_API_URL: address}),
+        only_run(load_study(path, root=alive)),
+        get_client(sync_client=True) as client,
+    ):
+        runs = [
+            client.create_flow_run(any_flow, parameters={"study": str(path), "root": str(root)}, state=Running())
+            for root in (lost, alive)
+        ]
+        end_lost_runs()
+        assert [client.read_flow_run(run.id).state_name for run in runs] == ["Crashed", "Running"]
