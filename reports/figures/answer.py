@@ -14,7 +14,7 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.answer import times
-from reports.text.names import depth_name, measure_label
+from reports.text.names import depth_name, measure_label, parts_in_words
 from reports.text.numbers import listed
 
 HEIGHT = 250
@@ -44,10 +44,10 @@ def answer(
         title = f"{name}, {depth_name(depth).lower()}"
         panels.append(panel(title, description, _chart(curve, distances, shown, first["metric"]), **keys))
     caption = (
-        "Each marker is a checkpoint, the mean over its seeds. A horizontal distance between two curves is the factor "
-        "at one height; it is drawn where it is the mean factor."
+        "Each marker is a checkpoint, the mean over its seeds. A bar between two curves shows how many times more or "
+        "fewer tokens a model needs for equal height; it is drawn where that is the mean over all heights."
     )
-    return figure("answer", "The answer", caption, panels, shown)
+    return figure("answer", "The answer", f"{parts_in_words(shown)} {caption}".strip(), panels, shown)
 
 
 def _where(frame: pd.DataFrame, keys: Mapping[str, object]) -> pd.DataFrame:

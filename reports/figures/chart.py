@@ -18,6 +18,7 @@ WIDE = 640
 PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
 NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
 LOG_FROM = 8  # a range of tokens this many times as long as its start is drawn on a logarithmic axis
+MANY_LINES = 12  # seeds' lines in a panel, from which on they are fainter, so that the means stand out
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 
@@ -168,7 +169,8 @@ def seed_lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Styl
     """Draw a faint line for each run in `rows`, which have the fields of x and y: the seeds behind a mean."""
     fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
     base = alt.Chart(records(rows, ["variant", "run_id", *fields]), name="seeds")
-    return base.mark_line(strokeWidth=0.8, opacity=0.5).encode(
+    many = rows["run_id"].nunique() > MANY_LINES
+    return base.mark_line(strokeWidth=0.8, opacity=0.2 if many else 0.5).encode(
         x=x, y=y, color=colour(styles), detail=alt.Detail("run_id:N")
     )
 

@@ -24,22 +24,28 @@ from reports.text.token_stream import mismatch
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """What a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves."""
+    """What a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves.
+
+    `views` are those that the numbers of the sentences come from.
+    """
 
     sentences: list[str]
     warnings: list[str]
     figure: Figure | None
+    views: tuple[str, ...] = ()
 
 
 def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
-    """Put the first screen together; the sentence is why there is no answer where there is none."""
+    """Put the first screen together; where there is no answer, say why, and what the study lacks."""
     means, others = _leading(data, styles)
     if means.empty and others.empty:
-        return FirstScreen([_why_no_answer(data)], [], None)
+        return FirstScreen([_why_no_answer(data)], answer_text.gaps(data), None)
+    views = [factor_tables.MEAN] * len(means[:1]) + [factor_tables.with_intervals()] * len(others[:1])
     return FirstScreen(
         [sentence for _, sentence in answer_text.answers(means, others)],
         answer_text.warnings(data, means, others),
         answer_figure.answer(means, mean_curves(data), data.factor_by_target, styles),
+        tuple(views),
     )
 
 
@@ -52,14 +58,14 @@ def mean_curves(data: StudyData) -> pd.DataFrame:
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show one factor of each model large, then all mean factors, then the factors by the paper's rule."""
     means, others = _leading(data, styles)
-    rows = [(mean_finding, row) for row in means.to_dict("records")]
-    rows += [(crossing, row) for row in others.to_dict("records")]
-    if not rows:
+    found = [(mean_finding(row), factor_tables.mean_origin(row)) for row in means.to_dict("records")]
+    found += [(crossing(row), factor_tables.crossing_origin(row)) for row in others.to_dict("records")]
+    if not found:
         return []
-    models = pd.DataFrame([{"depth": row["depth"], "variant": row["variant"]} for _, row in rows])
-    found = [rows[place][0](rows[place][1]) for place in ordered(models, styles).index]
+    models = pd.DataFrame([{"depth": one.depth, "variant": one.variant} for one, _ in found])
+    boxes = [(one, styles[one.variant], came) for one, came in (found[i] for i in ordered(models, styles).index)]
     blocks = [Block("doubt", text) for text in (mismatch(data),) if text]
-    blocks.append(Block("findings", [(one, styles[one.variant]) for one in found]))
+    blocks.append(Block("findings", boxes))
     return [*blocks, *_mean_factors(data, styles), *_crossings(data, styles)]
 
 
@@ -124,9 +130,9 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 def _why_no_answer(data: StudyData) -> str:
     if data.accuracy.empty:
-        return "There is no answer yet: the results hold no accuracy of any checkpoint."
+        return "There is no answer yet: no accuracy has been measured."
     if BASELINE not in set(data.accuracy["variant"]):
-        return f"There is no answer: no accuracy of the baseline {BASELINE}, with which the others would be compared."
+        return f"There is no answer: {BASELINE}, the baseline that the other models are compared with, has no accuracy."
     if data.compared.empty:
-        return f"There is no answer: the study has no variant besides the baseline {BASELINE}."
-    return f"There is no answer: no variant has accuracies at a depth and on a benchmark where {BASELINE} has them."
+        return f"There is no answer: the study has only the baseline {BASELINE}, and no model to compare with it."
+    return f"There is no answer: no other model was evaluated at a depth and on a benchmark where {BASELINE} was."

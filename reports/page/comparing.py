@@ -18,6 +18,7 @@ from reports.page.sections import data_blocks, reproduction, sections
 from reports.page.tracing import NAMES, with_label
 from reports.style.theme import Style, ordered
 from reports.tables.changes import changes
+from reports.tables.efficiency import MEAN
 from reports.text.answer import answers
 from reports.text.limitations import limitations
 from reports.text.mean_factors import headline
@@ -94,7 +95,7 @@ def _first_screen(data: StudyData, looks: Mapping[str, Style], found: Sequence[C
     said = [sentence for _, sentence in answers(means, data.efficiency)]
     notes = [f"{note[0].upper()}{note[1:]}." for one in found for note in one.notes]
     drawn = answer_figure.answer(means, mean_curves(data), data.factor_by_target, looks)
-    return FirstScreen([*verdicts, *said], notes, drawn)
+    return FirstScreen([*verdicts, *said], notes, drawn, (MEAN,) * len(said[:1]))
 
 
 def _changes(found: Sequence[Comparison], names: Sequence[str]) -> Section:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -42,9 +42,9 @@ class Tracer:
         self._found.append([self._told(origin) for origin in origins])
         return len(self._found) - 1
 
-    def answer(self) -> int:
-        """Note the origin of the answer: the mean factors of every study."""
-        return self.number(tuple(Origin("*", "mean_factors", {"study_id": label}) for label in self._places))
+    def answer(self, views: Sequence[str]) -> int:
+        """Note the origin of the answer: the rows that these views have of every study."""
+        return self.number(tuple(Origin("*", view, {"study_id": label}) for label in self._places for view in views))
 
     def packed(self) -> str:
         """Pack the origins and what every number of a study comes from: code, packages, and runs with checkpoints."""

@@ -1,5 +1,5 @@
-// Tell where a number comes from: a click or Enter on a number of a table, or on the button below a sentence, opens a panel
-// with the query, the runs with their checkpoints, and the versions. Arrows move between the numbers of a table.
+// Tell where a number comes from: a click or Enter on a number of a table, on a large number, or on the button below a
+// sentence, opens a panel with the query, the runs with their checkpoints, and the versions. Arrows move between the numbers of a table.
 
 function part(tag, text, className = "") {
   const element = document.createElement(tag);
@@ -50,18 +50,22 @@ function tell(title, number, origins) {
 const shownText = (cell) => [...(cell?.querySelector("button") ?? cell)?.childNodes ?? []]
   .filter((node) => !node.classList?.contains("note")).map((node) => node.textContent).join("").trim();
 
+// Put what an element shows into a button that tells the number's origin.
+function makeButton(element, title, origins) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "number";
+  button.append(...element.childNodes);
+  button.addEventListener("click", () => tell(title(), element.dataset.origin, origins));
+  element.append(button);
+}
+
 function makeTraceable(table, origins) {
   const heads = [...table.tHead.rows].at(-1).cells;
   for (const cell of table.tBodies[0].querySelectorAll("[data-origin]")) {
     const row = cell.parentElement;
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "number";
-    button.append(...cell.childNodes);
     const head = heads.length === row.cells.length ? shownText(heads[cell.cellIndex]) : "";
-    button.addEventListener("click", () =>
-      tell([shownText(row.cells[0]), head, shownText(cell)].filter(Boolean).join(" · "), cell.dataset.origin, origins));
-    cell.append(button);
+    makeButton(cell, () => [shownText(row.cells[0]), head, shownText(cell)].filter(Boolean).join(" · "), origins);
   }
   const numbers = () => [...table.querySelectorAll("button.number")];
   numbers().forEach((button, place) => (button.tabIndex = place ? -1 : 0)); // one stop for the tabulator key
@@ -83,6 +87,8 @@ function makeTraceable(table, origins) {
 async function tellOrigins() {
   const origins = JSON.parse(await unpack("origins"));
   document.querySelectorAll("figure.table table").forEach((table) => makeTraceable(table, origins));
+  for (const size of document.querySelectorAll(".findings [data-origin]"))
+    makeButton(size, () => `${shownText(size.parentElement.querySelector(".who"))} · ${shownText(size)}`, origins);
   for (const button of document.querySelectorAll("button.origin")) {
     button.hidden = false;
     button.addEventListener("click", () => tell("The answer", button.dataset.origin, origins));

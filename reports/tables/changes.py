@@ -16,8 +16,17 @@ from reports.text.numbers import fine_factor, fine_interval, number, percent, to
 from sql.statistics.comparison import Comparison
 
 SIDES = ("first", "second")
+INTERVAL = (
+    "The interval is made of the items that both studies asked: their differences are drawn anew "
+    "(sql/statistics/bootstrap.py: resample). A click on p names the query of the items."
+)
+TESTED = (
+    "These rows are joined with those of the other study by item_id, metric and filter. The differences of the joined "
+    "rows are tested (sql/statistics/comparison.py: paired_p), and p is adjusted for all rows of the table (holm)."
+)
 IN_PART = "This query is over all items of the study; the table compares those that both studies asked."
 COMPARED = {"compared_scores": "accuracies", "compared_factors": "factors", "compared_losses": "losses"}
+PAIRED = "item_id, metric, filter, value"
 ASKED = "100 * avg(value) AS accuracy, count(*) AS items"
 
 
@@ -56,7 +65,10 @@ def _accuracies(found: Comparison, names: tuple[str, str], suffix: str) -> Table
         cells = _of_both(shown, row, names, ASKED, "compared_scores", "checkpoint")
         cells = [replace(cell, origins=_noted(cell.origins, row, names)) for cell in cells]
         place = [*_model(row), task_name(row["task"]), row["checkpoint"], number(row["items"])]
-        body.append((None, [*place, *cells, f"{row['adjusted_p']:.2g}"]))  # no query of the results gives p
+        both = cells[-1].origins
+        cells[-1] = replace(cells[-1], origins=tuple(replace(one, note=f"{one.note} {INTERVAL}") for one in both))
+        tested = tuple(replace(one, columns=PAIRED, note=TESTED) for one in both)
+        body.append((None, [*place, *cells, Cell(f"{row['adjusted_p']:.2g}", origins=tested)]))
     return table(
         f"table-changed-{suffix}",
         "Accuracy on the items that both studies asked, and the change in percentage points with its 95% interval. "

@@ -11,6 +11,7 @@ import pandas as pd
 from reports.data import AVERAGE, BASELINE, MODEL
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cell, model_cells, table, traced
+from reports.tables.origins import Origin, origin
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
 
@@ -18,6 +19,26 @@ UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
 FIRST, INTERPOLATED = "First crossing", "Interpolated"  # heads of columns
 # The view of each rule, and the rule's name in `factor_intervals`.
 VIEWS = {FIRST: ("data_efficiency", "first"), INTERPOLATED: ("data_efficiency_interpolated", "interpolated")}
+MEAN = "mean_factors"  # the view
+
+
+def mean_origin(row: Mapping[str, Any]) -> Origin:
+    """Say where a mean factor and its interval come from."""
+    return origin(row, "factor, low, high", MEAN, *MODEL, "metric")
+
+
+def crossing_origin(row: Mapping[str, Any], rule: str = FIRST) -> Origin:
+    """Say where a factor by a rule and its interval come from."""
+    return origin(row, "factor, low, high, bound", with_intervals(rule), *MODEL)
+
+
+def with_intervals(rule: str = FIRST) -> str:
+    """Return a query, in brackets, for the factors by a rule with their intervals."""
+    view, name = VIEWS[rule]
+    return (
+        f"(SELECT f.*, i.low, i.high FROM {view} f LEFT JOIN factor_intervals i ON i.study_id = f.study_id "
+        f"AND i.rule = '{name}' AND (i.depth, i.variant, i.task) IS NOT DISTINCT FROM (f.depth, f.variant, f.task))"
+    )
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -51,8 +72,7 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
     text = fine_factor(row["factor"]) + "†" * bool(row["within_noise"])
-    cell = Cell(text, fine_interval(row) or "no interval", kind)
-    return traced(cell, row, "factor, low, high", "mean_factors", *MODEL, "metric")
+    return Cell(text, fine_interval(row) or "no interval", kind, origins=(mean_origin(row),))
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -93,13 +113,8 @@ def _factor_cell(row: Mapping[str, Any], rule: str = FIRST) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated" if pd.isna(row.get("own_best")) else "no baseline")
     flag = "†" if row["near_chance"] else ""
-    cell = Cell(_bounded(row["factor"], row["bound"]) + flag, note=interval(row) or "no interval")
-    view, name = VIEWS[rule]
-    joined = (
-        f"(SELECT f.*, i.low, i.high FROM {view} f LEFT JOIN factor_intervals i ON i.study_id = f.study_id "
-        f"AND i.rule = '{name}' AND (i.depth, i.variant, i.task) IS NOT DISTINCT FROM (f.depth, f.variant, f.task))"
-    )
-    return traced(cell, row, "factor, low, high, bound", joined, *MODEL)
+    shown, origins = _bounded(row["factor"], row["bound"]) + flag, (crossing_origin(row, rule),)
+    return Cell(shown, note=interval(row) or "no interval", origins=origins)
 
 
 def _bounded(value: Any, bound: str) -> str:

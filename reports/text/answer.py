@@ -16,15 +16,17 @@ from reports.text.token_stream import mismatch
 
 NAMED = "95% interval "  # before the first interval of a text
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
+UNDER_WAY = ("waiting", "training", "evaluating")  # states of runs that go on
 
 
 def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:
     """Return a depth and its sentence for each depth, the models in the order of the rows.
 
     `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a mean factor.
-    What the study decides comes first; a model whose interval holds 1 is in a sentence that begins with what the study
-    cannot tell. Example: "At depth 4, for equal average accuracy, DR needed 2.52 times fewer training tokens than LA
-    (95% interval 1.90 to 3.40). The study cannot tell whether DR+DA needed fewer: 1.10 times fewer (0.80 to 1.50)."
+    What the study decides comes first. A model whose interval holds 1, or whose factor is of noise, is in a sentence
+    that begins with what the study cannot tell. Example: "At depth 4, for equal average accuracy, DR needed 2.52 times
+    fewer training tokens than LA (95% interval 1.90 to 3.40). The study cannot tell whether DR+DA needed fewer or
+    more: 1.10 times fewer (0.80 to 1.50)."
     """
     found = []
     for depth in sorted({*means["depth"], *others["depth"]}):
@@ -36,17 +38,22 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:
 
 
 def _sentence(depth: int, rows: pd.DataFrame) -> str:
-    decided = [row for row in rows.to_dict("records") if not holds_one(row)]
-    undecided = [row for row in rows.to_dict("records") if holds_one(row)]
+    decided = [row for row in rows.to_dict("records") if not _is_open(row)]
+    undecided = [row for row in rows.to_dict("records") if _is_open(row)]
     goal = f"for equal {measure_name(rows.iloc[0])}"
     place = depth_name(depth).lower() if depth >= 0 else ""
     if not decided:
-        return _cannot_tell(undecided, f"training tokens than {BASELINE}{f' at {place}' * bool(place)} {goal}")
+        return _cannot_tell(undecided, f" training tokens than {BASELINE}{f' at {place}' * bool(place)} {goal}")
     first, *further = decided
     clauses = [f"{first['variant']} needed {_times(first)} training tokens than {BASELINE}{_span(first, NAMED)}"]
     clauses += [f"{row['variant']} {_times(row)}{_span(row)}" for row in further]
     start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
     return " ".join([f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])])
+
+
+def _is_open(row: Mapping[str, Any]) -> bool:
+    """Tell whether a study decides nothing about a model: the interval holds 1, or the factor is of noise."""
+    return holds_one(row) or bool(row["within_noise"])
 
 
 def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
@@ -55,7 +62,7 @@ def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
     spans = [_span(rows[0], NAMED if compared else ""), *map(_span, rows[1:])]
     said = [f"{row['variant']} " * (len(rows) > 1) + _times(row) for row in rows]
     clauses = [text + span for text, span in zip(said, spans, strict=True)]
-    return f"The study cannot tell whether {names} needed fewer{f' {compared}' * bool(compared)}: {listed(clauses)}."
+    return f"The study cannot tell whether {names} needed fewer or more{compared}: {listed(clauses)}."
 
 
 def _times(row: Mapping[str, Any]) -> str:
@@ -79,17 +86,51 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
     texts = ["The models did not all read the same tokens."] * bool(mismatch(data))
     undecided = [_model(row) for frame in (means, others) for row in frame.to_dict("records") if holds_one(row)]
     if undecided:
-        texts.append(f"Not decided: the interval of {listed(undecided)} holds 1, as many tokens as {BASELINE}.")
+        texts.append(f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as {BASELINE}.")
     if (means["seeds"] < 2).any():
         single = list(dict.fromkeys(means[means["seeds"] < 2]["variant"]))
         texts.append(f"One seed: nothing says what another would give for {listed(single)}.")
     noisy = [_model(row) for row in means[means["within_noise"]].to_dict("records")]
     if noisy:
-        texts.append(f"Noise: what {listed(noisy)} and {BASELINE} both reached is hardly more.")
+        texts.append(f"Noise: the range that {listed(noisy)} and {BASELINE} both reached is hardly wider than noise.")
     if (others["bound"] == "at most").any():
         missed = [_model(row) for row in others[others["bound"] == "at most"].to_dict("records")]
         texts.append(f"Not reached: {listed(missed)} had not {BASELINE}’s best at the end.")
-    return [*texts, *_benchmarks(data), *_runs(data)]
+    return [*texts, *gaps(data), *_benchmarks(data)]
+
+
+def gaps(data: StudyData) -> list[str]:
+    """Name in a few words each what a study lacks: runs that failed or go on, and what was not evaluated."""
+    runs = data.runs[data.runs["status"].notna()]
+    ended = runs[~runs["status"].isin(["complete", "screened", *UNDER_WAY])]
+    texts = [
+        f"{status.capitalize()}: {_models(part)} ({counted(len(part), 'run')} of {len(runs)})."
+        for status, part in ended.groupby("status")
+    ]
+    broken = data.training_curves[data.training_curves["losses_not_finite"] > 0]
+    if len(broken):
+        texts.append(f"Broken training: the loss of {_models(broken)} was not a finite number at some steps.")
+    under_way = int(runs["status"].isin(UNDER_WAY).sum())
+    texts += [f"Not complete: {counted(under_way, 'run')} of {len(runs)}."] * bool(under_way)
+    waiting = len(not_evaluated(data))
+    return [*texts, *[f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}."] * bool(waiting), *_tasks(data)]
+
+
+def _tasks(data: StudyData) -> list[str]:
+    """Name the benchmarks on which a model was not evaluated that was evaluated on others."""
+    texts = []
+    for _, rows in data.efficiency.groupby(["depth", "variant"]):
+        absent = rows[rows["own_best"].isna()]
+        tasks = [task_name(task) for task in absent["task"] if task != AVERAGE]
+        if tasks and len(absent) < len(rows):
+            without = ", so without an average" * (AVERAGE in set(absent["task"]))
+            texts.append(f"Not evaluated: {_models(absent)} on {listed(tasks)}{without}.")
+    return texts
+
+
+def _models(rows: pd.DataFrame) -> str:
+    """Name the models that rows are of, each once."""
+    return listed(list(dict.fromkeys(map(_model, rows.to_dict("records")))))
 
 
 def _model(row: Mapping[str, Any]) -> str:
@@ -110,11 +151,3 @@ def _benchmarks(data: StudyData) -> list[str]:
     if few:
         texts.append(f"Few items, so wide errors: {listed(few)}.")
     return texts
-
-
-def _runs(data: StudyData) -> list[str]:
-    status = data.runs["status"].dropna()
-    ended = int((~status.isin(["complete", "screened"])).sum())
-    texts = [f"Not complete: {counted(ended, 'run')} of {len(status)}."] * bool(ended)
-    waiting = len(not_evaluated(data))
-    return [*texts, *[f"Not evaluated: {counted(waiting, 'run')} of {len(status)}."] * bool(waiting)]

@@ -16,6 +16,12 @@ TASKS = {
     VALIDATION: "Held-out documents",
     AVERAGE: "Average",
 }
+# Parts of the names of the paper's variants: "DR+DA" has two.
+PARTS = {
+    "LA": "a layer of its own for each depth",
+    "DR": "depth recurrence, one layer used at every depth",
+    "DA": "attention over depths",
+}
 STAGES = {
     "documents": "Read",
     "traces": "Strip reasoning traces",
@@ -24,6 +30,15 @@ STAGES = {
     "decontaminate": "Decontaminate",
     "tokens": "Tokenise and pack",
 }
+
+
+def parts_in_words(variants: Iterable[str]) -> str:
+    """Say what the parts of variants' names stand for; empty for names that are not the paper's.
+
+    Example: "LA: a layer of its own for each depth. DA: attention over depths." for `LA+DA`.
+    """
+    known = {part for variant in variants for part in variant.split(" ")[0].split("+")}
+    return " ".join(f"{part}: {words}." for part, words in PARTS.items() if part in known)
 
 
 def task_name(task: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.figures.chart import one_run_each, records, token_axis
+from reports.figures.chart import one_run_each, records, seed_lines, token_axis, y_axis
 from tests.reports.figures.frames import DRAWN, MODEL_RUNS, SCORES
 
 
@@ -61,3 +61,13 @@ def test_data_survive_on_their_way_into_a_chart(rows: list[tuple[str, float]]) -
         assert text == name
         assert (number == "") == (not math.isfinite(value))
         assert number == "" or math.isclose(float(number), value, rel_tol=1e-5)
+
+
+def test_the_lines_of_many_seeds_are_fainter_than_those_of_few() -> None:
+    def opacity(runs: int) -> float:
+        names = [str(run) for run in range(runs)]
+        rows = pd.DataFrame({"variant": "LA", "run_id": names, "tokens": 1e6, "accuracy": 0.5})
+        drawn = seed_lines(rows, token_axis(rows["tokens"]), y_axis("accuracy"), DRAWN)
+        return drawn.to_dict(validate=False)["mark"]["opacity"]
+
+    assert opacity(30) < opacity(3)

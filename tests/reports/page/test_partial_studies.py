@@ -49,19 +49,19 @@ def report(tmp_path: Path, tables: Tables) -> Page:
 
 def test_no_evaluation_yet(tmp_path: Path) -> None:
     text = report(tmp_path, {**trained(RIGHT), "evaluations": [], "items": []}).text
-    assert "There is no answer yet: the results hold no accuracy of any checkpoint." in text
+    assert "There is no answer yet: no accuracy has been measured." in text
     assert "Training loss" in text
 
 
 def test_one_variant(tmp_path: Path) -> None:
     text = report(tmp_path, trained({"LA": RIGHT["LA"]})).text
-    assert "There is no answer: the study has no variant besides the baseline LA." in text
+    assert "There is no answer: the study has only the baseline LA, and no model to compare with it." in text
     assert "Depth 4" in text
 
 
 def test_no_baseline(tmp_path: Path) -> None:
     text = report(tmp_path, trained({name: RIGHT[name] for name in ("DR", "DR+DA")})).text
-    assert "no accuracy of the baseline LA" in text
+    assert "There is no answer: LA, the baseline that the other models are compared with, has no accuracy." in text
     assert "Depth 4 has no evaluated LA, so there are no factors for it." in text
 
 
@@ -71,6 +71,7 @@ def test_a_failed_run(tmp_path: Path) -> None:
     tables["runs"].append(run_row("late-s0", "late", tokens=3_000_000, status="failed"))
     tables["run_details"] = [{"run_id": "late-s0", "failure": "step 30: out of memory"}]
     text = report(tmp_path, tables).text
+    assert "Failed: late at depth 4 (1 run of 3)." in text, "on the first screen"
     assert "Not complete: late-s0 (failed: step 30: out of memory)." in text
     assert "At depth 4, for equal average accuracy, DR needed" in text, "the answer of the others is there"
 
@@ -107,6 +108,9 @@ def test_a_loss_that_is_not_a_number(tmp_path: Path) -> None:
         row["loss"] = float("nan")
     tables["runs"][-1]["status"] = "failed"
     text = report(tmp_path, tables).text
+    assert "There is no answer: no other model was evaluated at a depth and on a benchmark where LA was." in text
+    assert "Failed: DR at depth 4 (1 run of 2)." in text, "on the first screen"
+    assert "Broken training: the loss of DR at depth 4 was not a finite number at some steps." in text
     assert "The loss was not a finite number in DR (40 steps); such steps are not drawn." in text
     assert "Not complete: DR (failed)." in text
 
@@ -116,8 +120,9 @@ def test_a_missing_task(tmp_path: Path) -> None:
     for name in ("evaluations", "items"):
         tables[name] = [row for row in tables[name] if (row["run_id"], row["task"]) != ("DR", "mmlu_math")]
     text = report(tmp_path, tables).text
+    assert "Not evaluated: DR at depth 4 on MMLU (math), so without an average." in text, "on the first screen"
     assert "DR at depth 4 was not evaluated on MMLU (math) and the average." in text
-    assert "on GSM8K" in text
+    assert "DR reached LA’s best accuracy on GSM8K" in text
 
 
 def test_everything_at_chance(tmp_path: Path) -> None:
@@ -125,6 +130,8 @@ def test_everything_at_chance(tmp_path: Path) -> None:
     for row in tables["evaluations"]:
         row["chance"] = 0.25
     text = report(tmp_path, tables).text
+    assert "The study cannot tell whether DR needed fewer or more training tokens than LA at depth 4" in text
+    assert "Near chance: LA on Average and MMLU (math)." in text
     assert "LA’s best is within two standard errors of chance on" in text
     assert "those factors say little" in text
 
@@ -134,4 +141,5 @@ def test_a_run_cut_off_before_its_first_checkpoint_has_no_rows_but_its_own(tmp_p
     tables["runs"] = [{"run_id": "LA-s0", "study_id": STUDY, "model_id": "LA", "seed": 0, "status": "failed"}]
     tables["run_details"] = [{"run_id": "LA-s0", "failure": "killed"}]
     text = report(tmp_path, tables).text
+    assert "Failed: LA at depth 4 (1 run of 1)." in text, "on the first screen"
     assert "Not complete: LA-s0 (failed: killed)." in text

@@ -375,9 +375,9 @@ def test_names_from_the_data_are_text_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variants", "said"),
     [
-        ((), "no accuracy of any checkpoint"),
-        (("LA",), "no variant besides the baseline LA"),
-        (("DR", "mine"), "no accuracy of the baseline LA"),
+        ((), "no accuracy has been measured"),
+        (("LA",), "only the baseline LA, and no model to compare with it"),
+        (("DR", "mine"), "LA, the baseline that the other models are compared with, has no accuracy"),
     ],
 )
 def test_a_study_without_an_answer_says_why(tmp_path: Path, variants: tuple[str, ...], said: str) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -24,10 +25,12 @@ from reports.tables.hyperparameters import hyperparameters
 from reports.tables.origins import Origin
 from sql.connection import connect
 from sql.keeping import keep_views
+from sql.statistics.comparison import holm, paired_p
 from tests.reports.small_results import RIGHT, STUDY, entered, model_row, run_row, study, whole_study
 
 # The text of a number that tells its origin, below the name of its table.
 PART = re.compile(r'<figcaption id="(table-[^"]+)">|<t[dh][^>]* data-origin="(\d+)"[^>]*>([^<]*)')
+BOX = re.compile(r'<p class="size" data-origin="(\d+)">([^<]*)')
 SHOWN = re.compile(r"(?:≥|≤|at least |at most )?\s*([+−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*([A-Za-z]*)")
 # Tables about the data and the study file, whose numbers are of no run.
 OF_NO_RUN = ("table-funnel", "table-funnel-sources", "table-3", "table-4")
@@ -39,15 +42,21 @@ def origins(page: str) -> dict[str, Any]:
     return json.loads(unpacked(re.search(r'id="origins">([^<]*)<', page)[1]))
 
 
-def numbers(page: str) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
-    """Yield table, text and origins of some numbers of every table of a page: of its first rows."""
+def numbers(page: str, each: int = EACH) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Yield table, text and origins of so many numbers of every table of a page: of its first rows."""
     table, known, seen = "", origins(page)["numbers"], Counter[str]()
     for name, place, text in PART.findall(page):
         if name:
             table = name
-        elif seen[table] < EACH:
+        elif seen[table] < each:
             seen[table] += 1
             yield table, text.strip(), known[int(place)]
+
+
+def boxes(page: str) -> list[tuple[str, dict[str, Any]]]:
+    """The large numbers of a page, with their origins."""
+    known = origins(page)["numbers"]
+    return [(text.strip(), *known[int(place)]) for place, text in BOX.findall(page)]
 
 
 @contextmanager
@@ -82,6 +91,12 @@ def test_the_query_of_every_number_gives_the_number(results: Path) -> None:
             assert is_shown_as(rows.iloc[0, 0], text), (table, text, one, rows)
             assert bool(one["runs"]) == (table not in OF_NO_RUN), one
             seen.add(table)
+        for text, one in boxes(page):
+            (row,) = ask(one["query"]).to_dict("records")
+            assert is_shown_as(row["factor"], text), (text, one)
+            assert {"low", "high"} <= set(row)
+            assert one["runs"]
+    assert len(boxes(page)) == 2 * 3
     expected = {"table-mean-factors-4", "table-factors-4", "table-rules", "table-rules-all", "table-curve-4"}
     expected |= {"table-depths", "table-1", "table-2", "table-benchmarks", "table-runs", "table-experts"}
     assert expected | {"table-compute", *OF_NO_RUN} <= seen
@@ -96,6 +111,8 @@ def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Pa
     with asked(files[0]) as first, asked(files[1]) as second:
         for table, text, found in numbers(page):
             rows = [(first, second)[one["study"]](one["query"]) for one in found]
+            if "item_id" in rows[0]:
+                continue  # p, of which the next test is
             assert all(len(one) == 1 for one in rows), found
             if len(found) == 1:
                 assert is_shown_as(rows[0].iloc[0, 0], text), (table, text, found, rows)
@@ -105,6 +122,24 @@ def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Pa
     for table in ("table-changed-1", "table-factors-1", "table-mean-factors-4", "table-curve-4", "table-1"):
         assert seen[table] == {0, 1}, table
     assert seen["table-funnel-of-2"] == {1}
+    assert {one["study"] for _, one in boxes(page)} == {0, 1}
+
+
+def test_the_rows_of_p_give_p_by_the_function_that_their_note_names(results: Path, tmp_path: Path) -> None:
+    right = {"LA": RIGHT["LA"], "DR": (2, 4, 6, 8, 10)}
+    files = [results, whole_study(tmp_path / "other" / "results.duckdb", right, depths=(2, 4))]
+    page = write_comparison([(file, None) for file in files], tmp_path / "page.html").read_text()
+    shown, computed = [], []
+    with asked(files[0]) as first, asked(files[1]) as second:
+        for table, text, found in numbers(page, each=1000):
+            if table == "table-changed-1" and "paired_p" in found[0].get("note", ""):
+                rows = [(first, second)[one["study"]](one["query"]) for one in found]
+                paired = rows[0].merge(rows[1], on=["item_id", "metric", "filter"])
+                difference = (paired["value_y"] - paired["value_x"]).to_numpy()
+                computed.append(paired_p(difference, np.random.default_rng(0)))
+                shown.append(float(text))
+    assert len(set(shown)) > 1
+    assert shown == pytest.approx(holm(np.array(computed)), rel=0.05)
 
 
 def traced_study(runs: pd.DataFrame, checkpoints: pd.DataFrame, counted: Sequence[str] = ("a", "b")) -> Tracer:

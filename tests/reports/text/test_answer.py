@@ -30,7 +30,7 @@ def test_one_sentence_for_each_depth() -> None:
         (
             4,
             "At depth 4, for equal average accuracy, DR needed 2.50 times fewer training tokens than LA (95% interval "
-            "1.90 to 3.40). The study cannot tell whether DR+DA needed fewer: 1.25 times more (0.80 to 2.00).",
+            "1.90 to 3.40). The study cannot tell whether DR+DA needed fewer or more: 1.25 times more (0.80 to 2.00).",
         ),
         (
             8,
@@ -46,8 +46,16 @@ def test_a_sentence_begins_with_what_the_study_cannot_tell() -> None:
         {"variant": "DR+DA", "factor": 0.8, "low": 0.5, "high": 1.25},
     )
     assert answers(rows, NO_OTHERS)[0][1] == (
-        "The study cannot tell whether DR or DR+DA needed fewer training tokens than LA at depth 4 for equal average "
-        "accuracy: DR 1.05 times fewer (95% interval 0.90 to 1.20) and DR+DA 1.25 times more (0.80 to 2.00)."
+        "The study cannot tell whether DR or DR+DA needed fewer or more training tokens than LA at depth 4 for equal "
+        "average accuracy: DR 1.05 times fewer (95% interval 0.90 to 1.20) and DR+DA 1.25 times more (0.80 to 2.00)."
+    )
+
+
+def test_a_factor_of_noise_decides_nothing() -> None:
+    rows = means({"variant": "DR", "factor": 0.5, "within_noise": True})
+    assert answers(rows, NO_OTHERS)[0][1] == (
+        "The study cannot tell whether DR needed fewer or more training tokens than LA at depth 4 for equal average "
+        "accuracy: 2.00 times more (no interval)."
     )
 
 
