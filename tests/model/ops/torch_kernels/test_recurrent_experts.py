@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,7 @@ from model.ops import Factors, Routing, gradient_taps, swiglu_experts
 from model.ops.gpu import as_on_gpu
 from model.ops.torch_kernels import recurrent_experts
 from model.ops.torch_kernels.routing import dispatch
-from tests.model.tiny_network import by_reference, double
+from tests.model.tiny_network import DR, build, by_reference, double, random_tokens
 
 T, A, E, H, SIZE, USES = 30, 2, 6, 8, 8, 5
 
@@ -58,6 +60,27 @@ def test_the_weights_of_all_uses_take_one_product_each(as_gpu, monkeypatch):
     monkeypatch.setattr(F, "grouped_mm", counted)
     gradients(tuple(each.detach().float().requires_grad_() for each in weights()), torch.ones(T, H))
     assert sorted(shape for shape in made if len(shape) == 3) == [(E, SIZE, H), (E, H, 2 * SIZE)]
+
+
+def test_the_rows_of_a_group_are_multiplied_before_those_of_earlier_depths_are_made(as_gpu, monkeypatch):
+    tokens = random_tokens()
+    config = dataclasses.replace(DR, depth=4)
+    rows = tokens.numel() * config.active_experts
+    monkeypatch.setattr(recurrent_experts, "FEWEST", 1)
+    monkeypatch.setattr(recurrent_experts, "ELEMENTS", 2 * rows * max(config.hidden_size, 2 * config.expert_size))
+    order, grouped_outer = [], recurrent_experts.grouped_outer
+
+    def multiply(*factors) -> Tensor:
+        order.append("weights")
+        return grouped_outer(*factors)
+
+    def observe(depth: int, name: str, attended) -> None:
+        if name == "experts":
+            attended.output.register_hook(lambda _: order.append(depth))
+
+    monkeypatch.setattr(recurrent_experts, "grouped_outer", multiply)
+    build(config)(tokens, observer=observe).sum().backward()
+    assert order == [3, 2, "weights", "weights", 1, 0, "weights", "weights"]
 
 
 def test_one_sum_rounds_less_than_a_sum_at_each_depth(as_gpu, monkeypatch):
@@ -107,10 +130,10 @@ def test_uses_that_take_no_part_are_left_out(as_gpu):
 def test_there_are_taps_only_where_gradients_of_several_uses_are_wanted_on_a_gpu(as_gpu):
     _, inward, outward = weights()
     assert None not in gradient_taps(inward, outward, 2, T, A)
-    assert gradient_taps(inward, outward, 1, T, A) == [None]
-    assert gradient_taps(inward, outward.detach(), 2, T, A) == [None, None]
+    assert list(gradient_taps(inward, outward, 1, T, A)) == [None]
+    assert list(gradient_taps(inward, outward.detach(), 2, T, A)) == [None, None]
     with torch.no_grad():
-        assert gradient_taps(inward, outward, 2, T, A) == [None, None]
+        assert list(gradient_taps(inward, outward, 2, T, A)) == [None, None]
 
 
 def test_there_are_no_taps_where_the_rows_of_four_uses_are_too_many():
@@ -119,9 +142,9 @@ def test_there_are_no_taps_where_the_rows_of_four_uses_are_too_many():
     )
     with as_on_gpu("meta"):
         assert None not in gradient_taps(inward, outward, 16, 16_384, 8)
-        assert gradient_taps(inward, outward, 32, 32_768, 8) == [None] * 32
+        assert list(gradient_taps(inward, outward, 32, 32_768, 8)) == [None] * 32
 
 
 def test_a_cpu_makes_a_gradient_at_each_depth():
     _, inward, outward = weights()
-    assert gradient_taps(inward, outward, 2, T, A) == [None, None]
+    assert list(gradient_taps(inward, outward, 2, T, A)) == [None, None]
