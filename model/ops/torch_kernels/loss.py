@@ -89,7 +89,7 @@ def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[T
 
 @cache
 def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Compile when first called, as torch's compiler takes seconds to load. A row is not split: that reads it twice."""
+    """Compile when first called, as torch's compiler takes seconds to load: one kernel, however few the rows."""
     return torch.compile(_gradient, fullgraph=True, dynamic=False, options={"split_reductions": False})
 
 
