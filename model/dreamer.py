@@ -12,7 +12,7 @@ inputs and outputs of a projection, V vocabulary; P pairs of a rotary code, of K
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -139,12 +139,12 @@ class ExpertAttention(nn.Module):
         self.inward = nn.Parameter(torch.empty(E, H, 2 * F))  # gate and up projection side by side
         self.outward = nn.Parameter(torch.empty(E, F, H))
 
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[Weights]:
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[Weights]:
         """Prepare the routing keys of each depth, and cast the weights to the dtype of the products."""
         inward, outward = ops.expert_weights(self.inward, dtype), ops.expert_weights(self.outward, dtype)
         keys = self.router.prepare(code_LP)
         taps = ops.gradient_taps(inward, outward, len(keys), tokens, self.router.active)
-        return [(each, inward, outward, tap) for each, tap in zip(keys, taps, strict=True)]
+        return ((each, inward, outward, tap) for each, tap in zip(keys, taps, strict=True))
 
     @ops.fusable("expert_attention")
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
@@ -318,10 +318,15 @@ class Block(nn.Module):
         self.order = config.order
         self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
-    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> list[dict[str, Weights]]:
-        """Prepare what each attention needs at each depth for so many tokens, whichever; one entry without a code."""
+    def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[dict[str, Weights]]:
+        """Prepare what each attention needs at each depth for so many tokens, whichever; one entry without a code.
+
+        Made when the depth comes: autograd then passes backwards through what was prepared for a depth, and frees what
+        that held, before the depths below.
+        """
         prepared = {name: attention.prepare(dtype, code_LP, tokens) for name, attention in self.attentions.items()}
-        return [dict(zip(prepared, each, strict=True)) for each in zip(*prepared.values(), strict=True)]
+        for each in zip(*prepared.values(), strict=True):
+            yield dict(zip(prepared, each, strict=True))
 
     def forward(
         self, x_TH: Tensor, weights: dict[str, Weights], context: Context, histories: dict[str, History]
@@ -390,15 +395,15 @@ class Dreamer(nn.Module):
         counted = self.training and isinstance(memory, Documents)
         real_T = memory.real if counted else None
         positions_T, depths_LP, routing_LP = self._codes(memory.positions, L, dtype)
-        weights = [each for block in self.blocks for each in block.prepare(dtype, routing_LP, tokens_BS.numel())]
+        prepared = (each for block in self.blocks for each in block.prepare(dtype, routing_LP, tokens_BS.numel()))
 
         x_TH = F.embedding(tokens_BS.flatten(), self.embedding).to(dtype)
         x_TH = self.norm(x_TH) if self.config.recurrent else x_TH
         histories: dict[str, History] = {}
-        for index in range(L):
+        for index, weights in zip(range(L), prepared, strict=True):
             block = self.blocks[0 if self.config.recurrent else index]
             context = Context(index, positions_T, depths_LP[index], memory)
-            x_TH, attended = self.layer(block, x_TH, weights[index], context, histories)
+            x_TH, attended = self.layer(block, x_TH, weights, context, histories)
             histories = {name: result.history for name, result in attended.items()}
             for name, result in attended.items():
                 if counted and result.ids is not None:

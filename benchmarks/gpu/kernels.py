@@ -139,7 +139,8 @@ def routing(sizes: Sizes, say: Say) -> None:
     before = torch.get_float32_matmul_precision()
     for precision in ("highest", "high"):
         torch.set_float32_matmul_precision(precision)
-        say(what=f"router, {precision} precision", **both_passes(weights, [x, query, keys], sizes))
+        for form, way in {"": weights, ", compiled": compiled(weights, sizes)}.items():
+            say(what=f"router, {precision} precision{form}", **both_passes(way, [x, query, keys], sizes))
     torch.set_float32_matmul_precision(before)
     scores = torch.randn(sizes.tokens, E, device=sizes.device)
     say(what=f"top {A} of {E}", ms=milliseconds(lambda: scores.topk(A, dim=-1, sorted=False), sizes))
@@ -206,9 +207,10 @@ def loss_head(sizes: Sizes, say: Say) -> None:
     targets = torch.randint(V, (sizes.tokens,), device=sizes.device)
     ways = {"plain": lambda hidden, head: F.cross_entropy((hidden @ head.T).float(), targets, reduction="sum")}
     for power in (16,) if sizes.tiny else (26, 28, 29, 30):
-        ways[f"chunks of 2^{power}"] = lambda hidden, head, power=power: cross_entropy_sum(
-            hidden, head, targets, 2**power
-        )
+        for form, fused in {"": False, ", compiled": True}.items():
+            ways[f"chunks of 2^{power}{form}"] = partial(
+                cross_entropy_sum, targets=targets, chunk_elements=2**power, compiled=fused
+            )
     if hasattr(F, "linear_cross_entropy"):
         ways["torch's linear_cross_entropy"] = lambda hidden, head: F.linear_cross_entropy(
             hidden, head, targets, reduction="sum"

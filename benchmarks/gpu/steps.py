@@ -170,13 +170,16 @@ def _check_experts(sizes: Sizes, say: Say) -> None:
 def _check_loss(sizes: Sizes, say: Say) -> None:
     hidden, head = (torch.randn(n, 64, device=sizes.device).mul(0.5).bfloat16().requires_grad_() for n in (300, 1000))
     targets = torch.randint(1000, (300,), device=sizes.device)
-    loss = cross_entropy_sum(hidden, head, targets, 64_000)
     exact = [part.detach().double().requires_grad_() for part in (hidden, head)]
     expected = F.cross_entropy(exact[0] @ exact[1].T, targets, reduction="sum")
-    _check(say, "loss in chunks", loss.detach(), expected.detach(), 1e-3)
-    made, wanted = torch.autograd.grad(loss, [hidden, head]), torch.autograd.grad(expected, exact)
-    for name, one, other in zip(("hidden", "head"), made, wanted, strict=True):
-        _check(say, f"loss in chunks: gradient of {name}", one, other, 2e-2)
+    wanted = torch.autograd.grad(expected, exact)
+    for compiled in (False, True):
+        loss = cross_entropy_sum(hidden, head, targets, 64_000, compiled)
+        name = "loss in chunks, compiled" if compiled else "loss in chunks"
+        _check(say, name, loss.detach(), expected.detach(), 1e-3)
+        made = torch.autograd.grad(loss, [hidden, head])
+        for leaf, one, other in zip(("hidden", "head"), made, wanted, strict=True):
+            _check(say, f"{name}: gradient of {leaf}", one, other, 2e-2)
 
 
 def eager_steps(sizes: Sizes, say: Say, variant: str) -> None:

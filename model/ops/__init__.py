@@ -151,7 +151,7 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
     return _engine(weights).expert_weights(weights, dtype)
 
 
-def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
+def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
     """Make the taps of each use of experts by `active` experts for each of so many tokens; None where there are none.
 
     A tap is a zero-filled tensor whose gradient is a factor of the weights' gradients: so the gradients of several uses
@@ -173,12 +173,14 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
     return _engine(query, *keys, *values).attend_depth(query, keys, values)
 
 
-def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
+def cross_entropy_sum(
+    hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None, compiled: bool = False
+) -> Tensor:
     """Sum over T of the cross entropy, in nats, of the logits `hidden[T, H] @ head[V, H].T` with `targets` [T].
 
-    At most `chunk_elements` logits are held at a time.
+    At most `chunk_elements` logits are held at a time. On a GPU the softmax may be `compiled`, by torch.compile.
     """
-    return _engine(hidden, head).cross_entropy_sum(hidden, head, targets, chunk_elements)
+    return _engine(hidden, head).cross_entropy_sum(hidden, head, targets, chunk_elements, compiled)
 
 
 __all__ = ["Attended", "Documents", "Factors", "Routing", "Visible", "engine", "engine_of", "fusable"]

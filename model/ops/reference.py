@@ -6,7 +6,7 @@ Functions stand in the order of model/ops/__init__.py, which documents them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -91,9 +91,9 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
     return weights.to(dtype)
 
 
-def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
+def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
     """Return no taps: autograd computes the gradients of the experts' weights at each use."""
-    return [None] * uses
+    return iter([None] * uses)
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
@@ -114,7 +114,9 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
     return attended.squeeze(2), scores.squeeze(2).detach()
 
 
-def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
+def cross_entropy_sum(
+    hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None, compiled: bool = False
+) -> Tensor:
     """Make all logits at once."""
     return F.cross_entropy(hidden @ head.T, targets, reduction="sum")
 

@@ -220,7 +220,8 @@ class Trainer:
         tokens, targets, wanted = map(self._move, (batch.tokens[rows], targets[wanted], wanted))
         hidden = self.model(tokens, memory=documents, return_hidden=True)
         hidden = hidden.flatten(0, 1).index_select(0, wanted)
-        return ops.cross_entropy_sum(hidden, self.model.head.to(hidden.dtype), targets)
+        head = self.model.head.to(hidden.dtype)
+        return ops.cross_entropy_sum(hidden, head, targets, compiled=self._compiled)
 
     def _move(self, tensor: Tensor) -> Tensor:
         if self.device.type == "cpu":

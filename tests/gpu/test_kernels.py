@@ -48,11 +48,14 @@ def test_experts_of_which_half_have_no_token(device: torch.device, experts: int)
     assert_near_the_reference(operation, device, numbers(T, H), numbers(experts, H, 2 * F), numbers(experts, F, H))
 
 
-def test_the_loss_of_a_large_head(device: torch.device) -> None:
+@pytest.mark.parametrize("compiled", [False, True], ids=["as written", "compiled"])
+def test_the_loss_of_a_large_head(device: torch.device, compiled: bool) -> None:
+    if compiled and device.type == "cpu":
+        pytest.skip("tests/model/ops/torch_kernels/test_loss.py compiles for the CPU")
     torch.manual_seed(0)
     targets = torch.randint(V, (T,))
 
     def operation(hidden: Tensor, head: Tensor) -> Tensor:
-        return cross_entropy_sum(hidden, head, targets.to(hidden.device))
+        return cross_entropy_sum(hidden, head, targets.to(hidden.device), 40 * V, compiled)
 
     assert_near_the_reference(operation, device, numbers(T, H), numbers(V, H))

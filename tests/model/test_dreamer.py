@@ -116,7 +116,7 @@ def unrolled(model: Dreamer, tokens: Tensor) -> tuple[Tensor, nn.ModuleList]:
     positions, depths, routing = model._codes(documents.positions, len(blocks), dtype)
     x, histories = model.norm(model.embedding[tokens.flatten()]), {}
     for depth, block in enumerate(blocks):
-        weights = block.prepare(dtype, routing, tokens.numel())[depth]
+        *_, weights = itertools.islice(block.prepare(dtype, routing, tokens.numel()), depth + 1)
         x, results = block(x, weights, Context(depth, positions, depths[depth], documents), histories)
         histories = {name: result.history for name, result in results.items()}
         x = model.norm(x)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -10,23 +13,28 @@ from model.ops.gpu import on_gpu
 
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
-GPU_CHUNK_ELEMENTS = 2**28
-"""More where memory is fast, 1.5 GiB: every chunk passes over the whole gradient of the head."""
+GPU_CHUNK_BYTES = 3 * 2**29
+"""More where memory is fast: every chunk passes over the whole gradient of the head."""
 
 
-def cross_entropy_sum(hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None) -> Tensor:
+def cross_entropy_sum(
+    hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None, compiled: bool = False
+) -> Tensor:
     """Compute the loss and its gradient together, chunk by chunk: logits are made once and dropped.
 
     The gradient of a sum of losses needs nothing from the backward pass but a factor. The softmax and the gradient of
     `head` are accumulated in float32 (or wider).
     """
-    chunk_elements = chunk_elements or (GPU_CHUNK_ELEMENTS if on_gpu(hidden) else CHUNK_ELEMENTS)
-    return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]))
+    compiled = compiled and on_gpu(hidden) and not torch.compiler.is_compiling()
+    if chunk_elements is None:
+        held = hidden.element_size() + (0 if compiled else 4)  # bytes for each logit
+        chunk_elements = GPU_CHUNK_BYTES // held if on_gpu(hidden) else CHUNK_ELEMENTS
+    return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]), compiled)
 
 
 class _CrossEntropySum(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden: Tensor, head: Tensor, targets: Tensor, chunk: int) -> Tensor:
+    def forward(ctx, hidden: Tensor, head: Tensor, targets: Tensor, chunk: int, compiled: bool) -> Tensor:
         wide = torch.promote_types(hidden.dtype, torch.float32)
         loss = torch.zeros((), dtype=wide, device=hidden.device)
         hidden_gradient = torch.empty_like(hidden)
@@ -34,14 +42,13 @@ class _CrossEntropySum(torch.autograd.Function):
         for begin in range(0, hidden.shape[0], chunk):
             part, wanted = hidden[begin : begin + chunk], targets[begin : begin + chunk, None]
             logits = part @ head.T
-            logs = torch.log_softmax(logits, dim=1, dtype=wide)
-            own = logs.gather(1, wanted)
+            if compiled and len(part) > 1:  # a graph of many rows does not take a single one
+                own, gradient = _in_one_kernel(logits, wanted, wide)
+            elif on_gpu(hidden):
+                own, gradient = _into_logits(logits, wanted, wide)
+            else:
+                own, gradient = _beside_logits(logits, wanted, wide)
             loss -= own.sum()
-            if on_gpu(hidden):  # in one pass, into the logits
-                gradient = torch.exp(logs, out=logits).scatter_(1, wanted, own.expm1().to(head.dtype))
-            else:  # softmax, then minus one at the target
-                gradient = logs.exp_()
-                gradient = gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(head.dtype)
             torch.mm(gradient, head, out=hidden_gradient[begin : begin + chunk])
             head_gradient += gradient.T @ part
         ctx.save_for_backward(hidden_gradient, head_gradient)
@@ -50,6 +57,51 @@ class _CrossEntropySum(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, factor: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx, factor: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         hidden_gradient, head_gradient = ctx.saved_tensors
-        return hidden_gradient * factor, (head_gradient * factor).to(ctx.head_dtype), None, None
+        return hidden_gradient * factor, (head_gradient * factor).to(ctx.head_dtype), None, None, None
+
+
+# Each takes logits [T, V] and targets [T, 1], and returns the logarithms of the targets' probabilities [T, 1] and the
+# gradient of the losses' sum [T, V], which is the softmax, less one at the target. `wide` is the type of sums.
+
+
+def _beside_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+    logs = torch.log_softmax(logits, dim=1, dtype=wide)
+    own, gradient = logs.gather(1, wanted), logs.exp_()
+    return own, gradient.scatter_add_(1, wanted, gradient.new_full(wanted.shape, -1)).to(logits.dtype)
+
+
+def _into_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Move 12 bytes a logit."""
+    logs = torch.log_softmax(logits, dim=1, dtype=wide)
+    own = logs.gather(1, wanted)
+    return own, torch.exp(logs, out=logits).scatter_(1, wanted, own.expm1().to(logits.dtype))
+
+
+def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Move 6 bytes a logit, 2 of these perhaps from a cache: one loop over a row for its sum, one for its gradient."""
+    given = logits, wanted, logits.gather(1, wanted).to(wide)
+    for tensor in given:
+        torch._dynamo.mark_dynamic(tensor, 0)  # the last chunk has fewer rows
+    return _compiled()(*given), logits
+
+
+@cache
+def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """Compile when first called, as torch's compiler takes seconds to load: one kernel, however few the rows."""
+    return torch.compile(_gradient, fullgraph=True, dynamic=False, options={"split_reductions": False})
+
+
+def _gradient(logits: Tensor, wanted: Tensor, chosen: Tensor) -> Tensor:
+    """Write the gradient into the logits. The logits at the targets are given, as they are overwritten.
+
+    The compiler makes the largest logit and the sum in one loop where these are written so.
+    """
+    values = logits.to(chosen.dtype)
+    largest = values.amax(dim=1, keepdim=True)
+    total = (values - largest).exp().sum(dim=1, keepdim=True).log() + largest
+    own = chosen - total
+    places = torch.arange(logits.shape[1], device=logits.device)
+    logits.copy_(torch.where(places == wanted, own.expm1(), (values - total).exp()))
+    return own

@@ -20,22 +20,22 @@ from model.ops.types import Factors
 
 ELEMENTS = 2**29
 """Of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the gradients."""
-FEWEST = 4
-"""Uses whose rows are kept together: two at a time would save paper-32 3 % of the bytes, for 12 GB more held (log)."""
 
 
-def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> list[Factors | None]:
-    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none where these are too few.
+def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
+    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none where that is one.
 
+    Taps are made when the first of their uses comes: autograd passes backwards through the newest node first, so that
+    the rows of these uses are multiplied and freed before those of earlier uses are made.
     On a GPU only: on a CPU the C engine sums in place, and the rows would take memory.
     """
     wanted = torch.is_grad_enabled() and inward.requires_grad and outward.requires_grad
-    together = max(1, ELEMENTS // (tokens * active * max(inward.shape[1:])))
-    if not wanted or not on_gpu(inward) or uses == 1 or together < min(uses, FEWEST):
-        return [None] * uses
-    groups = torch.arange(uses).chunk(-(-uses // together))
-    taps = [_UsedExperts.apply(inward, outward, len(group), tokens, active) for group in groups]
-    return [use for group in taps for use in _uses(group)]
+    together = ELEMENTS // (tokens * active * max(inward.shape[1:]))
+    if not wanted or not on_gpu(inward) or min(uses, together) < 2:
+        yield from [None] * uses
+        return
+    for group in torch.arange(uses).chunk(-(-uses // together)):
+        yield from _uses(_UsedExperts.apply(inward, outward, len(group), tokens, active))
 
 
 class _UsedExperts(torch.autograd.Function):

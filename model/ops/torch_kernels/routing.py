@@ -10,6 +10,9 @@ from model.ops.gpu import on_gpu
 from model.ops.torch_kernels.norms import rms_norm, rotate
 from model.ops.types import Dispatch, Routing
 
+MOST_ROUNDS = 16
+"""Of one maximum after the other; torch's topk looks for the smallest of all by 2 of 32 bits at a time."""
+
 
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
@@ -43,8 +46,7 @@ class _Route(torch.autograd.Function):
         square = torch.linalg.vector_norm(q, dim=-1, keepdim=True).square_()
         scale = square.div_(q.shape[-1]).add_(epsilon).rsqrt_()
         scores = (q @ keys.T).mul_(scale)
-        biased = scores + bias
-        ids = biased.argmax(dim=-1, keepdim=True) if active == 1 else biased.topk(active, dim=-1, sorted=False).indices
+        ids = _largest(scores + bias, active)
         chosen = scores.gather(-1, ids)
         sigmoid = torch.sigmoid(chosen)
         total = sigmoid.sum(dim=-1, keepdim=True).add_(1e-20) if normalised else None
@@ -64,6 +66,19 @@ class _Route(torch.autograd.Function):
         q_gradient = (scores_gradient @ keys).addcmul_(q, along, value=-1)
         x_gradient, query_gradient = (q_gradient @ query.T).to(x.dtype), x.to(q.dtype).T @ q_gradient
         return x_gradient, query_gradient, scores_gradient.T @ q, None, None, None, None
+
+
+def _largest(scores: Tensor, count: int) -> Tensor:
+    """Find the places of the `count` largest scores of each row: compiled in one kernel with what makes the scores."""
+    if count == 1:
+        return scores.argmax(dim=-1, keepdim=True)
+    if count > MOST_ROUNDS or not torch.compiler.is_compiling():
+        return scores.topk(count, dim=-1, sorted=False).indices
+    places, found = torch.arange(scores.shape[-1], device=scores.device), []
+    for _ in range(count):
+        found.append(scores.argmax(dim=-1, keepdim=True))
+        scores = scores.masked_fill(places == found[-1], float("-inf"))
+    return torch.cat(found, dim=-1)
 
 
 def dispatch(ids: Tensor, experts: int) -> Dispatch:

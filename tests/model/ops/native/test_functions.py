@@ -79,7 +79,7 @@ def made(kind, dtype, **changes):
         torch.nn.init.normal_(parameter)
     torch.nn.init.normal_(module.router.bias) if module.router else None
     code = depth_code(1, config.routing_size, 100.0, torch.device("cpu"), dtype) if config.recurrent else None
-    return module, lambda: module.prepare(dtype, code, 1)[0]
+    return module, lambda: next(iter(module.prepare(dtype, code, 1)))
 
 
 def assert_modules_agree(module, function, x, *others):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -11,7 +13,7 @@ from model.ops import Factors, Routing, gradient_taps, swiglu_experts
 from model.ops.gpu import as_on_gpu
 from model.ops.torch_kernels import recurrent_experts
 from model.ops.torch_kernels.routing import dispatch
-from tests.model.tiny_network import by_reference, double
+from tests.model.tiny_network import DR, build, by_reference, double, random_tokens
 
 T, A, E, H, SIZE, USES = 30, 2, 6, 8, 8, 5
 
@@ -38,7 +40,6 @@ def gradients(inputs: tuple[Tensor, ...], direction: Tensor, **options) -> tuple
 
 @pytest.mark.parametrize("together", [1, 2, USES])
 def test_gradients_are_those_of_the_reference(together, as_gpu, monkeypatch):
-    monkeypatch.setattr(recurrent_experts, "FEWEST", 1)
     monkeypatch.setattr(recurrent_experts, "ELEMENTS", together * T * A * 2 * SIZE)
     inputs = weights()
     direction = torch.randn(T, H, dtype=torch.float64)
@@ -60,9 +61,28 @@ def test_the_weights_of_all_uses_take_one_product_each(as_gpu, monkeypatch):
     assert sorted(shape for shape in made if len(shape) == 3) == [(E, SIZE, H), (E, H, 2 * SIZE)]
 
 
-def test_one_sum_rounds_less_than_a_sum_at_each_depth(as_gpu, monkeypatch):
+def test_the_rows_of_a_group_are_multiplied_before_those_of_earlier_depths_are_made(as_gpu, monkeypatch):
+    tokens = random_tokens()
+    config = dataclasses.replace(DR, depth=4)
+    rows = tokens.numel() * config.active_experts
+    monkeypatch.setattr(recurrent_experts, "ELEMENTS", 2 * rows * max(config.hidden_size, 2 * config.expert_size))
+    order, grouped_outer = [], recurrent_experts.grouped_outer
+
+    def multiply(*factors) -> Tensor:
+        order.append("weights")
+        return grouped_outer(*factors)
+
+    def observe(depth: int, name: str, attended) -> None:
+        if name == "experts":
+            attended.output.register_hook(lambda _: order.append(depth))
+
+    monkeypatch.setattr(recurrent_experts, "grouped_outer", multiply)
+    build(config)(tokens, observer=observe).sum().backward()
+    assert order == [3, 2, "weights", "weights", 1, 0, "weights", "weights"]
+
+
+def test_one_sum_rounds_less_than_sums_of_two_depths_each(as_gpu, monkeypatch):
     """In bfloat16, of random factors: outer products [H, 2F] and [F, H] of each expert's rows, summed over the uses."""
-    monkeypatch.setattr(recurrent_experts, "FEWEST", 1)
     uses, pairs = 32, T * A
     _, inward, outward = (each.detach().bfloat16().requires_grad_() for each in weights())
     routings = [dispatch(torch.randint(E, (T, A)), E) for _ in range(uses)]
@@ -84,10 +104,10 @@ def test_one_sum_rounds_less_than_a_sum_at_each_depth(as_gpu, monkeypatch):
         return [((one - other).norm() / other.norm()).item() for one, other in zip(found, exact, strict=True)]
 
     together = errors()
-    monkeypatch.setattr(recurrent_experts, "ELEMENTS", 1)
-    alone = errors()
+    monkeypatch.setattr(recurrent_experts, "ELEMENTS", 2 * pairs * 2 * SIZE)
+    in_pairs = errors()
     assert max(together) < 0.002  # that of one rounding to 8 bits
-    assert min(alone) > 2 * max(together)
+    assert min(in_pairs) > 2 * max(together)
 
 
 def test_uses_that_take_no_part_are_left_out(as_gpu):
@@ -107,21 +127,21 @@ def test_uses_that_take_no_part_are_left_out(as_gpu):
 def test_there_are_taps_only_where_gradients_of_several_uses_are_wanted_on_a_gpu(as_gpu):
     _, inward, outward = weights()
     assert None not in gradient_taps(inward, outward, 2, T, A)
-    assert gradient_taps(inward, outward, 1, T, A) == [None]
-    assert gradient_taps(inward, outward.detach(), 2, T, A) == [None, None]
+    assert list(gradient_taps(inward, outward, 1, T, A)) == [None]
+    assert list(gradient_taps(inward, outward.detach(), 2, T, A)) == [None, None]
     with torch.no_grad():
-        assert gradient_taps(inward, outward, 2, T, A) == [None, None]
+        assert list(gradient_taps(inward, outward, 2, T, A)) == [None, None]
 
 
-def test_there_are_no_taps_where_the_rows_of_four_uses_are_too_many():
+def test_there_are_no_taps_where_the_rows_of_two_uses_are_too_many():
     inward, outward = (
         torch.empty(3, *sides, device="meta", requires_grad=True) for sides in ((1024, 1008), (504, 1024))
     )
     with as_on_gpu("meta"):
-        assert None not in gradient_taps(inward, outward, 16, 16_384, 8)
-        assert gradient_taps(inward, outward, 32, 32_768, 8) == [None] * 32
+        assert None not in gradient_taps(inward, outward, 32, 32_768, 8)
+        assert list(gradient_taps(inward, outward, 32, 65_536, 8)) == [None] * 32
 
 
 def test_a_cpu_makes_a_gradient_at_each_depth():
     _, inward, outward = weights()
-    assert gradient_taps(inward, outward, 2, T, A) == [None, None]
+    assert list(gradient_taps(inward, outward, 2, T, A)) == [None, None]
