@@ -18,6 +18,7 @@ from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
 from pipeline.dedup.signing import sign_source
+from pipeline.sources.repositories.addresses import copy_repository
 from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
 from pipeline.sources.source import Source
 from pipeline.sources.stage import read_source
@@ -59,7 +60,7 @@ def locate_sources(study: Study, world: Output | None) -> list[Located]:
         if entry == BUILTIN and world is None:
             continue
         source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
-        mirror = world.path if entry == BUILTIN and world else study.data.mirror
+        mirror = world.path if entry == BUILTIN and world else study.mirror
         folder = _locate(study, source, mirror, source.splits)
         found.append(Located(source, tuple(source_files(source, folder)), resolved_revision(folder)))
     return found
@@ -71,10 +72,15 @@ def locate_benchmarks(study: Study) -> list[tuple[Benchmark, Path]]:
     Raises InputError, within seconds, for a benchmark that is neither in the mirror nor on the hub.
     """
     benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
-    return [(one, _locate(study, one, study.data.mirror, (one.split,))) for one in benchmarks]
+    return [(one, _locate(study, one, study.mirror, (one.split,))) for one in benchmarks]
 
 
 def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits: tuple[str, ...]) -> Path:
+    report = partial(progress.report, f"download {entry.name}")
+    address = study.data.mirror
+    if mirror and mirror == study.mirror and isinstance(address, str):
+        parts = [(configuration, split) for configuration in entry.configurations for split in splits]
+        copy_repository(address, entry.repository, mirror / entry.repository, parts=parts, progress=report)
     return repository_folder(
         entry.repository,
         mirror=mirror,
@@ -82,7 +88,7 @@ def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits
         revision=entry.revision,
         configurations=entry.configurations,
         splits=splits,
-        progress=partial(progress.report, f"download {entry.name}"),
+        progress=report,
     )
 
 
