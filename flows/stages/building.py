@@ -19,6 +19,7 @@ VERSIONS = {
     "documents": 3,
     "traces": 4,
     "clean": 2,
+    "signatures": 1,
     "deduplicate": 4,
     "decontaminate": 5,
     "items": 2,

@@ -1,7 +1,8 @@
 """Prepare a study's data, from its sources to packed token shards: every stage of `pipeline/`, through the store.
 
-world -> documents -> traces -> clean (each source) -> deduplicate -> decontaminate -> tokenizer -> tokens -> funnel
-benchmark items ------------------------------------------------------------^
+world -> documents -> traces -> clean -> signatures (each source)
+    -> deduplicate -> decontaminate -> tokenizer -> tokens -> funnel
+benchmark items -----------^
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import pyarrow.parquet as pq
 from flows.stages.building import build_stage
 from flows.stages.losses import say, warnings
 from flows.stages.outputs import Prepared, write_returned
-from flows.stages.sources import curate_sources, locate_benchmarks, locate_sources, processes_for
+from flows.stages.sources import (
+    curate_sources,
+    kept_characters,
+    locate_benchmarks,
+    locate_sources,
+    processes_for,
+    sign_sources,
+)
 from flows.stages.usage import register_user
 from flows.study.configuration import BUILTIN, Study
 from pipeline.benchmarks.benchmark import Benchmark
@@ -26,7 +34,6 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.stage import deduplicate
 from pipeline.progress import Progress
 from pipeline.sources.repositories.splits import find_split, has_splits
-from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens
 from pipeline.tokens.stage import pack
@@ -61,16 +68,19 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     chains = curate_sources(study, store, sources)
     cleaned = [chain[-1] for chain in chains]
     finish(items, *(output for chain in chains for output in chain))
+    signed = sign_sources(study, store, sources, cleaned)
+    finish(*signed)
     unique = build(
         "deduplicate",
         data.deduplicate,
-        cleaned,
+        [*cleaned, *signed],
         lambda folder, report: deduplicate(
             [output.path for output in cleaned],
             folder,
             data.deduplicate,
+            signed=[output.path for output in signed],
             memory=data.memory,
-            processes=processes_for(study, _characters(cleaned)),
+            processes=processes_for(study, kept_characters(cleaned)),
             cluster=data.cluster,
             progress=report,
         ),
@@ -85,7 +95,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             folder,
             pq.read_table(items.path / "items.parquet"),
             data.decontaminate,
-            processes=processes_for(study, _characters([unique])),
+            processes=processes_for(study, kept_characters([unique])),
             cluster=data.cluster,
             progress=report,
         ),
@@ -111,7 +121,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
             tokenizer.path,
             folder,
             **shape,
-            processes=processes_for(study, _characters([curated])),
+            processes=processes_for(study, kept_characters([curated])),
             cluster=data.cluster,
             progress=report,
         ),
@@ -133,12 +143,6 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     return prepared
 
 
-def _characters(inputs: list[Output]) -> int:
-    """Count the characters that earlier stages kept."""
-    counts = [count for output in inputs for count in output.results["counts"] if count["reason"] == KEPT]
-    return sum(count["characters"] for count in counts)
-
-
 def _benchmark_items(
     study: Study, store: Store, world: Output | None, benchmarks: list[tuple[Benchmark, Path]]
 ) -> tuple[Output, list[dict[str, Any]]]:
@@ -151,7 +155,7 @@ def _benchmark_items(
     for benchmark, folder in benchmarks:
         tables.append(benchmark_items(benchmark, folder))
         tasks += task_specifications(
-            benchmark, folder, study.store_folder / "texts", beside=study.place, mirror=study.data.mirror
+            benchmark, folder, study.store_folder / "texts", beside=study.place, mirror=study.mirror
         )
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
 

@@ -1,12 +1,13 @@
-"""Find the files of a study's sources and benchmarks, and curate each source by itself: read, strip traces, clean."""
+"""Find the files of sources and benchmarks, and curate each source by itself: read, strip traces, clean, sign."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from flows.running import progress
 from flows.running.devices import cores
@@ -16,10 +17,13 @@ from flows.study.configuration import BUILTIN, Study
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
+from pipeline.dedup.signing import sign_source
+from pipeline.sources.repositories.addresses import copy_repository
 from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
 from pipeline.sources.source import Source
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
+from pipeline.storage.documents import KEPT
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.parallel import Run, at_once, serial, workers
 from pipeline.storage.store import Missing, Output, Store
@@ -56,7 +60,7 @@ def locate_sources(study: Study, world: Output | None) -> list[Located]:
         if entry == BUILTIN and world is None:
             continue
         source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
-        mirror = world.path if entry == BUILTIN and world else study.data.mirror
+        mirror = world.path if entry == BUILTIN and world else study.mirror
         folder = _locate(study, source, mirror, source.splits)
         found.append(Located(source, tuple(source_files(source, folder)), resolved_revision(folder)))
     return found
@@ -68,10 +72,15 @@ def locate_benchmarks(study: Study) -> list[tuple[Benchmark, Path]]:
     Raises InputError, within seconds, for a benchmark that is neither in the mirror nor on the hub.
     """
     benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
-    return [(one, _locate(study, one, study.data.mirror, (one.split,))) for one in benchmarks]
+    return [(one, _locate(study, one, study.mirror, (one.split,))) for one in benchmarks]
 
 
 def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits: tuple[str, ...]) -> Path:
+    report = partial(progress.report, f"download {entry.name}")
+    address = study.data.mirror
+    if mirror and mirror == study.mirror and isinstance(address, str):
+        parts = [(configuration, split) for configuration in entry.configurations for split in splits]
+        copy_repository(address, entry.repository, mirror / entry.repository, parts=parts, progress=report)
     return repository_folder(
         entry.repository,
         mirror=mirror,
@@ -79,7 +88,7 @@ def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits
         revision=entry.revision,
         configurations=entry.configurations,
         splits=splits,
-        progress=partial(progress.report, f"download {entry.name}"),
+        progress=report,
     )
 
 
@@ -93,19 +102,50 @@ def curate_sources(study: Study, store: Store, sources: Sequence[Located]) -> li
         files = [path for located in sources for path in located.files]
         digests = dict(zip(files, threads.map(store.file_digest, files), strict=True))
     curate = partial(curate_source, digests=digests, limit=study.data.limit, rules=study.data.clean)
-    try:
-        chains = [curate(Store(store.root, builds=False), located) for located in sources]
-    except Missing:
-        if not store.builds:
-            raise
-        processes = processes_for(study, sum(_characters_read(each, study.data.limit) for each in sources))
-        with workers(processes, study.data.cluster) as run:
-            chains = at_once(lambda each: curate(store, each, run=run), sources, 1 if run is serial else len(sources))
+    size = sum(_characters_read(each, study.data.limit) for each in sources)
+    chains = _side_by_side(study, store, curate, sources, size)
     for located, outputs in zip(sources, chains, strict=True):
         check_kept(located.source, outputs)
         if store.builds:
             say([*warnings(outputs), *unmarked_warnings(outputs[1])])
     return chains
+
+
+def sign_sources(study: Study, store: Store, sources: Sequence[Located], cleaned: Sequence[Output]) -> list[Output]:
+    """Sign the cleaned documents of every source for deduplication; a source signed before is not signed again."""
+    signing = study.data.deduplicate.signing
+    memory = memory_bytes(study.data.memory) // len(sources)
+
+    def sign(store: Store, pair: tuple[Located, Output], run: Run = serial) -> Output:
+        located, clean = pair
+        return build_stage(
+            store,
+            "signatures",
+            signing,
+            [clean],
+            lambda folder, report: sign_source(clean.path, folder, signing, memory=memory, run=run, progress=report),
+            label=located.source.name,
+            resumes=True,
+        )
+
+    return _side_by_side(study, store, sign, list(zip(sources, cleaned, strict=True)), kept_characters(cleaned))
+
+
+def _side_by_side(study: Study, store: Store, build: Callable[..., Any], things: Sequence[Any], size: int) -> list[Any]:
+    """Do `build(store, thing)` for each; where an output is missing, with processes for `size` characters in all."""
+    try:
+        return [build(Store(store.root, builds=False), thing) for thing in things]
+    except Missing:
+        if not store.builds:
+            raise
+    with workers(processes_for(study, size), study.data.cluster) as run:
+        return at_once(lambda thing: build(store, thing, run=run), things, 1 if run is serial else len(things))
+
+
+def kept_characters(outputs: Sequence[Output]) -> int:
+    """Count the characters that stages kept."""
+    counts = [count for output in outputs for count in output.results["counts"] if count["reason"] == KEPT]
+    return sum(count["characters"] for count in counts)
 
 
 def _characters_read(located: Located, limit: int | None) -> int:

@@ -37,7 +37,7 @@ from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Output, Store
 
 WAITING, RUNNING, STOPPED, DONE, SCREENED, FAILED = "waiting", "running", "stopped", "done", "screened", "failed"
-OF_EACH_SOURCE = ("documents", "traces", "clean")
+OF_EACH_SOURCE = ("documents", "traces", "clean", "signatures")
 REPORT = "write report"
 
 

@@ -20,6 +20,7 @@ from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
+from pipeline.sources.repositories.addresses import Mirror
 from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.store import digest
@@ -40,7 +41,7 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Path | None = Field(None, description="a folder with data sets in the hub's layout, looked in before it")
+    mirror: Mirror | None = Field(None, description="data in the hub's layout, looked in before it: folder or address")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
@@ -275,6 +276,11 @@ class Study(Section):
     @property
     def folder(self) -> Path:
         return self.root if self.root is not None else Path("runs") / self.name
+
+    @property
+    def mirror(self) -> Path | None:
+        """The folder of the mirror; of a mirror at an address, the folder that its files are copied to."""
+        return self.folder / "mirror" if isinstance(self.data.mirror, str) else self.data.mirror
 
     @property
     def store_folder(self) -> Path:

@@ -146,10 +146,10 @@ def _search(
         ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
         documents: Counter[tuple[str, str]] = Counter()
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
+        batches = [batch for _, batch in numbered_batches(shard)]  # at most `SHARD_BYTES` and a document
         removed: list[dict[int, Match]] = []  # by batch: row -> cause
-        counts: list[dict[str, Any]] = []
         with pq.ParquetWriter(folder / f"matches-{number}.parquet", MATCHES) as file:
-            for _, batch in numbered_batches(shard):
+            for batch in batches:
                 matches = list(search(index, batch["question"], batch["response"]))
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
@@ -159,12 +159,11 @@ def _search(
                     found[benchmarks[match.item], match.grade].add(match.item)
                 documents.update((benchmarks[match.item], match.grade) for match in best.values())
                 removed.append({row: best[row] for row in sorted(best) if best[row].grade in settings.remove})
-                counts = sum_counts([counts, count_documents(batch, KEPT)])
         if any(removed) or not is_shard(shard.path):
-            for (_, batch), causes in zip(numbered_batches(shard), removed, strict=True):
+            for batch, causes in zip(batches, removed, strict=True):
                 _split(writer, batch, causes, ids)
         else:
-            writer.pass_on(shard.path, counts)
+            writer.pass_on(shard.path, sum_counts(count_documents(batch, KEPT) for batch in batches))
         return [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
 
     return write_document_shard(output, folder, number, write)

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.dedup.settings import GUARDS
 from pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
@@ -35,11 +36,10 @@ from pipeline.text.normal_form import SIGNS
 from pipeline.text.number_words import NUMBER_WORDS
 from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, text_column, word_blocks
 
-# Names of functions, and single letters before a parenthesis.
-_FUNCTION = re.compile(
-    r"(?<![A-Za-z])((?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min|[a-z](?=\())(?![a-z])",
-    re.IGNORECASE,
-)
+# Names of functions, and single letters before a parenthesis; for Python, and for Arrow, which finds texts with any.
+_NAMES = r"(?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min"
+_FUNCTION = re.compile(rf"(?<![A-Za-z])({_NAMES}|[a-z](?=\())(?![a-z])", re.IGNORECASE)
+_ANY_FUNCTION = rf"(?i)(?:^|[^a-z])(?:(?:{_NAMES})(?:[^a-z]|$)|[a-z]\()"
 _LONGEST_ANSWER = 8  # in words; a longer one is prose, which may be worded in many ways
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
 _NUMBER_WORDS = IdTable(np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64)))
@@ -99,8 +99,11 @@ def answer_ids(answers: pa.Array) -> np.ndarray:
 
 def function_ids(questions: pa.Array) -> np.ndarray:
     """Compute an id uint64 [D] of the functions that each question names, in order."""
-    named = (" ".join(_FUNCTION.findall(question or "")).lower() for question in questions.to_pylist())
-    return np.array([word_id(names) for names in named], np.uint64)
+    naming = pc.fill_null(pc.match_substring_regex(questions, _ANY_FUNCTION), False)
+    named = (" ".join(_FUNCTION.findall(question)).lower() for question in questions.filter(naming).to_pylist())
+    ids = np.full(len(questions), word_id(""), np.uint64)
+    ids[np.asarray(naming, bool)] = np.array([word_id(names) for names in named], np.uint64)
+    return ids
 
 
 def facts(words: Words, answers: np.ndarray, functions: np.ndarray) -> Facts:

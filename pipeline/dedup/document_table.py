@@ -10,7 +10,7 @@ answer. `rank` numbers b=0, B=1, a=2 and drops B; `dropped` returns the row (doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,24 @@ from pipeline.storage.numbered_shards import Shard
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 
 _BYTES_JOINED = 64  # memory that a document takes while a band is joined
-_RANK = """create table ranked as
+_SHARDS = "(select unnest($files) as filename, unnest($starts) as start, unnest($sources) as priority)"
+_RANK = f"""create table ranked as with shards as {_SHARDS}, documents as
+    (select start + file_row_number as doc, priority, keys.* exclude (filename, file_row_number)
+    from read_parquet($files, filename=true, file_row_number=true) as keys join shards using (filename))
     select row_number() over (order by priority, quality desc, id, doc) - 1 as node, * exclude (priority, quality)
-    from read_parquet($files) order by doc"""
+    from documents order by doc"""
 _EXACT = """create table dropped as with copies as
     (select key0, key1, min(node) as because from ranked group by all having count(*) > 1)
     select node, because, 0::utinyint as reason from ranked join copies using (key0, key1) where node <> because"""
 _ALONE = """create table alone as
     select min(node) as node from ranked anti join dropped using (node) group by digits having count(*) = 1"""
+_REMAINING = """create table remaining as
+    select doc, node from ranked anti join dropped using (node) anti join alone using (node)"""
+_SIGNED = f"""select node, bands.* exclude (place, filename)
+    from read_parquet($files, filename=true) as bands join {_SHARDS} as shards using (filename)
+    join remaining on remaining.doc = start + place"""
+_UNSIGNED = """select doc from remaining anti join signed using (node)
+    where doc >= $start and doc < $stop order by doc"""
 _TOO_MANY = """insert into dropped with kept as (select * from ranked anti join dropped using (node) where asked)
     select node, first_value(node) over question as because, 2 from kept
     window question as (partition by question0, question1 order by node)
@@ -64,38 +74,47 @@ class DocumentTable:
         )
         self.connection.execute("pragma disable_checkpoint_on_shutdown; pragma disable_progress_bar")
         self.connection.execute("create table pairs (earlier bigint, later bigint)")
+        self._into_signed = "create table signed as"
 
     def close(self) -> None:
         """Close the database."""
         self.connection.close()
 
-    def rank(self, files: Iterable[Path]) -> None:
-        """Number the documents described in Parquet files and mark exact duplicates.
+    def rank(self, files: Sequence[Path]) -> None:
+        """Number the documents described in Parquet files, one for each shard, and mark exact duplicates.
 
-        Columns: doc, id, priority, quality, key0, key1 (of the whole text), digits (documents that differ in them are
-        no near duplicates), asked, question0, question1.
+        Columns: id, quality, key0, key1 (of the whole text), digits (documents that differ in them are no near
+        duplicates), asked, question0, question1.
         """
-        self.connection.execute(_RANK, {"files": [str(file) for file in files]})
-        self.connection.execute(_EXACT)
-        self.connection.execute(_ALONE)
+        self.connection.execute(_RANK, _shards(self.files, files))
+        for step in (_EXACT, _ALONE, _REMAINING):
+            self.connection.execute(step)
 
     def remaining(self, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
         """Select the documents of a shard that may have near duplicates: doc and node, int64 [R] each."""
-        return self._columns(
-            "select doc, node from ranked anti join dropped using (node) anti join alone using (node) "
-            "where doc >= $1 and doc < $2 order by doc",
-            [shard.start, shard.stop],
-        )
+        query = "select doc, node from remaining where doc >= $start and doc < $stop order by doc"
+        return self._columns(query, {"start": shard.start, "stop": shard.stop})
 
-    def join(self, files: Iterable[Path], bands: int) -> None:
-        """Add the candidates of each band, from Parquet files with columns node, 0, 1, ... of band hashes."""
-        files = [str(file) for file in files]
-        (documents,) = self._columns("select count(*) from read_parquet($1)", [files])
+    def add_signed(self, shards: Sequence[Shard], files: Sequence[Path]) -> None:
+        """Add the band hashes of these shards' remaining documents, from a Parquet file for each shard.
+
+        Columns: place (of a document in its shard), 0, 1, ... (null where a document has no n-gram).
+        """
+        self.connection.execute(f"{self._into_signed} {_SIGNED}", _shards(shards, files))
+        self._into_signed = "insert into signed"
+
+    def unsigned(self, shard: Shard) -> np.ndarray:
+        """Select the remaining documents of a shard whose band hashes have not been added: doc, int64 [R]."""
+        return self._columns(_UNSIGNED, {"start": shard.start, "stop": shard.stop})[0]
+
+    def join(self, bands: int) -> None:
+        """Add the candidates of each band among the documents whose band hashes have been added."""
+        (documents,) = self._columns("select count(*) from signed")
         parts = 1 + int(documents[0]) * _BYTES_JOINED // self.memory
         for band in range(bands):
-            query = f'select "{band}" as hash, node from read_parquet($1) where "{band}" % {parts} = $2'
+            query = f'select "{band}" as hash, node from signed where "{band}" % {parts} = $part'
             for number in range(parts):
-                self.add_pairs(bucket_pairs(*self._columns(query, [files, number])))
+                self.add_pairs(bucket_pairs(*self._columns(query, {"part": number})))
 
     def add_pairs(self, pairs: np.ndarray) -> None:
         """Add candidates int64 [P, 2]."""
@@ -132,7 +151,7 @@ class DocumentTable:
         query = "select doc, reason, because from decided where doc >= $first and doc < $stop order by doc"
         return self.connection.sql(query, params={"first": shard.start, "stop": shard.stop}).to_arrow_table()
 
-    def _columns(self, query: str, parameters: Sequence[Any] = ()) -> tuple[np.ndarray, ...]:
+    def _columns(self, query: str, parameters: Mapping[str, Any] | None = None) -> tuple[np.ndarray, ...]:
         return tuple(self.connection.execute(query, parameters).fetchnumpy().values())
 
     def _insert(self, table: str, **columns: np.ndarray) -> None:
@@ -145,3 +164,13 @@ class DocumentTable:
         found = self.connection.sql(query).to_arrow_table()
         self.connection.unregister("wanted")
         return found
+
+
+def _shards(shards: Sequence[Shard], files: Sequence[Path]) -> dict[str, list]:
+    """Arrange shards, and the file that describes each, as parameters of a query."""
+    pairs = list(zip(shards, files, strict=True))
+    return {
+        "files": [str(file) for _, file in pairs],
+        "starts": [shard.start for shard, _ in pairs],
+        "sources": [shard.source for shard, _ in pairs],
+    }

@@ -30,14 +30,14 @@ def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     Lengths are those of the normal text, so that white space makes no text longer.
     """
     digests, lengths = [], []
-    for row in _normal_rows(texts):
-        digests.append(blake2b(row, digest_size=16).digest())
-        lengths.append(len(row))
+    for rows in _normal_rows(texts):
+        digests += [blake2b(row, digest_size=16).digest() for row in rows]
+        lengths += map(len, rows)
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2), np.array(lengths, np.int64)
 
 
-def _normal_rows(texts: pa.Array) -> Iterator[bytes]:
-    """Fold texts to lower case, with white space only between letters or digits.
+def _normal_rows(texts: pa.Array) -> Iterator[list[bytes]]:
+    """Fold texts, block by block, to lower case, with white space only between letters or digits.
 
     Example: "  Two   WORDS, then ( 3 + 4 ) . " gives "two words,then(3+4).".
     """
@@ -54,4 +54,4 @@ def _normal_rows(texts: pa.Array) -> Iterator[bytes]:
         word = kinds == _WORD
         keep = ~blank
         keep[1:-1] |= word[:-2] & word[2:]
-        yield from data[keep].tobytes().split(b"\0")[:-1]
+        yield data[keep].tobytes().split(b"\0")[:-1]

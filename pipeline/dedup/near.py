@@ -7,7 +7,7 @@ three pairs have a Jaccard similarity above the threshold; the guard "names" ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.dedup.candidates import find_candidates, words_of_documents
+from pipeline.dedup.candidates import find_candidates
 from pipeline.dedup.clusters import clusters
 from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
 from pipeline.dedup.minhash import SCHEME
 from pipeline.dedup.settings import GUARDS, DedupSettings
+from pipeline.dedup.signing import words_of_documents
 from pipeline.progress import Progress
 from pipeline.storage.numbered_shards import Shard
 from pipeline.storage.parallel import Run
@@ -31,13 +32,18 @@ AUDIT = "near_duplicates.parquet"
 
 
 def find_near(
-    table: DocumentTable, output: Path, settings: DedupSettings, run: Run, progress: Progress
+    table: DocumentTable,
+    output: Path,
+    settings: DedupSettings,
+    bands: Sequence[Path],
+    run: Run,
+    progress: Progress,
 ) -> dict[str, Any]:
-    """Mark near duplicates in `table` and write `AUDIT` under `output`.
+    """Mark near duplicates in `table` and write `AUDIT` under `output`; `bands` as in `find_candidates`.
 
     Returns the part of `deduplicate`'s results that is about near duplicates.
     """
-    pairs = find_candidates(table, settings, run, progress)
+    pairs = find_candidates(table, bands, settings, run, progress)
     progress(0.65, "comparing candidates")
     comparison = Comparison(table, pairs, settings, run)
     progress(0.75, "comparing candidates")

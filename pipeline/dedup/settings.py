@@ -13,6 +13,23 @@ _ENGINES = ("vectorised", "datasketch")
 
 
 @dataclass(frozen=True)
+class Signing:
+    """Hold what decides the keys and band hashes of a document: the part of `DedupSettings` that signing reads.
+
+    `near=False` leaves band hashes out, `numbers=False` the digits, `questions=False` the keys of questions.
+    """
+
+    near: bool
+    numbers: bool
+    questions: bool
+    words: int
+    permutations: int
+    seed: int
+    bands: int
+    rows: int
+
+
+@dataclass(frozen=True)
 class DedupSettings:
     """Define what counts as a duplicate. Raises InputError for values that make no sense.
 
@@ -49,6 +66,17 @@ class DedupSettings:
         _check(set(self.guards) <= set(GUARDS), f"guards={list(self.guards)}: choose from {', '.join(GUARDS)}")
         _check(cap is None or cap >= 1, f"responses_per_question={cap}: need at least 1, or none for no cap")
         _check(self.engine in _ENGINES, f"engine={self.engine!r}: {' or '.join(_ENGINES)}")
+
+    @property
+    def signing(self) -> Signing:
+        """What decides the keys and band hashes of a document."""
+        vectorised = self.engine == "vectorised"
+        return Signing(
+            self.near and vectorised,
+            "numbers" in self.guards and vectorised,
+            self.responses_per_question is not None,
+            *(self.words, self.permutations, self.seed, *self.banding),
+        )
 
     @property
     def banding(self) -> tuple[int, int]:

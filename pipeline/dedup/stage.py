@@ -1,8 +1,9 @@
 """Deduplicate whole documents (question and response): exact duplicates, near duplicates, a cap per question.
 
-1. describe: a key of each document's normal text, and what decides who survives (`exact`).
+1. sign: a key of each document's normal text and what decides who survives (`exact`), and the band hashes of most of
+   the documents that need them: source by source, so that a new source leaves the others as they are (`signing`).
 2. exact duplicates: DuckDB groups the keys; of equal documents the best one is kept (`document_table`).
-3. candidates: n-grams -> MinHash signatures -> band hashes, shard by shard (`candidates`, `minhash`); only of documents
+3. candidates: n-grams -> MinHash signatures -> band hashes -> equal hashes (`candidates`, `minhash`); only of documents
    that share all their digits with another one, as no others have equal numbers.
 4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`, `contradictions`).
    Numbers that only label a problem, in a book or a contest, are left out of all this (`labels`).
@@ -24,30 +25,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.dedup.contradictions import digit_sequences
 from pipeline.dedup.document_table import REASONS, DocumentTable
-from pipeline.dedup.exact import exact_keys
-from pipeline.dedup.labels import without_labels
 from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.signing import sign_source
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, DocumentWriter, count_documents, is_shard, sum_counts
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
-from pipeline.storage.parallel import workers
-from pipeline.storage.resumable import make_once, resumable_parts, write_document_shard
-from pipeline.text.words import text_column
-
-_DESCRIPTION = pa.schema(
-    {
-        **{"doc": pa.int64(), "id": pa.string(), "priority": pa.int32(), "quality": pa.int64()},
-        **{"key0": pa.uint64(), "key1": pa.uint64(), "digits": pa.uint64()},
-        **{"asked": pa.bool_(), "question0": pa.uint64(), "question1": pa.uint64()},
-    }
-)
+from pipeline.storage.parallel import Run, workers
+from pipeline.storage.resumable import resumable_parts, write_document_shard
 
 
 def deduplicate(
@@ -55,6 +44,7 @@ def deduplicate(
     output: Path,
     settings: DedupSettings,
     *,
+    signed: Sequence[Path] = (),
     memory: str = "4GB",
     processes: int = 1,
     cluster: str | None = None,
@@ -65,7 +55,8 @@ def deduplicate(
     Writes `documents/`, `dropped/` (because: the id of the document kept instead) and, for audit,
     `near_duplicates.parquet` (id, because, similarity) under `output`. Finished parts lie in `unfinished/` of `output`
     until the end, about 200 bytes per document and 16 per word of a candidate; a killed stage goes on from them.
-    `cluster` as in `pipeline.storage.parallel.workers`.
+    `signed` are the outputs of `sign_source`, one for each of `sources` and made with `settings.signing`; without them
+    the documents are signed here. `cluster` as in `pipeline.storage.parallel.workers`.
 
     Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused" (pairs alike but for
     a guard, by guard), "drifted" (near duplicates below the threshold to the document kept, joined through others),
@@ -82,14 +73,11 @@ def deduplicate(
     ):
         found: dict[str, Any] = {}
         if files:
-            described = []
-            tasks = ((shard, folder / f"rows-{number}.parquet", settings) for number, shard in enumerate(files))
-            for path in run(_describe, tasks):
-                described.append(path)
-                progress(0.2 * len(described) / len(files), "exact duplicates")
-            table.rank(described)
+            signed = signed or _sign_all(sources, folder, settings, limit, run, progress)
+            table.rank(_files_of(signed, "keys", files))
+            progress(0.2, "exact duplicates")
             if settings.near:
-                found = find_near(table, output, settings, run, progress)
+                found = find_near(table, output, settings, _files_of(signed, "bands", files), run, progress)
             if settings.responses_per_question is not None:
                 table.drop_too_many(settings.responses_per_question)
             table.decide()
@@ -100,43 +88,23 @@ def deduplicate(
         return {"counts": sum_counts(counts), **found}
 
 
-def _describe(shard: Shard, path: Path, settings: DedupSettings) -> Path:
-    """Write id, rank and keys of every document of a shard."""
-    capped = settings.responses_per_question is not None
-    guarded = "numbers" in settings.guards and settings.engine == "vectorised"
-
-    def write(partial: Path) -> None:
-        with pq.ParquetWriter(partial, _DESCRIPTION, compression="zstd") as writer:
-            for first, batch in numbered_batches(shard, ["id", "question", "response", "answer"]):
-                texts = text_column(batch["question"], batch["response"])
-                keys, lengths = exact_keys(texts)
-                nothing = np.zeros_like(keys)
-                questions = exact_keys(text_column(batch["question"]))[0] if capped else nothing
-                columns = {
-                    "doc": np.arange(first, first + len(batch)),
-                    "id": batch["id"],
-                    "priority": np.full(len(batch), shard.source, np.int32),
-                    "quality": lengths + (_not_blank(batch["answer"]).astype(np.int64) << 40),
-                    "key0": keys[:, 0],
-                    "key1": keys[:, 1],
-                    "digits": digit_sequences(_unlabelled(batch, texts)) if guarded else nothing[:, 0],
-                    "asked": _not_blank(batch["question"]),
-                    "question0": questions[:, 0],
-                    "question1": questions[:, 1],
-                }
-                writer.write_batch(pa.RecordBatch.from_pydict(columns, _DESCRIPTION))
-
-    return make_once(path, write)
+def _sign_all(
+    sources: Sequence[Path], folder: Path, settings: DedupSettings, memory: int, run: Run, progress: Progress
+) -> list[Path]:
+    """Sign the documents of all sources into `folder`."""
+    signed = []
+    for number, source in enumerate(sources):
+        signed.append(folder / f"signed-{number}")
+        sign_source(source, signed[-1], settings.signing, memory=memory, run=run)
+        progress(0.2 * (number + 1) / len(sources), "signatures")
+    return signed
 
 
-def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:
-    """Return the texts without the labels of problems: `texts` itself where there are none."""
-    questions = without_labels(batch["question"])
-    return texts if questions.equals(batch["question"]) else text_column(questions, batch["response"])
-
-
-def _not_blank(texts: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(pc.not_equal(pc.ascii_trim_whitespace(texts), ""), False), bool)
+def _files_of(signed: Sequence[Path], kind: str, files: Sequence[Shard]) -> list[Path]:
+    """List the files with the keys or band hashes of these shards, in order; none where no band hashes are used."""
+    found = [path for folder in signed for path in sorted((folder / kind).glob("*.parquet"))]
+    assert len(found) == len(files) or not found, f"{len(found)} files of {kind} for {len(files)} shards"
+    return found
 
 
 def _plans(table: DocumentTable, output: Path) -> Iterator[tuple]:

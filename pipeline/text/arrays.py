@@ -58,14 +58,18 @@ def intersections(values: np.ndarray, offsets: np.ndarray, left: np.ndarray, rig
     """Count the common values of the sets `left[p]` and `right[p]`, int64 [P]; sets as from `distinct`."""
     counts = np.zeros(len(left), np.int64)
     for start in range(0, len(left), _GROUPS):
-        both = np.stack([left[start : start + _GROUPS], right[start : start + _GROUPS]], axis=1).ravel()
-        positions, ends = ranges(offsets[both], offsets[both + 1])
-        sizes = np.diff(ends[::2])
-        keys = _numbered(values[positions], sizes)
-        keys.sort()
+        both = [side[start : start + _GROUPS] for side in (left, right)]
+        keys = np.concatenate([_numbered(*_gathered(values, offsets, sets)) for sets in both])
+        keys.sort(kind="stable")  # two ascending runs, which a stable sort merges
         pairs = (keys[1:][keys[1:] == keys[:-1]] >> _SHIFT).astype(np.int64)
-        counts[start : start + _GROUPS] = np.bincount(pairs, minlength=len(sizes))
+        counts[start : start + _GROUPS] = np.bincount(pairs, minlength=len(both[0]))
     return counts
+
+
+def _gathered(values: np.ndarray, offsets: np.ndarray, sets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Concatenate the values of some sets; also return the sizes of these sets."""
+    positions, ends = ranges(offsets[sets], offsets[sets + 1])
+    return values[positions], np.diff(ends)
 
 
 def jaccard(values: np.ndarray, offsets: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:

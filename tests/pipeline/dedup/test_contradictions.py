@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.dedup.contradictions import digit_sequences
+from pipeline.dedup.contradictions import digit_sequences, function_ids
 from pipeline.text.words import text_column, word_blocks
 from tests.pipeline.text.specification import words_of
 from tests.pipeline.text.texts import TEXTS
@@ -21,3 +21,21 @@ def test_texts_of_equal_numbers_have_equal_digits(texts: list[str]) -> None:
     numbers = np.concatenate([words.number_sequences() for _, words in word_blocks(text_column(pa.array(texts)))])
     for i in range(len(texts)):
         assert (found[: len(texts)][numbers == numbers[i]] == found[i]).all()
+
+
+PIECES = st.sampled_from([*"aAfxz (\n.é", "sin", "Cos", "arctan", "max", "log", "h", "minute", "cost", "f(", "gcd("])
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_questions_without_a_function_are_told_apart_from_all_others(text: str) -> None:
+    """A function is a name between other characters than letters, or a single letter before a parenthesis."""
+    names = ("sin", "cos", "arctan", "max", "log", "gcd", "sinh", "cosh", "arctanh", "asin", "acos", "asinh", "acosh")
+    words = (
+        "".join(c if c.isascii() and (c.isalpha() or c == "(") else " " for c in text.lower())
+        .replace("(", "( ")
+        .split()
+    )
+    named = [w for w in words if w.rstrip("(") in names or (len(w) == 2 and w.endswith("("))]
+    found = function_ids(pa.array([text, None, "plain words"]))
+    assert (found[0] == found[2]) == (not named)
+    assert found[1] == found[2]

@@ -15,15 +15,16 @@ from tests.pipeline.dedup.buckets import star_and_chain
 
 def test_the_example_of_the_module(tmp_path: Path) -> None:
     nothing = pa.array([0, 0, 0], pa.uint64())
-    columns = {"doc": [0, 1, 2], "id": ["a", "B", "b"], "priority": [0, 0, 0], "quality": [1, 1, 9]}
+    columns = {"id": ["a", "B", "b"], "quality": [1, 1, 9]}
     keys = {"key0": pa.array([5, 6, 6], pa.uint64()), "key1": nothing, "digits": nothing}
     questions = {"asked": [False] * 3, "question0": nothing, "question1": nothing}
     pq.write_table(pa.table({**columns, **keys, **questions}), tmp_path / "rows.parquet")
-    with closing(DocumentTable([], tmp_path, 2_000_000_000)) as table:
+    shard = Shard(tmp_path, 0, 0, 3)
+    with closing(DocumentTable([shard], tmp_path, 2_000_000_000)) as table:
         table.rank([tmp_path / "rows.parquet"])
         documents, nodes = table.docs_of(np.arange(3))
         table.decide()
-        dropped = table.dropped(Shard(tmp_path, 0, 0, 3)).to_pylist()
+        dropped = table.dropped(shard).to_pylist()
         assert table.ids(np.array([2, 0, 2])).to_pylist() == ["a", "b", "a"]
     names = dict(zip(nodes.tolist(), [columns["id"][doc] for doc in documents], strict=True))
     assert names == {0: "b", 1: "B", 2: "a"}
@@ -36,12 +37,25 @@ def test_the_example_of_the_module(tmp_path: Path) -> None:
 def test_a_join_in_parts_finds_the_same(tmp_path: Path, memory: int) -> None:
     draw = np.random.default_rng(0)
     hashes = draw.integers(0, 400, (3, 600)).astype(np.uint64) << np.uint64(40)
-    nodes = draw.permutation(600)
-    for number, some in enumerate((slice(0, 250), slice(250, 600))):
+    nodes = draw.permutation(600)  # quality is turned round, so that it decides the node
+    zero = np.zeros(600, np.uint64)
+    shards = [Shard(tmp_path, 0, 0, 250), Shard(tmp_path, 0, 250, 600)]
+    for number, shard in enumerate(shards):
+        some = slice(shard.start, shard.stop)
+        keys = {"key0": np.arange(600, dtype=np.uint64)[some], "key1": zero[some], "digits": zero[some]}
+        questions = {"asked": zero[some] > 0, "question0": zero[some], "question1": zero[some]}
+        rows = {"id": [str(doc) for doc in range(shard.start, shard.stop)], "quality": -nodes[some]}
+        pq.write_table(pa.table(rows | keys | questions), tmp_path / f"keys-{number}.parquet")
         columns = {str(band): hashes[band, some] for band in range(3)}
-        pq.write_table(pa.table({"node": nodes[some], **columns}), tmp_path / f"bands-{number}.parquet")
-    with closing(DocumentTable([], tmp_path, 2_000_000_000)) as table:
+        places = np.arange(shard.stop - shard.start)
+        pq.write_table(pa.table({"place": places, **columns}), tmp_path / f"bands-{number}.parquet")
+    with closing(DocumentTable(shards, tmp_path, 2_000_000_000)) as table:
         table.memory = memory
-        table.join(sorted(tmp_path.glob("bands-*")), 3)
+        table.rank(sorted(tmp_path.glob("keys-*")))
+        table.add_signed(shards[:1], [tmp_path / "bands-0.parquet"])
+        assert [len(table.unsigned(shard)) for shard in shards] == [0, 350]
+        table.add_signed(shards[1:], [tmp_path / "bands-1.parquet"])
+        assert [len(table.unsigned(shard)) for shard in shards] == [0, 0]
+        table.join(3)
         found = {tuple(pair) for pair in table.candidates().tolist()}
     assert found == set().union(*(star_and_chain(band.tolist(), nodes.tolist()) for band in hashes))

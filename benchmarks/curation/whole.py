@@ -1,0 +1,152 @@
+"""Measure the curation of a whole study of synthetic documents: `python -m benchmarks.curation.whole`.
+
+Prints seconds, CPU seconds, the most memory and open files of all processes together, the bytes of the store, and a
+digest of the packed tokens, which is equal with any number of processes and on a cluster. `--cluster here local`
+curates first in this process or its children, then on the workers of a local Dask cluster. A million documents are
+0.8 GB; `--folder` keeps them for another run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks.curation.corpus import corpus, table
+from flows.stages.prepare import prepare_data
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from pipeline.storage.documents import SCHEMA, shards
+from pipeline.storage.files import link
+from pipeline.storage.store import Store, digest
+
+ITEMS = 1_000  # documents of the corpus that are benchmark items too
+POLL_SECONDS = 0.5
+
+
+def mirror_of(folder: Path, documents: int) -> Path:
+    """Lay the synthetic corpus out as a mirror: a data set of the documents, and one of benchmark items."""
+    place = corpus(folder, documents).folder
+    mirror = folder / f"mirror-{documents}"
+    if not mirror.exists():
+        rows = mirror / "synthetic" / "documents" / "default" / "train"
+        rows.mkdir(parents=True)
+        for shard in shards(place):
+            link(shard, rows / shard.name)
+        items = mirror / "synthetic" / "items" / "default"
+        items.mkdir(parents=True)
+        first = next(iter(shards(place)))
+        pq.write_table(pq.read_table(first, schema=SCHEMA).slice(0, ITEMS), items / "test.parquet")
+    return mirror
+
+
+def study_of(mirror: Path, root: Path, cluster: str | None, memory: str) -> Study:
+    """Describe a study whose data are the mirror's; its training is never run."""
+    source = {"name": "synthetic", "repository": "synthetic/documents", "question": "question", "response": "response"}
+    items = {"name": "items", "repository": "synthetic/items", "split": "test", "text": "question"}
+    data = {"mirror": str(mirror), "sources": [source], "memory": memory, "cluster": cluster}
+    return load_study(
+        {
+            "name": "whole",
+            "root": str(root),
+            "data": data | {"tokenizer": {"vocabulary_size": 512}},
+            "training": {"tokens": 10_000, "sequence_length": 256},
+            "evaluation": {"benchmarks": [items]},
+        }
+    )
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, int]]:
+    """Yield the most memory (bytes) and open files of this process and its descendants, seen twice a second."""
+    most = {"memory": 0, "open files": 0}
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(POLL_SECONDS):
+            for name, value in zip(most, usage(), strict=True):
+                most[name] = max(most[name], value)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield most
+    finally:
+        ended.set()
+        thread.join()
+
+
+def usage() -> tuple[int, int]:
+    """Sum resident memory (bytes) and open files over this process and its descendants."""
+    parents, memory, files = {}, {}, {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            after_name = (process / "stat").read_text().rpartition(")")[2].split()
+            parents[int(process.name)] = int(after_name[1])
+            memory[int(process.name)] = int(after_name[21]) * os.sysconf("SC_PAGE_SIZE")
+            files[int(process.name)] = len(list((process / "fd").iterdir()))
+        except OSError:  # the process has ended, or is another user's
+            continue
+    ours = {os.getpid()}
+    while more := {process for process, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(memory.get(process, 0) for process in ours), sum(files.get(process, 0) for process in ours)
+
+
+def size_of(folder: Path) -> int:
+    """Sum the bytes of the files below a folder; a file of several names counts once."""
+    states = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return sum({state.st_ino: state.st_size for state in states}.values())
+
+
+def measure(mirror: Path, root: Path, documents: int, cluster: str | None, memory: str) -> dict[str, Any]:
+    """Curate the documents of a mirror as a study does, and measure what curation takes."""
+    study = study_of(mirror, root, cluster, memory)
+    started, before = time.monotonic(), os.times()
+    with watched() as most:
+        prepared = prepare_data(study, Store(study.store_folder))
+    after = os.times()
+    files = {
+        name: entry for name, entry in prepared.packed.manifest["files"].items() if name.endswith((".bin", ".npy"))
+    }
+    return {
+        "documents": documents,
+        "where": cluster or "here",
+        "s": time.monotonic() - started,
+        "CPU s": sum(after[:4]) - sum(before[:4]),
+        "peak MB": most["memory"] / 1e6,
+        "open files": most["open files"],
+        "store MB": size_of(study.store_folder) / 1e6,
+        "packed": prepared.packed.results["documents"],
+        "digest": digest({name: entry["blake2b"] for name, entry in files.items()}),
+    }
+
+
+def main() -> None:
+    """Run the measurement with the sizes of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.curation.whole", description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, default=2_000, help="documents of the synthetic corpus")
+    parser.add_argument("--cluster", nargs="*", default=["here"], help="where: here, local (Dask), tcp://host:8786")
+    parser.add_argument("--memory", default="4GB", help="that curation takes at most")
+    parser.add_argument("--folder", type=Path, help="where the corpus stays for another run; else it is temporary")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="curation-") as temporary:
+        mirror = mirror_of(arguments.folder or Path(temporary), arguments.documents)
+        rows = []
+        for number, cluster in enumerate(arguments.cluster):
+            root = Path(temporary) / str(number)
+            place = None if cluster == "here" else cluster
+            rows.append(measure(mirror, root, arguments.documents, place, arguments.memory))
+            table("The whole curation of a study", rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,184 @@
+"""Sign the documents of one source: what deduplication compares, and what does not depend on the other sources.
+
+Every document gets keys (of its text, its digits, its question). Only a document that shares all its digits with
+another one can be a near duplicate, so only such documents get band hashes. Which ones do within their source is known
+here; deduplication signs those that share their digits with documents of other sources only.
+
+Files are named by the number of the document's shard in its source: `keys/00000.parquet`, a row for each document, and
+`bands/00000.parquet`, with the column `place`, the number of a document in its shard.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.dedup.contradictions import digit_sequences
+from pipeline.dedup.exact import exact_keys
+from pipeline.dedup.labels import without_labels
+from pipeline.dedup.minhash import band_hashes, signatures
+from pipeline.dedup.settings import Signing
+from pipeline.progress import Progress, quiet
+from pipeline.storage.numbered_shards import Shard, batches_of, find_shards, numbered_batches
+from pipeline.storage.parallel import Run, serial
+from pipeline.storage.resumable import make_once, save_arrays
+from pipeline.text.words import Words, text_column, word_blocks
+
+_KEYS = pa.schema(
+    {
+        **{"id": pa.string(), "quality": pa.int64()},
+        **{"key0": pa.uint64(), "key1": pa.uint64(), "digits": pa.uint64()},
+        **{"asked": pa.bool_(), "question0": pa.uint64(), "question1": pa.uint64()},
+    }
+)
+LEAST_MEMORY = 64_000_000  # bytes that DuckDB gets in any case
+_BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thousand documents
+_SHARED = """create table shared as
+    select digits from read_parquet($files) group by digits having min(key0) <> max(key0)"""
+_SHARING = """select file_row_number as place from read_parquet($file, file_row_number=true) semi join shared
+    using (digits) order by place"""
+
+
+def sign_source(
+    source: Path,
+    output: Path,
+    signing: Signing,
+    *,
+    memory: int = 4 * 10**9,
+    run: Run = serial,
+    progress: Progress = quiet,
+) -> dict[str, Any]:
+    """Run the stage: write `keys/` and `bands/` of the documents of `source` under `output`.
+
+    `memory` is in bytes. Returns the number of "documents", and how many of them are "signed" with band hashes.
+    Finished files survive an interruption. Raises InputError for a shard that cannot be read.
+    """
+    files = find_shards([source])
+    for folder in ("keys", "bands"):
+        (output / folder).mkdir(parents=True, exist_ok=True)
+    keys = []
+    for path in run(_write_keys, [(shard, _named(output, "keys", n), signing) for n, shard in enumerate(files)]):
+        keys.append(path)
+        progress(0.5 * len(keys) / len(files), "keys")
+    signed = 0
+    if signing.near:
+        plans = _sharing(files, keys, output, memory)
+        for number, path in enumerate(run(write_bands, ((*plan, signing) for plan in plans))):
+            signed += pq.read_metadata(path).num_rows
+            progress(0.5 + 0.5 * (number + 1) / len(files), "signatures")
+    shutil.rmtree(output / "plans", ignore_errors=True)
+    return {"documents": files[-1].stop if files else 0, "signed": signed}
+
+
+def _named(output: Path, folder: str, number: int) -> Path:
+    return output / folder / f"{number:05d}.parquet"
+
+
+def _sharing(files: Sequence[Shard], keys: Sequence[Path], output: Path, memory: int) -> Iterator[tuple]:
+    """Plan the signing of each shard: its documents that share all digits with a document of other text."""
+    plans = output / "plans"
+    plans.mkdir(exist_ok=True)
+    config = {"memory_limit": f"{max(memory // 2, LEAST_MEMORY)}B", "temp_directory": str(plans)}
+    with duckdb.connect(config=config) as connection:
+        if keys:
+            connection.execute(_SHARED, {"files": [str(file) for file in keys]})
+        for number, shard in enumerate(files):
+            places = connection.execute(_SHARING, {"file": str(keys[number])}).fetchnumpy()["place"]
+            plan = plans / f"{number:05d}.npz"  # a file takes no memory while it waits for a worker
+            save_arrays(plan, documents=places + shard.start)
+            yield shard, plan, _named(output, "bands", number)
+
+
+def _write_keys(shard: Shard, path: Path, signing: Signing) -> Path:
+    """Write id, rank and keys of every document of a shard."""
+
+    def write(partial: Path) -> None:
+        with pq.ParquetWriter(partial, _KEYS, compression="zstd") as writer:
+            for _, batch in numbered_batches(shard, ["id", "question", "response", "answer"]):
+                texts = text_column(batch["question"], batch["response"])
+                keys, lengths = exact_keys(texts)
+                nothing = np.zeros_like(keys)
+                questions = exact_keys(text_column(batch["question"]))[0] if signing.questions else nothing
+                columns = {
+                    "id": batch["id"],
+                    "quality": lengths + (_not_blank(batch["answer"]).astype(np.int64) << 40),
+                    "key0": keys[:, 0],
+                    "key1": keys[:, 1],
+                    "digits": digit_sequences(_unlabelled(batch, texts)) if signing.numbers else nothing[:, 0],
+                    "asked": _not_blank(batch["question"]),
+                    "question0": questions[:, 0],
+                    "question1": questions[:, 1],
+                }
+                writer.write_batch(pa.RecordBatch.from_pydict(columns, _KEYS))
+
+    return make_once(path, write)
+
+
+def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:
+    """Return the texts without the labels of problems: `texts` itself where there are none."""
+    questions = without_labels(batch["question"])
+    return texts if questions.equals(batch["question"]) else text_column(questions, batch["response"])
+
+
+def _not_blank(texts: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(pc.not_equal(pc.ascii_trim_whitespace(texts), ""), False), bool)
+
+
+def write_bands(shard: Shard, plan: Path, path: Path, signing: Signing) -> Path:
+    """Write place and band hashes, a column for each band, of the documents of a shard that `plan` lists.
+
+    The hashes of a document without n-grams are null.
+    """
+    names = [str(band) for band in range(signing.bands)]
+    schema = pa.schema([("place", pa.int64()), *((name, pa.uint64()) for name in names)])
+
+    def write(partial: Path) -> None:
+        with np.load(plan) as listed:
+            documents = listed["documents"]
+        blocks = _signed_blocks(shard, documents, signing) if len(documents) else iter(())
+        options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+        with pq.ParquetWriter(partial, schema, **options) as file:
+            while group := list(islice(blocks, _BLOCKS_AT_ONCE)):
+                places, hashes, empty = (np.concatenate(parts, axis=-1) for parts in zip(*group, strict=True))
+                columns = [pa.array(places), *(pa.array(band, mask=empty) for band in hashes)]
+                file.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+
+    return make_once(path, write)
+
+
+def _signed_blocks(
+    shard: Shard, documents: np.ndarray, signing: Signing
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield places int64 [D], band hashes uint64 [bands, D] and which documents have no n-gram, bool [D].
+
+    With the guard for numbers, documents with different numbers never share a hash: on texts made from templates this
+    keeps the buckets small.
+    """
+    for place, _, words in words_of_documents(shard, documents):
+        ids, offsets = words.ngrams(signing.words)
+        hashes = band_hashes(signatures(ids, offsets, signing.permutations, signing.seed), signing.bands, signing.rows)
+        if signing.numbers:
+            hashes ^= words.number_sequences()
+        yield documents[place] - shard.start, hashes, np.diff(offsets) == 0
+
+
+def words_of_documents(
+    shard: Shard, documents: np.ndarray, columns: Sequence[str] = ("question", "response")
+) -> Iterator[tuple[slice, pa.RecordBatch, Words]]:
+    """Yield the listed documents of a shard in blocks: their slice of `documents`, their rows, their words.
+
+    The words are those of question and response without the labels of the problem.
+    """
+    for place, batch in batches_of(shard, documents, columns):
+        for rows, words in word_blocks(text_column(without_labels(batch["question"]), batch["response"])):
+            here = slice(place.start + rows.start, place.start + rows.stop)
+            yield here, batch.slice(rows.start, rows.stop - rows.start), words

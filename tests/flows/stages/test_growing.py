@@ -1,0 +1,80 @@
+"""Sources grow and lie elsewhere: a new source is signed alone, and a mirror at an address gives equal bytes."""
+
+import json
+import random
+from pathlib import Path
+
+import fsspec
+import pytest
+
+import flows.stages.sources
+from flows.stages.prepare import prepare_data
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from pipeline.storage.documents import read_documents
+from pipeline.storage.store import Output, Store
+
+BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "split": "train"}
+WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Path:
+    draw = random.Random(0)
+    texts = [" ".join(draw.choices(WORDS, k=30)) + f" {n % 50}?" for n in range(200)]
+    copies = [text.replace(" ", " other ", 1) for text in texts[::2]]
+    for name, questions in (("first", texts), ("second", copies), ("items", ["What is 3 and 4 and 5?"] * 20)):
+        folder = tmp_path / "mirror" / "owner" / name / "default"
+        folder.mkdir(parents=True)
+        lines = [json.dumps({"q": question, "r": "It is so."}) for question in questions]
+        (folder / "train.jsonl").write_text("\n".join(lines))
+    return tmp_path / "mirror"
+
+
+def study(mirror: Path | str, root: Path, *names: str) -> Study:
+    sources = [{"name": name, "repository": f"owner/{name}", "question": "q", "response": "r"} for name in names]
+    data = {"sources": sources, "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}, "validation": 0}
+    training = {"tokens": 10_000, "sequence_length": 64}
+    evaluation = {"benchmarks": [BENCHMARK]}
+    return load_study(
+        {"name": "grown", "root": str(root), "data": data, "training": training, "evaluation": evaluation}
+    )
+
+
+def kept(chosen: Study) -> list[str]:
+    prepared = prepare_data(chosen, Store(chosen.store_folder))
+    unique = prepared.output("deduplicate")
+    assert unique
+    return [i for batch in read_documents(unique.path) for i in batch["id"].to_pylist()]
+
+
+def test_a_new_source_is_signed_alone(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    signed = []
+    sign = flows.stages.sources.sign_source
+    monkeypatch.setattr(
+        flows.stages.sources,
+        "sign_source",
+        lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1],
+    )
+    assert len(kept(study(mirror, tmp_path / "grown", "first"))) == 200
+    assert len(signed) == 1
+    grown = kept(study(mirror, tmp_path / "grown", "first", "second"))
+    assert len(signed) == 2
+    assert grown == kept(study(mirror, tmp_path / "fresh", "first", "second"))
+    assert len(grown) < 210
+
+
+def test_a_mirror_at_an_address_gives_the_outputs_of_a_folder(mirror: Path, tmp_path: Path) -> None:
+    system, root = fsspec.url_to_fs("memory://mirror-of-growing")
+    system.put(str(mirror), root, recursive=True)
+    there = study("memory://mirror-of-growing", tmp_path / "there", "first", "second")
+    here = study(mirror, tmp_path / "here", "first", "second")
+    assert there.study_id == here.study_id
+    outputs = [prepare_data(chosen, Store(chosen.store_folder)) for chosen in (there, here)]
+    assert outputs[0].outputs == outputs[1].outputs
+    files = [{(o.name, *file) for o in each.found for file in digests(o)} for each in outputs]
+    assert files[0] == files[1]
+
+
+def digests(output: Output) -> list[tuple[str, str]]:
+    return [(name, entry["blake2b"]) for name, entry in output.manifest["files"].items()]
