@@ -173,7 +173,7 @@ def _check_loss(sizes: Sizes, say: Say) -> None:
     exact = [part.detach().double().requires_grad_() for part in (hidden, head)]
     expected = F.cross_entropy(exact[0] @ exact[1].T, targets, reduction="sum")
     wanted = torch.autograd.grad(expected, exact)
-    for compiled in (False, True):
+    for compiled in (False,) if sizes.tiny else (False, True):  # on a CPU nothing of a loss is compiled
         loss = cross_entropy_sum(hidden, head, targets, 64_000, compiled)
         name = "loss in chunks, compiled" if compiled else "loss in chunks"
         _check(say, name, loss.detach(), expected.detach(), 1e-3)

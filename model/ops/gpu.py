@@ -13,6 +13,9 @@ from torch import Tensor
 
 HOPPER, BLACKWELL = (9, 0), (10, 0)
 
+MOST_GRAPHS = 256
+"""Graphs of one compiled function: torch stops compiling beyond, and its own limit of 8 is below a model's depths."""
+
 _treated: dict[str, tuple[int, int]] = {}  # other types of devices that are treated as GPUs, with their capability
 
 

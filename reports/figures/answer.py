@@ -45,7 +45,7 @@ def answer(
         panels.append(panel(title, description, _chart(curve, distances, shown, first["metric"]), **keys))
     caption = (
         "Each marker is a checkpoint, the mean over its seeds. A bar between two curves shows how many times more or "
-        "fewer tokens a model needs for equal height; it is drawn where that is the mean over all heights."
+        "fewer tokens a model needs for equal height: the mean over all heights, drawn at a height near that mean."
     )
     return figure("answer", "The answer", f"{parts_in_words(shown)} {caption}".strip(), panels, shown)
 

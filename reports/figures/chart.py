@@ -18,7 +18,7 @@ WIDE = 640
 PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
 NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
 LOG_FROM = 8  # a range of tokens this many times as long as its start is drawn on a logarithmic axis
-MANY_LINES = 12  # seeds' lines in a panel, from which on they are fainter, so that the means stand out
+MANY_LINES = 12  # seeds' lines in a panel; where there are more, each is fainter, so that the means stand out
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 

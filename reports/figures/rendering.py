@@ -35,7 +35,8 @@ class Panel:
 
     The specification has no title, legend or configuration. `keys` (of depth, task, metric, variant) name what the
     whole panel is about: the page's toolbar hides a panel by its keys. Rows of a panel's data answer to the toolbar by
-    their columns `variant`, `task` and `metric`; a layer named `seeds` or `raw` by its name.
+    their columns `variant`, `task` and `metric`; a layer named `seeds` or `raw` by its name, behind which `composed`
+    puts the panel's number.
     """
 
     title: str

@@ -26,7 +26,7 @@ from reports.text.token_stream import mismatch
 class FirstScreen:
     """What a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves.
 
-    `views` are those that the numbers of the sentences come from.
+    `views` names the views that the numbers of the sentences come from.
     """
 
     sentences: list[str]

@@ -38,7 +38,7 @@ const chosenRows = (rows) => rows.filter((row) => isChosen(Object.fromEntries(KE
 
 function keepLayers(specification) {
   if (!specification.layer) return;
-  const isNamed = (layer, name) => layer.name?.startsWith(name); // the number of the panel follows
+  const isNamed = (layer, name) => layer.name?.replace(/_\d+$/, "") === name; // the number of the panel follows
   const hasRaw = specification.layer.some((layer) => isNamed(layer, "raw"));
   const isSeries = (layer) => !isNamed(layer, "raw") && views(layer).some((view) => view.encoding?.color?.field === "variant");
   specification.layer = specification.layer.filter(

@@ -24,7 +24,7 @@ def crossing(row: Mapping[str, Any]) -> Finding:
         sentence = (
             f"{row['variant']} cannot be compared with {BASELINE} on {task_name(row['task'])}: results are missing."
         )
-        return Finding(row["variant"], int(row["depth"]), NOTHING, "no factor", "", sentence, "", ())
+        return Finding(row["variant"], int(row["depth"]), NOTHING, "no factor", "", sentence, ())
     figure, unit = _large(row)
     if not interval(row):
         doubts.append("No interval has been computed for this factor.")
@@ -33,9 +33,7 @@ def crossing(row: Mapping[str, Any]) -> Finding:
     if row.get("baseline_bound") == "at least":
         doubts.append(f"{BASELINE} was best at its very first checkpoint: the factor may be too high.")
     span = f"95% interval {interval(row)}" if interval(row) else ""
-    return Finding(
-        row["variant"], int(row["depth"]), figure, unit, span, _sentence(row), "", tuple(doubts), holds_one(row)
-    )
+    return Finding(row["variant"], int(row["depth"]), figure, unit, span, _sentence(row), tuple(doubts))
 
 
 def _large(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -51,12 +49,13 @@ def _large(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    """Say the factor in one unit, behind what the study cannot tell where the interval holds 1."""
+    """Say the factor in one unit, behind what the study cannot tell where the interval holds 1 or LA is near chance."""
     best = f"{BASELINE}’s best {goal_name(row['task'])} ({percent(row.get('baseline_accuracy'))})"
     told = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
-    if not holds_one(row):
+    if not holds_one(row) and row.get("near_chance") is not True:
         return told
-    return f"The study cannot tell whether {model_name(row)} needs fewer training tokens than {BASELINE}. {told}"
+    model = model_name(row)
+    return f"The study cannot tell whether {model} needed fewer or more training tokens than {BASELINE}. {told}"
 
 
 def _reached(row: Mapping[str, Any], best: str) -> str:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 class Finding:
     """One factor in words.
 
-    `figure` and `unit` are for large type ("2.4×", "fewer training tokens"), `sentence` stands by itself, `details`
-    says what the number is taken over, and `doubts` have to be shown beside the number. `undecided`: the interval
-    holds 1.
+    `figure` and `unit` are for large type ("2.4×", "fewer training tokens"), `sentence` says the factor or what it is a
+    mean over, and `doubts` have to be shown beside the number.
     """
 
     variant: str
@@ -23,6 +22,4 @@ class Finding:
     unit: str
     interval: str
     sentence: str
-    details: str
     doubts: tuple[str, ...]
-    undecided: bool = False

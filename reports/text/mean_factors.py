@@ -9,8 +9,8 @@ import pandas as pd
 
 from reports.data import AVERAGE, BASELINE, VALIDATION
 from reports.text.findings import Finding
-from reports.text.names import measure_name, model_name
-from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, number, percent
+from reports.text.names import measure_name
+from reports.text.numbers import counted, fine_factor, fine_interval, number, percent
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:
@@ -30,8 +30,7 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 def mean_finding(row: Mapping[str, Any]) -> Finding:
     """Put a row of `StudyData.mean_factors` into words.
 
-    Example: a factor 1.24 (interval 1.05 to 1.46) of DR gives "DR of depth 4 needed 1.24 times fewer training tokens
-    than LA for equal average accuracy (95% interval 1.05 to 1.46)."
+    Example: a factor 0.80 gives the figure "0.80×" and the unit "that is, 1.25 times more training tokens".
     """
     value, doubts = row["factor"], []
     span = f"95% interval {fine_interval(row)}" if fine_interval(row) else ""
@@ -41,35 +40,16 @@ def mean_finding(row: Mapping[str, Any]) -> Finding:
         doubts.append("There is no interval for this factor.")
     if row["within_noise"]:
         doubts.append("What both models reached is hardly more than noise: the factor says little.")
-    unit = "fewer training tokens" if value >= 1 else f"that is, {_times(row)}"
+    unit = "fewer training tokens" if value >= 1 else f"that is, {fine_factor(1 / value)} times more training tokens"
     return Finding(
         variant=row["variant"],
         depth=int(row["depth"]),
         figure=f"{fine_factor(value)}×",
         unit=unit,
         interval=span,
-        sentence=_sentence(row),
-        details=_details(row),
+        sentence=_details(row),
         doubts=tuple(doubts),
-        undecided=holds_one(row),
     )
-
-
-def _sentence(row: Mapping[str, Any]) -> str:
-    goal, span = f"for equal {measure_name(row)}", fine_interval(row, inverted=row["factor"] < 1)
-    if holds_one(row):
-        return (
-            f"The study cannot tell whether {model_name(row)} needs fewer training tokens than {BASELINE} {goal}: "
-            f"{_times(row, noun=False)} at best estimate, with a 95% interval of {span}, where 1 is as many."
-        )
-    within = f" (95% interval {span})" if span else " (no interval)"
-    return f"{model_name(row)} needed {_times(row)} than {BASELINE} {goal}{within}."
-
-
-def _times(row: Mapping[str, Any], *, noun: bool = True) -> str:
-    value = row["factor"]
-    words = f"{fine_factor(value)} times fewer" if value >= 1 else f"{fine_factor(1 / value)} times more"
-    return f"{words} training tokens" if noun else words
 
 
 def _details(row: Mapping[str, Any]) -> str:

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.gpu import on_gpu
+from model.ops.gpu import MOST_GRAPHS, on_gpu
 
 CHUNK_ELEMENTS = 2**26
 """Logits held at a time: 256 MiB in float32."""
 GPU_CHUNK_BYTES = 3 * 2**29
-"""More where memory is fast: every chunk passes over the whole gradient of the head."""
+"""Logits, and their softmax in float32 where one is made, held at a time on a GPU: every chunk passes over the whole
+gradient of the head."""
 
 
 def cross_entropy_sum(
@@ -27,7 +28,7 @@ def cross_entropy_sum(
     """
     compiled = compiled and on_gpu(hidden) and not torch.compiler.is_compiling()
     if chunk_elements is None:
-        held = hidden.element_size() + (0 if compiled else 4)  # bytes for each logit
+        held = hidden.element_size() + (0 if compiled and len(hidden) > 1 else 4)  # bytes for each logit
         chunk_elements = GPU_CHUNK_BYTES // held if on_gpu(hidden) else CHUNK_ELEMENTS
     return _CrossEntropySum.apply(hidden, head, targets, max(1, chunk_elements // head.shape[0]), compiled)
 
@@ -73,14 +74,17 @@ def _beside_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[T
 
 
 def _into_logits(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Move 12 bytes a logit."""
+    """Compute the gradient into the logits by three operations, which move 12 bytes a logit."""
     logs = torch.log_softmax(logits, dim=1, dtype=wide)
     own = logs.gather(1, wanted)
     return own, torch.exp(logs, out=logits).scatter_(1, wanted, own.expm1().to(logits.dtype))
 
 
 def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Move 6 bytes a logit, 2 of these perhaps from a cache: one loop over a row for its sum, one for its gradient."""
+    """Compute the gradient into the logits by one kernel: a loop over a row for its sum, another for its gradient.
+
+    The kernel moves 6 bytes a logit, of which the second loop may read 2 from a cache.
+    """
     given = logits, wanted, logits.gather(1, wanted).to(wide)
     for tensor in given:
         torch._dynamo.mark_dynamic(tensor, 0)  # the last chunk has fewer rows
@@ -89,14 +93,17 @@ def _in_one_kernel(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[T
 
 @cache
 def _compiled() -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """Compile when first called, as torch's compiler takes seconds to load: one kernel, however few the rows."""
-    return torch.compile(_gradient, fullgraph=True, dynamic=False, options={"split_reductions": False})
+    """Compile `_gradient` at the first call, as the compiler takes seconds to load. Few rows make one kernel too."""
+    return torch.compile(
+        _gradient, fullgraph=True, dynamic=False, recompile_limit=MOST_GRAPHS, options={"split_reductions": False}
+    )
 
 
 def _gradient(logits: Tensor, wanted: Tensor, chosen: Tensor) -> Tensor:
-    """Write the gradient into the logits. The logits at the targets are given, as they are overwritten.
+    """Write the gradient into the logits, and return the logarithms of the targets' probabilities.
 
-    The compiler makes the largest logit and the sum in one loop where these are written so.
+    `chosen` has the logits at the targets, which the gradient overwrites. In this form the compiler finds the largest
+    logit and the sum in one loop.
     """
     values = logits.to(chosen.dtype)
     largest = values.amax(dim=1, keepdim=True)

@@ -11,7 +11,8 @@ from model.ops.torch_kernels.norms import rms_norm, rotate
 from model.ops.types import Dispatch, Routing
 
 MOST_ROUNDS = 16
-"""Of one maximum after the other; torch's topk looks for the smallest of all by 2 of 32 bits at a time."""
+"""The most experts chosen by one maximum after the other; torch's topk finds the last score to be chosen by 2 of its 32
+bits at a time."""
 
 
 def routing_keys(

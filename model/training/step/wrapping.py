@@ -28,10 +28,7 @@ from model.dreamer import (
     Weights,
 )
 from model.ops import Attended, Routing
-from model.ops.gpu import on_gpu
-
-MOST_GRAPHS = 256
-"""Of one function: torch stops compiling beyond it, and its own limit of 8 is below the depths of a model."""
+from model.ops.gpu import MOST_GRAPHS, on_gpu
 
 
 def recompute_activations(model: Dreamer) -> None:

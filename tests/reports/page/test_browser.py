@@ -127,6 +127,15 @@ def test_the_toolbar_changes_all_figures_but(page: Browser, menu: str, value: st
     }
 
 
+def test_the_toolbar_leaves_out_seeds_and_raw_weights_of_any_panel(page: Browser) -> None:
+    script = (Path(__file__).parents[3] / "reports" / "style" / "choice.js").read_text()
+    left = """Object.assign(choice, { seeds: false, weights: "averaged" });
+        const one = { layer: [{ name: "seeds_2" }, { name: "raw_0" }, { name: "seeds" }, { mark: "line" }] };
+        keepLayers(one);
+        return one.layer.length;"""
+    assert page.run(f"(() => {{ {script}\n{left} }})()") == 1
+
+
 def test_zoom_moves_an_axis(page: Browser) -> None:
     choose(page, zoom="1")
     page.run("document.querySelector('#figure-answer').scrollIntoView({behavior: 'instant'})")

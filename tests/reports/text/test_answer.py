@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pandas as pd
@@ -57,6 +58,16 @@ def test_a_factor_of_noise_decides_nothing() -> None:
         "The study cannot tell whether DR needed fewer or more training tokens than LA at depth 4 for equal average "
         "accuracy: 2.00 times more (no interval)."
     )
+
+
+@given(st.floats(0.05, 20), st.floats(1, 3), st.floats(1, 3))
+def test_the_interval_holds_the_figure_of_its_sentence(value: float, below: float, above: float) -> None:
+    rows = means({"variant": "DR", "factor": value, "low": value / below, "high": value * above})
+    ((_, sentence),) = answers(rows, NO_OTHERS)
+    figure = float(re.search(r"([\d.]+) times (?:fewer|more)", sentence)[1])
+    low, high = map(float, re.search(r"95% interval ([\d.]+) to ([\d.]+)", sentence).groups())
+    assert low <= figure <= high
+    assert sentence.startswith("The study cannot tell") == (value / below < 1 < value * above)
 
 
 @pytest.mark.parametrize(("value", "said"), [(2.4, "2.40× fewer"), (0.5, "2.00× more"), (1.0, "1.00× fewer")])

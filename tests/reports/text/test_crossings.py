@@ -48,12 +48,13 @@ def test_more_tokens_have_the_interval_in_times_more() -> None:
 
 
 def test_a_sentence_begins_with_what_the_study_cannot_tell() -> None:
-    unknown = "The study cannot tell whether DR of depth 16 needs fewer training tokens than LA. "
+    unknown = "The study cannot tell whether DR of depth 16 needed fewer or more training tokens than LA. "
     fewer = crossing({**ROW, "low": 0.9, "high": 5.5})
     assert fewer.sentence.startswith(unknown + "DR reached")
     assert "(95% interval 0.90 to 5.5)" in fewer.sentence
     more = crossing({**ROW, "factor": 0.8, "variant_tokens": 120e9, "low": 0.0, "high": 1.6})
     assert more.sentence.startswith(unknown + "DR needed 1.2 times more training tokens (95% interval at least 0.62)")
+    assert crossing({**ROW, "near_chance": True}).sentence.startswith(unknown + "DR reached"), "the goal is of chance"
     never = crossing({**ROW, "bound": "at most", "factor": 0.8, "variant_tokens": None, "low": 0.0, "high": 1.7})
     assert never.sentence.startswith(unknown + "DR did not reach")
     assert never.sentence.endswith("more than 1.25 times LA’s tokens (95% interval at least 0.59).")
