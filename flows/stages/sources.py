@@ -18,6 +18,7 @@ from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
 from pipeline.dedup.signing import sign_source
+from pipeline.errors import InputError
 from pipeline.progress import Progress
 from pipeline.sources.repositories.addresses import copy_file, copy_repository
 from pipeline.sources.repositories.folders import is_cached, repository_folder, resolved_revision, source_files
@@ -79,21 +80,27 @@ def locate_benchmarks(study: Study) -> list[tuple[Benchmark, Path]]:
 
 def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits: tuple[str, ...]) -> Path:
     report = partial(progress.report, f"download {entry.name}")
-    cache = study.folder / "hub"
-    if mirror and mirror == study.mirror and isinstance(study.data.mirror, str):
+    cache, place = study.folder / "hub", study.data.mirror
+    address = place if isinstance(place, str) and mirror == study.mirror else None
+    if address and mirror:
         parts = [(configuration, split) for configuration in entry.configurations for split in splits]
         # What the address lacked is in the cache since; a study that has all its data starts without a network.
         if not is_cached(entry.repository, parts, cache=cache, revision=entry.revision):
-            _copy(study, study.data.mirror, entry, mirror, parts, report)
-    return repository_folder(
-        entry.repository,
-        mirror=mirror,
-        cache=cache,
-        revision=entry.revision,
-        configurations=entry.configurations,
-        splits=splits,
-        progress=report,
-    )
+            _copy(study, address, entry, mirror, parts, report)
+    try:
+        return repository_folder(
+            entry.repository,
+            mirror=mirror,
+            cache=cache,
+            revision=entry.revision,
+            configurations=entry.configurations,
+            splits=splits,
+            progress=report,
+        )
+    except InputError as error:
+        if address is None:
+            raise
+        raise InputError(f"{error} ({mirror} holds what was copied from {address})") from error
 
 
 def _copy(

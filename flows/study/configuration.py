@@ -280,8 +280,7 @@ class Study(Section):
     @property
     def mirror(self) -> Path | None:
         """The folder of the mirror; of a mirror at an address, the folder for the files copied from this address."""
-        place = self.data.mirror
-        return self.folder / "mirror" / digest(place) if isinstance(place, str) else place
+        return self.folder / "mirror" / digest(place) if isinstance(place := self.data.mirror, str) else place
 
     @property
     def store_folder(self) -> Path:

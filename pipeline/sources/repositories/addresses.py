@@ -124,18 +124,18 @@ def _open(address: str) -> tuple[Any, str]:
 
 def _list(address: str, repository: str) -> _Listing:
     system, root = _open(address)
-    place = f"{root}/{repository}/"
     try:
-        found = system.find(place.rstrip("/"), detail=True)
+        found = system.find(f"{root}/{repository}", detail=True)
     except FileNotFoundError:
         found = {}
     if not found and not _holds_anything(system, root):
         raise InputError(f"mirror {address}: there is nothing at this address; check its spelling")
+    place = f"{root}/{repository}/".lstrip("/")  # in an archive, paths begin without a slash
     paths = {path[path.index(place) + len(place) :]: path for path in found if place in path}
     card = system.cat_file(paths[CARD]).decode(errors="replace") if CARD in paths else ""
     record = json.loads(system.cat_file(paths[RECORD])) if RECORD in paths else {}
     sizes = {name: int(found[path].get("size") or 0) for name, path in paths.items()}
-    return _Listing(repository, f"{address.rstrip('/')}/{repository}", system, paths, sizes, card, record)
+    return _Listing(repository, f"{repository} at {address}", system, paths, sizes, card, record)
 
 
 def _holds_anything(system: Any, root: str) -> bool:

@@ -73,8 +73,9 @@ def test_a_benchmark_at_an_address_is_what_its_mirror_is_as_a_folder(tmp_path: P
 def test_another_address_has_another_copy(tmp_path: Path) -> None:
     first, second = mirror("owner/items/default/test.jsonl"), mirror("other")
     assert locate_benchmarks(study_of(tmp_path, first))[0][1].is_relative_to(tmp_path / "mirror")
-    with pytest.raises(InputError, match="HF_HUB_OFFLINE"):  # not in this mirror, so the hub is asked
+    with pytest.raises(InputError, match="HF_HUB_OFFLINE") as error:  # not in this mirror, so the hub is asked
         locate_benchmarks(study_of(tmp_path, second))
+    assert second in str(error.value)
 
 
 def test_what_the_hub_has_given_is_not_asked_for_at_the_address(tmp_path: Path) -> None:

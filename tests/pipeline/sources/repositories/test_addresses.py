@@ -2,6 +2,7 @@
 
 import json
 import sys
+import zipfile
 from pathlib import Path
 from uuid import uuid4
 
@@ -80,7 +81,7 @@ def test_the_card_decides_what_a_split_is_and_names_in_the_copy_what_is_here(tmp
 
 def test_a_copy_without_a_card_gets_one_that_names_where_the_copy_is_from(address: str, tmp_path: Path) -> None:
     copy_repository(address, "owner/rows", tmp_path, parts=PARTS)
-    assert f"{address}/owner/rows" in (tmp_path / CARD).read_text()
+    assert f"owner/rows at {address}" in (tmp_path / CARD).read_text()
     assert len(datasets.load_dataset(str(tmp_path), "main", cache_dir=str(tmp_path / "cache"))["train"]) == 2
 
 
@@ -93,6 +94,17 @@ def test_further_splits_are_copied_where_they_are(address: str, tmp_path: Path) 
     copy_repository(address, "owner/rows", folder, parts=PARTS, also=also)  # known not to be there
     with pytest.raises(InputError, match="nothing at this address"):
         copy_repository(address, "owner/rows", folder, parts=[("main", "validation")])
+
+
+def test_a_mirror_may_be_an_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as archive:
+        for name in ("owner/rows/main/train.jsonl", "items.jsonl"):
+            archive.writestr(name, ROW)
+    address = f"zip://::{(tmp_path / 'data.zip').as_uri()}"
+    copy_repository(address, "owner/rows", tmp_path / "here/owner/rows", parts=PARTS)
+    copy_file(address, "owner/rows", tmp_path / "here", "items.jsonl")
+    assert has_splits(tmp_path / "here/owner/rows", PARTS)
+    assert (tmp_path / "here/items.jsonl").read_bytes() == ROW
 
 
 def test_a_file_of_plain_items_is_copied_from_beside_a_repository(tmp_path: Path) -> None:
