@@ -279,8 +279,8 @@ class Study(Section):
 
     @property
     def mirror(self) -> Path | None:
-        """The folder of the mirror; of a mirror at an address, the folder that its files are copied to."""
-        return self.folder / "mirror" if isinstance(self.data.mirror, str) else self.data.mirror
+        """The folder of the mirror; of a mirror at an address, the folder for the files copied from this address."""
+        return self.folder / "mirror" / digest(place) if isinstance(place := self.data.mirror, str) else place
 
     @property
     def store_folder(self) -> Path:

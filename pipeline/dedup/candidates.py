@@ -21,7 +21,8 @@ def find_candidates(
 ) -> np.ndarray:
     """Find the candidates among all documents: pairs of nodes int64 [P, 2], smaller node first, sorted.
 
-    `bands` are the band hashes of each shard that its source's signing has computed; what they lack is signed here.
+    `bands` are the band hashes of each shard that its source's signing has computed; documents without
+    band hashes are signed here.
     """
 
     def write(path: Path) -> None:

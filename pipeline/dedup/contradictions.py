@@ -37,9 +37,10 @@ from pipeline.text.number_words import NUMBER_WORDS
 from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, text_column, word_blocks
 
 # Names of functions, and single letters before a parenthesis; for Python, and for Arrow, which finds texts with any.
+# Letters are those of ASCII: beyond them, the two disagree on upper and lower case (the i without a dot, K of kelvin).
 _NAMES = r"(?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min"
-_FUNCTION = re.compile(rf"(?<![A-Za-z])({_NAMES}|[a-z](?=\())(?![a-z])", re.IGNORECASE)
-_ANY_FUNCTION = rf"(?i)(?:^|[^a-z])(?:(?:{_NAMES})(?:[^a-z]|$)|[a-z]\()"
+_FUNCTION = re.compile(rf"(?<![A-Za-z])({_NAMES}|[a-z](?=\())(?![a-z])", re.IGNORECASE | re.ASCII)
+_ANY_FUNCTION = rf"(?:^|[^A-Za-z])(?:(?i:{_NAMES})(?:[^A-Za-z]|$)|[A-Za-z]\()"
 _LONGEST_ANSWER = 8  # in words; a longer one is prose, which may be worded in many ways
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
 _NUMBER_WORDS = IdTable(np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64)))

@@ -69,7 +69,7 @@ class DedupSettings:
 
     @property
     def signing(self) -> Signing:
-        """What decides the keys and band hashes of a document."""
+        """Select what decides the keys and band hashes of a document."""
         vectorised = self.engine == "vectorised"
         return Signing(
             self.near and vectorised,

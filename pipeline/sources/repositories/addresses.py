@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.sources.repositories.hub import PARALLEL_FILES, RECORD
+from pipeline.sources.repositories.hub import PARALLEL_FILES, RECORD, read_record, written_card
 from pipeline.sources.repositories.splits import CARD, Part, card_configurations, data_files, select_files
 from pipeline.storage.files import atomic_file, write_text_atomically
 
 COPIED = ".copied.json"
-_SECRET = re.compile(r"^[^/]+://[^/]*@|\?")  # a user's name and password, or a signed query
+# A user's name or password, or a signed query; also behind `::`. abfs://container@account holds no user.
+_SECRET = re.compile(r"://[^/@]*:[^/]*@|(?<!abfs)(?<!abfss)://[^/]*@|\?")
 _QUERY = re.compile(r"\?[^\s'\")]+")
 
 
 def _folder_or_address(place: Any) -> Any:
-    """Keep an address as text and make a path of any other text. Raises ValueError, without it, for credentials."""
+    """Keep an address as text and make a path of any other text.
+
+    Raises ValueError, in words without the address, for credentials.
+    """
     if not isinstance(place, str) or "://" not in place:
         return Path(place) if isinstance(place, str) else place
     if _SECRET.search(place):
@@ -42,68 +48,153 @@ Mirror = Annotated[Path | str, BeforeValidator(_folder_or_address)]  # text wher
 
 
 def copy_repository(
-    address: str, repository: str, folder: Path, *, parts: Sequence[Part], progress: Progress = quiet
+    address: str,
+    repository: str,
+    folder: Path,
+    *,
+    parts: Sequence[Part],
+    also: Sequence[Part] = (),
+    progress: Progress = quiet,
 ) -> None:
     """Copy the files of the splits `parts` of a repository at an address into `folder`, which becomes its mirror.
 
-    What has been copied is not asked for again: remove `folder` to copy anew. Where the address has no such splits
-    nothing is copied. Raises InputError when the address cannot be read, or needs a package that is not installed.
+    Splits `also` are copied where the address has them; nothing is copied where the address lacks one of `parts`. The
+    card of the copy names exactly what is here. What has been copied is not asked for again: remove `folder` to copy
+    anew. Raises InputError when the address cannot be read, needs a package that is not installed, or holds nothing at
+    all, and when the address holds another commit than the copy.
     """
-    record = _read_record(folder)
-    copied = {tuple(part) for part in record.get("parts", ())} if record.get("address") == address else set()
-    if copied.issuperset(parts):
+    copied = _read_copied(folder)
+    if all(copied.get(part) for part in parts) and copied.keys() >= set(also):
         return
-    try:
-        system, sizes, keep = _selected(address, repository, parts)
-        done = 0
-        with ThreadPoolExecutor(PARALLEL_FILES) as threads:
-            for name in threads.map(lambda name: _copy(system, name, folder / keep[name]), keep):
-                done += sizes[name]
-                progress(done / max(sum(sizes[name] for name in keep), 1), f"{repository}: {keep[name]}")
-    except InputError:
-        raise
-    except Exception as error:  # the packages behind fsspec raise errors of several libraries
-        raise InputError(f"mirror {address}: {_reason(error)}") from error
-    if keep:
-        record = {"address": address, "parts": sorted({*copied, *parts})}
-        write_text_atomically(folder / COPIED, json.dumps(record, indent=1))
+    with _in_one_line(address):
+        there = _list(address, repository)
+        found = {part: there.files(part) for part in (*parts, *also) if not copied.get(part)}
+        if not all(found.get(part, True) for part in parts):
+            return
+        here = read_record(folder)
+        if here and there.record and here["revision"] != there.record["revision"]:
+            raise InputError(
+                f"mirror {address}: {repository} is at {there.record['revision'][:12]} now, and {folder} holds files "
+                f"of {here['revision'][:12]}: remove that folder to copy anew"
+            )
+        _copy_files(there, data_files({name for names in found.values() for name in names}), folder, progress)
+        _write_records(there, copied | found, folder)
 
 
-def _selected(address: str, repository: str, parts: Sequence[Part]) -> tuple[Any, dict[str, int], dict[str, str]]:
-    """List a repository: its file system, sizes by path, and the names by path of what to copy; none without a part."""
+def copy_file(address: str, repository: str, mirror: Path, name: str) -> None:
+    """Copy a file that stands with a repository at an address, in its owner's folder or at the address itself.
+
+    The file stands in the folder `mirror` as at the address. Nothing is copied where the file is here already.
+    """
+    places = [str(place / name) for place in (PurePosixPath(repository), *PurePosixPath(repository).parents)]
+    if any((mirror / place).is_file() for place in places):
+        return
+    with _in_one_line(address):
+        system, root = _open(address)
+        if found := next((place for place in places if system.isfile(f"{root}/{place}")), None):
+            _copy(system, f"{root}/{found}", mirror / found)
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """Hold what a repository at an address has: the full paths and sizes by name, the card and the hub's record."""
+
+    repository: str
+    origin: str
+    system: Any
+    paths: Mapping[str, str]
+    sizes: Mapping[str, int]
+    card: str
+    record: Mapping[str, Any]
+
+    def files(self, part: Part) -> list[str]:
+        """Name the files of a split; of a repository with a record of `dreamer download`, of complete splits only."""
+        if not self.record:
+            return select_files(self.paths, *part, card_configurations(self.card))
+        names = next((e["files"] for e in self.record["parts"] if (e["configuration"], e["split"]) == part), [])
+        return names if self.paths.keys() >= set(names) else []
+
+
+def _open(address: str) -> tuple[Any, str]:
     import fsspec
 
     system, root = fsspec.url_to_fs(address)
-    place = f"{root.rstrip('/')}/{repository}/"
+    return system, root.rstrip("/")
+
+
+def _list(address: str, repository: str) -> _Listing:
+    system, root = _open(address)
     try:
-        found = system.find(place.rstrip("/"), detail=True)
+        found = system.find(f"{root}/{repository}", detail=True)
     except FileNotFoundError:
         found = {}
-    sizes = {path: int(entry.get("size") or 0) for path, entry in found.items()}
-    paths = {path[path.index(place) + len(place) :]: path for path in sizes if place in path}
-    card = card_configurations(system.cat_file(paths[CARD]).decode(errors="replace")) if CARD in paths else {}
-    selected = [select_files(paths, configuration, split, card) for configuration, split in parts]
-    if not all(selected):
-        return system, sizes, {}
-    names = data_files({name for files in selected for name in files})
-    return system, sizes, {paths[name]: name for name in (*names, CARD, RECORD) if name in paths}
+    if not found and not _holds_anything(system, root):
+        raise InputError(f"mirror {address}: there is nothing at this address; check its spelling")
+    place = f"{root}/{repository}/".lstrip("/")  # in an archive, paths begin without a slash
+    paths = {path[path.index(place) + len(place) :]: path for path in found if place in path}
+    card = system.cat_file(paths[CARD]).decode(errors="replace") if CARD in paths else ""
+    record = json.loads(system.cat_file(paths[RECORD])) if RECORD in paths else {}
+    sizes = {name: int(found[path].get("size") or 0) for name, path in paths.items()}
+    return _Listing(repository, f"{repository} at {address}", system, paths, sizes, card, record)
 
 
-def _copy(system: Any, path: str, target: Path) -> str:
+def _holds_anything(system: Any, root: str) -> bool:
+    try:
+        return bool(system.ls(root, detail=False))
+    except FileNotFoundError:
+        return False
+
+
+def _copy_files(there: _Listing, names: Sequence[str], folder: Path, progress: Progress) -> None:
+    total, done = max(sum(there.sizes[name] for name in names), 1), 0
+
+    def copy(name: str) -> str:
+        _copy(there.system, there.paths[name], folder / name)
+        return name
+
+    with ThreadPoolExecutor(PARALLEL_FILES) as threads:
+        for name in threads.map(copy, names):
+            done += there.sizes[name]
+            progress(done / total, f"{there.repository}: {name}")
+
+
+def _copy(system: Any, path: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(target) as partial:
         system.get_file(path, str(partial))
-    return path
 
 
-def _read_record(folder: Path) -> dict[str, Any]:
+def _write_records(there: _Listing, copied: Mapping[Part, Sequence[str]], folder: Path) -> None:
+    """Write the card, the hub's record and our own, which names the splits that were asked for; of what is here."""
+    here = {part: names for part, names in copied.items() if names}
+    entries = [{"configuration": c, "split": s, "files": list(names)} for (c, s), names in sorted(copied.items())]
+    if here:
+        write_text_atomically(folder / CARD, written_card(there.card, here, there.origin))
+    if there.record:
+        held = {name for names in here.values() for name in names}
+        sizes = {name: size for name, size in there.record["bytes"].items() if name in held}
+        record = {**there.record, "parts": [entry for entry in entries if entry["files"]], "bytes": sizes}
+        write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
+    write_text_atomically(folder / COPIED, json.dumps({"parts": entries}, indent=1))
+
+
+def _read_copied(folder: Path) -> dict[Part, list[str]]:
+    """Read which files were copied of each split that was asked for; no files of a split that was not there."""
     path = folder / COPIED
-    return json.loads(path.read_text()) if path.exists() else {}
+    entries = json.loads(path.read_text())["parts"] if path.exists() else []
+    return {(entry["configuration"], entry["split"]): entry["files"] for entry in entries}
 
 
-def _reason(error: Exception) -> str:
-    """Put an error of fsspec, or of a package behind it, into one line, without the query of a signed address."""
-    first = _QUERY.sub("", next(iter(str(error).strip().splitlines()), ""))[:200]
-    if isinstance(error, ImportError):
-        return f"a package that fsspec needs for it is not installed ({first})"
-    return f"cannot be read ({type(error).__name__}: {first})"
+@contextmanager
+def _in_one_line(address: str) -> Iterator[None]:
+    """Raise errors of fsspec, and of the packages behind it, as InputError; without the query of a signed address."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        first = _QUERY.sub("", next(iter(str(error).strip().splitlines()), ""))[:200]
+        reason = f"cannot be read ({type(error).__name__}: {first})"
+        if isinstance(error, ImportError):
+            reason = f"a package that fsspec needs for it is not installed ({first})"
+        raise InputError(f"mirror {address}: {reason}") from error

@@ -49,7 +49,7 @@ def repository_folder(
     when the mirror was fetched at another commit than `revision`.
     """
     parts = [(configuration, split) for configuration in configurations for split in splits]
-    cached = Path(cache) / (f"{repository}@{revision[:12]}" if revision else repository)
+    cached = _cached(Path(cache), repository, revision)
     looked = [*(_mirrored(Path(mirror), repository, revision) if mirror else ()), cached]
     for folder in looked:
         # The record of a fetched folder tells what is complete; of a folder that a user filled, its files tell.
@@ -73,6 +73,12 @@ def repository_folder(
             f"network run `dreamer download {name} --mirror <folder>`, and give that folder as the mirror here"
         ) from error
     return cached
+
+
+def is_cached(repository: str, parts: Sequence[Part], *, cache: Path | str, revision: str | None = None) -> bool:
+    """Tell whether `repository_folder` has fetched the parts of a repository from the hub into `cache`."""
+    record = hub.read_record(_cached(Path(cache), repository, revision))
+    return bool(record) and hub.is_fetched(record, parts)
 
 
 def resolved_revision(folder: Path | str) -> str | None:
@@ -112,6 +118,10 @@ def download(wanted: Iterable[Wanted], folder: Path | str, *, progress: Progress
         found = list(dict.fromkeys(parts[repository]))
         hub.fetch(repository, folders[-1], revision=revisions[repository], parts=found, progress=report)
     return folders
+
+
+def _cached(cache: Path, repository: str, revision: str | None) -> Path:
+    return cache / (f"{repository}@{revision[:12]}" if revision else repository)
 
 
 def _mirrored(mirror: Path, repository: str, revision: str | None) -> list[Path]:

@@ -135,7 +135,7 @@ def _fetch(
         "parts": [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())],
         "bytes": record["bytes"] | {name: sizes[name] for name in files},
     }
-    write_text_atomically(folder / CARD, written_card(text, wanted, repository))
+    write_text_atomically(folder / CARD, written_card(text, wanted, f"https://huggingface.co/datasets/{repository}"))
     write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     return record
 
@@ -161,8 +161,8 @@ def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
     return {(entry["configuration"], entry["split"]) for entry in record["parts"]}.issuperset(parts)
 
 
-def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:
-    """Return the hub's card `text` with a header that names exactly these files by configuration and split."""
+def written_card(text: str, parts: Mapping[Part, Sequence[str]], origin: str) -> str:
+    """Return the card `text` with a header that names exactly these files by configuration and split."""
     header, body = parse_card(text)
     # The hub's `dataset_info` lists splits that may not be here.
     header = {key: value for key, value in header.items() if key not in ("configs", "dataset_info")}
@@ -171,7 +171,7 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
         path = names[0] if len(names) == 1 else list(names)
         configurations.setdefault(configuration, []).append({"split": split, "path": path})
     header["configs"] = [{"config_name": name, "data_files": files} for name, files in configurations.items()]
-    body = body or f"Fetched from https://huggingface.co/datasets/{repository}.\n"
+    body = body or f"Fetched from {origin}.\n"
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
 
 
