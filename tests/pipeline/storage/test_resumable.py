@@ -171,7 +171,7 @@ def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings(threshold=0.9), progress=stop)
-    assert list((tmp_path / "out" / "unfinished").glob("bands-*"))
+    assert list((tmp_path / "out" / "unfinished").rglob("bands/*.parquet"))
     assert list((tmp_path / "out" / "documents").glob("*"))
     deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings())
     assert contents(tmp_path / "out") == run("deduplicate", tmp_path, "undisturbed", items)
