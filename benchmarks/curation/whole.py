@@ -3,7 +3,7 @@
 Prints seconds, CPU seconds, the most memory and open files of all processes together, the bytes of the store, and a
 digest of the packed tokens, which is equal with any number of processes and on a cluster. `--cluster here local`
 curates first in this process or its children, then on the workers of a local Dask cluster. A million documents are
-0.8 GB; `--folder` keeps them for another run.
+0.8 GB; `--folder` keeps them for another run, and has the stores while they are measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flows.stages.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.documents import SCHEMA, shards
-from pipeline.storage.files import link
+from pipeline.storage.files import atomic_folder, link
 from pipeline.storage.store import Store, digest
 
 ITEMS = 1_000  # documents of the corpus that are benchmark items too
@@ -36,12 +36,14 @@ def mirror_of(folder: Path, documents: int) -> Path:
     """Lay the synthetic corpus out as a mirror: a data set of the documents, and one of benchmark items."""
     place = corpus(folder, documents).folder
     mirror = folder / f"mirror-{documents}"
-    if not mirror.exists():
-        rows = mirror / "synthetic" / "documents" / "default" / "train"
+    if mirror.exists():
+        return mirror
+    with atomic_folder(mirror) as partial:
+        rows = partial / "synthetic" / "documents" / "default" / "train"
         rows.mkdir(parents=True)
         for shard in shards(place):
             link(shard, rows / shard.name)
-        items = mirror / "synthetic" / "items" / "default"
+        items = partial / "synthetic" / "items" / "default"
         items.mkdir(parents=True)
         first = next(iter(shards(place)))
         pq.write_table(pq.read_table(first, schema=SCHEMA).slice(0, ITEMS), items / "test.parquet")
@@ -138,7 +140,9 @@ def main() -> None:
     parser.add_argument("--memory", default="4GB", help="that curation takes at most")
     parser.add_argument("--folder", type=Path, help="where the corpus stays for another run; else it is temporary")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="curation-") as temporary:
+    if arguments.folder:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="curation-", dir=arguments.folder) as temporary:
         mirror = mirror_of(arguments.folder or Path(temporary), arguments.documents)
         rows = []
         for number, cluster in enumerate(arguments.cluster):

@@ -1,6 +1,6 @@
-"""End flow runs that Prefect shows as running though no process runs their study: `make up` was killed, or the machine.
+"""End flow runs that Prefect shows as under way though no process runs their study, as after a killed `make up`.
 
-The runner that would have said so has died with them, and Prefect would show them as running for ever.
+The runner that would have said so has died with them, and Prefect would show them as under way for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def end_lost_runs() -> list[str]:
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed
 
-    under_way = FlowRunFilterStateType(any_=[StateType.RUNNING, StateType.CANCELLING])
+    under_way = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
     with get_client(sync_client=True) as client:
         runs = lost_runs(client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way))))
         for run in runs:
@@ -37,6 +37,6 @@ def lost_runs(runs: Iterable[Any]) -> list[Any]:
 def _is_lost(parameters: dict[str, Any]) -> bool:
     try:
         study = load_study(parameters["study"], root=parameters.get("root"))
-    except (InputError, KeyError):  # of another flow, or another machine
+        return study.folder.exists() and not runs_elsewhere(study)
+    except (InputError, KeyError, OSError):  # of another flow, another machine or another user
         return False
-    return study.folder.exists() and not runs_elsewhere(study)

@@ -10,14 +10,15 @@ import logging
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from urllib.parse import urlsplit
 
 from flows.prefect.lost import end_lost_runs
-from flows.prefect.server import allow_loopback, healthy, kept_alive
+from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive
 from flows.running.private import open_private, private_folder
 from flows.running.processes import BAD_INPUT, Failed
 from flows.running.report_links import serving_reports
@@ -46,7 +47,11 @@ def up() -> None:
     if not address or not DEPLOYMENTS.exists():
         raise InputError("run this from the project's folder, where pyproject.toml and prefect.yaml are")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with only_one(address), serving_reports((urlsplit(address).port or 4200) + 1) as reports:
+    with (
+        only_one(address),
+        former_server_ended(address) as mark,
+        serving_reports((urlsplit(address).port or 4200) + 1) as reports,
+    ):
         joins = healthy(address)
         if not joins:
             print("Prefect's server starts, which may take a minute", flush=True)
@@ -54,9 +59,9 @@ def up() -> None:
         logging.getLogger("prefect.FlowRunCancellingObserver").setLevel(logging.ERROR)
         tempfile.tempdir = str(private_folder("runner"))  # Prefect's runner would use a folder of a name for all users
         try:
-            with nullcontext() if joins else kept_alive(address):
-                for name in [] if joins else end_lost_runs():
-                    print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
+            with nullcontext() if joins else kept_alive(address, keeps=[mark]):
+                if not joins:
+                    say_lost_runs()
                 whose = " (a server that was there before, and stays)" if joins else ""
                 print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
@@ -69,13 +74,46 @@ def up() -> None:
 @contextmanager
 def only_one(address: str) -> Iterator[None]:
     """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs."""
-    place = urlsplit(address)
-    with open_private(private_folder("up") / f"{place.hostname}-{place.port}.lock") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"it is running already and serves the deployments at {address}; stop it first") from None
+    with _open_mark(address, "lock") as file:
+        if not _lock(file):
+            raise InputError(f"it is running already and serves the deployments at {address}; stop it first")
         yield
+
+
+@contextmanager
+def former_server_ended(address: str) -> Iterator[int]:
+    """Wait for the end of the server that a killed `make up` has left at an address, which may still answer.
+
+    Yields the number of an open, locked file for the next server to keep open: the lock is held until both have ended.
+    """
+    with _open_mark(address, "server") as file:
+        deadline = time.monotonic() + END_SECONDS
+        while not _lock(file) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        yield file.fileno()
+
+
+def _open_mark(address: str, kind: str) -> TextIO:
+    place = urlsplit(address)
+    return open_private(private_folder("up") / f"{place.hostname}-{place.port}.{kind}")
+
+
+def _lock(file: TextIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def say_lost_runs() -> None:
+    """End lost flow runs, and print a line for each; where that is not possible, print why, and go on."""
+    try:
+        for name in end_lost_runs():
+            print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
+    except Exception as error:  # of Prefect, its client or its database: what is shown as running harms nobody
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        print(f"which flow runs have ended meanwhile is not known ({why})", file=sys.stderr, flush=True)
 
 
 def deployments(path: Path = DEPLOYMENTS) -> list[Any]:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -57,17 +57,19 @@ def check_port(address: str) -> None:
         ) from None
 
 
-def start_server(address: str, *options: str) -> subprocess.Popen[bytes]:
+def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a Prefect server at an address and wait until the server answers; it ends when this process ends.
 
-    `options` are further ones of `prefect server start`.
+    `options` are further ones of `prefect server start`, `keeps` are open files that the server keeps open.
 
     Raises Failed when the server ends or does not answer in time.
     """
     place = urlsplit(address)
     place_options = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
     command = bound_command("prefect", "server", "start", *place_options, *options)
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True)
+    server = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True, pass_fds=keeps
+    )
     deadline = time.monotonic() + START_SECONDS
     try:
         while time.monotonic() < deadline:
@@ -147,14 +149,16 @@ def _keep_tables(database: Path) -> None:
 
 
 @contextmanager
-def kept_alive(address: str) -> Iterator[None]:
+def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
     """Run a Prefect server at an address during the block; one that is killed is started again, and that is said.
+
+    `keeps` as in `start_server`.
 
     Raises InputError where another program has the port, Failed where the server does not start. Ends this process with
     status 1 where the server does not start again: studies under way need no server, and go on.
     """
     check_port(address)
-    servers, ending = [start_server(address)], threading.Event()
+    servers, ending = [start_server(address, keeps=keeps)], threading.Event()
 
     def watch() -> None:
         while True:
@@ -164,7 +168,7 @@ def kept_alive(address: str) -> Iterator[None]:
             by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
             try:
-                servers.append(start_server(address))
+                servers.append(start_server(address, keeps=keeps))
             except Failed as error:
                 print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
                 os._exit(1)

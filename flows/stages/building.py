@@ -19,7 +19,7 @@ VERSIONS = {
     "documents": 3,
     "traces": 4,
     "clean": 2,
-    "signatures": 1,
+    "signatures": 1,  # with this version goes up the one of deduplicate, whose key does not name the signatures
     "deduplicate": 4,
     "decontaminate": 5,
     "items": 2,

@@ -73,7 +73,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     unique = build(
         "deduplicate",
         data.deduplicate,
-        [*cleaned, *signed],
+        cleaned,  # signatures are a function of these documents and of these settings
         lambda folder, report: deduplicate(
             [output.path for output in cleaned],
             folder,

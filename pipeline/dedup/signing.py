@@ -30,7 +30,7 @@ from pipeline.dedup.settings import Signing
 from pipeline.progress import Progress, quiet
 from pipeline.storage.numbered_shards import Shard, batches_of, find_shards, numbered_batches
 from pipeline.storage.parallel import Run, serial
-from pipeline.storage.resumable import make_once, save_arrays
+from pipeline.storage.resumable import make_once, save_arrays, within_means
 from pipeline.text.words import Words, text_column, word_blocks
 
 _KEYS = pa.schema(
@@ -60,8 +60,14 @@ def sign_source(
     """Run the stage: write `keys/` and `bands/` of the documents of `source` under `output`.
 
     `memory` is in bytes. Returns the number of "documents", and how many of them are "signed" with band hashes.
-    Finished files survive an interruption. Raises InputError for a shard that cannot be read.
+    Finished files survive an interruption. Raises InputError for a shard that cannot be read, for a full disk and for
+    too little memory.
     """
+    with within_means(output):
+        return _sign(source, output, signing, memory, run, progress)
+
+
+def _sign(source: Path, output: Path, signing: Signing, memory: int, run: Run, progress: Progress) -> dict[str, Any]:
     files = find_shards([source])
     for folder in ("keys", "bands"):
         (output / folder).mkdir(parents=True, exist_ok=True)

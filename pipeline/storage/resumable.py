@@ -28,13 +28,14 @@ from pipeline.storage.parallel import Run, serial
 from pipeline.storage.store import FULL, digest
 
 _KINDS = ("documents", "dropped")
+_OFFLOADED = "max_temp_directory_size"  # DuckDB names this setting, by default the free disk, where the disk is full
 
 
 @contextmanager
 def resumable_parts(output: Path, settings: Any, files: Sequence[os.PathLike]) -> Iterator[Path]:
     """Yield the folder of a stage's parts; parts made from other settings or input files are removed first.
 
-    Raises InputError when the disk is full; finished parts stay for the next attempt.
+    Raises InputError as `within_means` does.
     """
     folder = output / "unfinished"
     states = [(os.fspath(file), os.stat(file)) for file in files]
@@ -46,16 +47,28 @@ def resumable_parts(output: Path, settings: Any, files: Sequence[os.PathLike]) -
         (output / kind).mkdir(parents=True, exist_ok=True)
     folder.mkdir(exist_ok=True)
     (folder / made_from).touch()
-    try:
+    with within_means(output):
         yield folder
+    shutil.rmtree(folder)
+
+
+@contextmanager
+def within_means(output: Path) -> Iterator[None]:
+    """Raise InputError when the disk gets full, or DuckDB's memory, in a stage whose finished parts stay."""
+    try:
+        yield
     except (OSError, duckdb.Error) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        if getattr(error, "errno", None) in FULL or any(os.strerror(number) in str(error) for number in FULL):
+        full = (_OFFLOADED, *(os.strerror(number) for number in FULL))
+        if getattr(error, "errno", None) in FULL or any(words in str(error) for words in full):
             raise InputError(
                 f"{output}: the disk is full ({reason}): free some space and run again, finished shards are kept"
             ) from error
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise InputError(
+                f"{output}: too little memory ({reason}): raise data.memory and run again, finished shards are kept"
+            ) from error
         raise
-    shutil.rmtree(folder)
 
 
 def make_once(path: Path, write: Callable[[Path], None]) -> Path:

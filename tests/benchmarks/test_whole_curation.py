@@ -1,9 +1,14 @@
 """What the benchmark of the whole curation measures beside seconds: open files, memory and disk."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
-from benchmarks.curation.whole import size_of, usage
+import pyarrow.parquet as pq
+
+from benchmarks.curation.whole import mirror_of, size_of
+from tests.flows.small_study import PROJECT
 
 
 def test_a_file_of_two_names_takes_its_bytes_once(tmp_path: Path) -> None:
@@ -13,10 +18,27 @@ def test_a_file_of_two_names_takes_its_bytes_once(tmp_path: Path) -> None:
     assert size_of(tmp_path) == 1010
 
 
+MEASURE = """
+import sys
+from benchmarks.curation.whole import usage
+
+before = usage()[1]
+opened = [open(f"{sys.argv[1]}/{number}", "w") for number in range(50)]
+print(before, *usage())
+"""
+
+
 def test_open_files_and_memory_are_those_of_this_process_at_least(tmp_path: Path) -> None:
-    memory, files = usage()
-    opened = [(tmp_path / str(number)).open("w") for number in range(50)]
-    assert usage()[1] >= files + 45  # other threads may close some
+    command = [sys.executable, "-c", MEASURE, str(tmp_path)]  # beside this process others may open and close files
+    before, memory, files = map(int, subprocess.check_output(command, cwd=PROJECT, text=True).split())
+    assert files >= before + 50
     assert memory > 10_000_000
-    for file in opened:
-        file.close()
+
+
+def test_a_mirror_that_was_begun_and_killed_is_made_again(tmp_path: Path) -> None:
+    begun = tmp_path / "mirror-20.partial" / "synthetic" / "documents"
+    begun.mkdir(parents=True)
+    mirror = mirror_of(tmp_path, 20)
+    assert len(list(mirror.glob("synthetic/documents/default/train/*.parquet"))) == 1
+    assert pq.read_metadata(mirror / "synthetic" / "items" / "default" / "test.parquet").num_rows == 20
+    assert not list(tmp_path.glob("*.partial"))

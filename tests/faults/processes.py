@@ -12,6 +12,8 @@ from pathlib import Path
 
 from tests.flows.small_study import PROJECT
 
+WAIT_SECONDS = 900
+
 
 def start(study: Path, root: Path, log: Path, **variables: str) -> subprocess.Popen[bytes]:
     """`dreamer run` of a study; what it says is appended to `log`."""
@@ -47,10 +49,22 @@ def child(parent: int, words: str) -> int | None:
     return None
 
 
+def started_for(folder: Path) -> list[int]:
+    """The processes whose command line or environment names a folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # a process that has ended meanwhile, or another user's
+            if bytes(folder) in (path / "cmdline").read_bytes() + (path / "environ").read_bytes():
+                found.append(int(path.name))
+    return found
+
+
 def until(condition: Callable[[], object], process: subprocess.Popen[bytes], log: Path, pause: float = 0.1) -> None:
-    """Wait until something is so, while a process runs."""
+    """Wait until something is so, while a process runs; at most WAIT_SECONDS."""
+    deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, log.read_text()
         time.sleep(pause)
 
 

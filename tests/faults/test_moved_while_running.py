@@ -14,7 +14,8 @@ from tests.flows.small_study import small_study
 @pytest.mark.slow
 def test_a_study_whose_folder_is_moved_ends_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
     root, away, log = tmp_path / "run", tmp_path / "elsewhere", tmp_path / "log"
-    study = small_study(tmp_path, tokens=30_000, save_every_seconds=0)
+    study = small_study(tmp_path, tokens=30_000, save_every_seconds=0, seeds=[0, 1])
+    study.write_text(f"{study.read_text()}\nworkers: 1\n")  # one training waits, and begins when the other has ended
     process = start(study, root, log)
     until(lambda: trains(root), process, log)
     root.rename(away)

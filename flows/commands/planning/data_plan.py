@@ -45,6 +45,8 @@ RATES = {
 }
 AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
 PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
+KEY_BYTES = 50  # of a document's keys on disk: 31 were measured, 49 with keys of questions
+SIGNED = 0.24  # of the documents get band hashes: the most of any real source so far, reasoning-gym
 
 
 def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str]]:
@@ -63,10 +65,9 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         }
         for source, size, left in sources
     ]
-    text, stripped = _text(sources)
     costs = [
         (stage, read, disk, read / rate.megabytes / 1e6 / 3600, rate)
-        for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, text, stripped), strict=True)
+        for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, sources), strict=True)
     ]
     stages = pd.DataFrame(
         [
@@ -97,8 +98,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
 
 def data_bytes(study: Study) -> float:
     """Estimate the bytes that the data stages write where nothing is dropped. Sources of unknown size count as none."""
-    text, stripped = _text([_sized(study, entry) for entry in study.data.sources])
-    return sum(disk for _, disk in _amounts(study, text, stripped))
+    return sum(disk for _, disk in _amounts(study, [_sized(study, entry) for entry in study.data.sources]))
 
 
 def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
@@ -124,20 +124,24 @@ def _is_world(source: Source) -> bool:
     return source.name == WORLD_SOURCE["name"]
 
 
-def _text(sources: list[tuple[Source, Size, float]]) -> tuple[float, float]:
-    """Sum the bytes of text of all sources, with and without their traces."""
-    return sum(size.text or 0 for _, size, _ in sources), sum(left for _, _, left in sources)
-
-
-def _amounts(study: Study, text: float, stripped: float) -> list[tuple[float, float]]:
-    """List the bytes that each stage of RATES reads, and those it writes."""
+def _amounts(study: Study, sources: list[tuple[Source, Size, float]]) -> list[tuple[float, float]]:
+    """List the bytes that each stage of RATES reads, and those it writes; signatures belong to deduplication."""
+    text, stripped = sum(size.text or 0 for _, size, _ in sources), sum(left for _, _, left in sources)
     each = 2 if (study.data.tokenizer.vocabulary_size or 0) <= 2**16 else 4
     found = []
     for stage in RATES:
         read = stripped if stage in AFTER_TRACES else text
         written = text if stage == "documents" else stripped
-        found.append((read, stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK))
+        disk = stripped / BYTES_PER_TOKEN * each if stage == "tokens" else written / PACKED_ON_DISK
+        found.append((read, disk + _signature_bytes(study, sources) if stage == "deduplicate" else disk))
     return found
+
+
+def _signature_bytes(study: Study, sources: list[tuple[Source, Size, float]]) -> float:
+    """Estimate the bytes of keys and band hashes of all documents. Sources of unknown size count as none."""
+    signing = study.data.deduplicate.signing
+    signed = (SIGNED if signing.numbers else 1) if signing.near else 0
+    return sum(size.documents or 0 for _, size, _ in sources) * (KEY_BYTES + signed * 8 * (1 + signing.bands))
 
 
 def _sized(study: Study, entry: str | dict) -> tuple[Source, Size, float]:

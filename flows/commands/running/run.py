@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -63,16 +64,23 @@ def run(options: argparse.Namespace) -> None:
 
 @contextmanager
 def _staying(folder: Path) -> Iterator[None]:
-    """Say what to do where a folder is moved or removed during the block. Raises InputError."""
+    """Say what to do where a folder is moved or removed during the block. Raises InputError.
+
+    What fails first differs from stage to stage, and a stage may have made the folder anew.
+    """
+    held, before = os.open(folder, os.O_RDONLY), folder.stat()  # while open, no other folder gets the inode's number
     try:
         yield
-    except OSError:
-        if folder.exists():
+    except Exception:
+        if folder.exists() and os.path.samestat(before, folder.stat()):
             raise
+        first = "; another folder is there now, to be moved away first" if folder.exists() else ""
         raise InputError(
             f"{folder} was moved or removed while the study ran; move it back and run the same command again, or give "
-            "its new place by --root"
+            f"its new place by --root{first}"
         ) from None
+    finally:
+        os.close(held)
 
 
 def flow_arguments(options: argparse.Namespace) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class ProcessGroup:
         self.log = log
         self._children: list[subprocess.Popen[bytes]] = []
         self._failed: float | None = None  # time at which a rank was found failed
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log.parent.mkdir(exist_ok=True)  # none above: a study whose folder was moved must not go on
         command = bound_command(module, *arguments)
         inherited = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
         try:

@@ -105,7 +105,7 @@ def write_run_table(row: Mapping[str, Any], path: Path) -> None:
 def _write_parquet(table: Any, path: Path) -> None:
     import pyarrow.parquet as pq
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(exist_ok=True)
     with atomic_file(path, durable=False) as partial:  # steps.csv and the state can rebuild it
         pq.write_table(table, partial, compression="zstd")
 

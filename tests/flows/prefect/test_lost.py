@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from prefect import flow, get_client
 from prefect.settings import PREFECT_API_URL, temporary_settings
-from prefect.states import Running
+from prefect.states import Pending, Running
 
 from flows.prefect.in_process import environment
 from flows.prefect.lost import end_lost_runs, lost_runs
@@ -22,7 +22,8 @@ def test_a_run_is_lost_where_no_process_runs_its_study(tmp_path: Path) -> None:
     path, root = small_study(tmp_path), tmp_path / "run"
     run = SimpleNamespace(parameters={"study": str(path), "root": str(root)})
     elsewhere = SimpleNamespace(parameters={"study": str(path), "root": str(tmp_path / "of another machine")})
-    others = [elsewhere, SimpleNamespace(parameters={"study": "nowhere.yaml"}), SimpleNamespace(parameters={})]
+    odd = [{"study": "nowhere.yaml"}, {"study": "n" * 5000}, {"study": {"name": 1}}, {"study": None}, {}]
+    others = [elsewhere, *(SimpleNamespace(parameters=parameters) for parameters in odd)]
     with only_run(load_study(path, root=root)):
         assert lost_runs([run, *others]) == []
     assert lost_runs([run, *others]) == [run]
@@ -44,8 +45,8 @@ def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(tmp_path: Path) 
         get_client(sync_client=True) as client,
     ):
         runs = [
-            client.create_flow_run(any_flow, parameters={"study": str(path), "root": str(root)}, state=Running())
-            for root in (lost, alive)
+            client.create_flow_run(any_flow, parameters={"study": str(path), "root": str(root)}, state=state)
+            for root, state in ((lost, Running()), (alive, Running()), (lost, Pending()))
         ]
         end_lost_runs()
-        assert [client.read_flow_run(run.id).state_name for run in runs] == ["Crashed", "Running"]
+        assert [client.read_flow_run(run.id).state_name for run in runs] == ["Crashed", "Running", "Crashed"]

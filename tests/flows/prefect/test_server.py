@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import flows.prefect.serve
 import flows.prefect.server
 from flows.prefect.in_process import environment
-from flows.prefect.serve import only_one
+from flows.prefect.serve import former_server_ended, only_one, say_lost_runs
 from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
 from flows.running.private import private_folder
 from pipeline.errors import InputError
@@ -42,6 +43,26 @@ def test_a_second_make_up_is_one_line() -> None:
         second = subprocess.run(command, cwd=PROJECT, env=variables, capture_output=True, text=True)
     assert second.stderr == f"make up: it is running already and serves the deployments at {address}; stop it first\n"
     assert second.returncode == 2
+
+
+def test_make_up_waits_for_the_server_that_a_killed_one_has_left() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"http://127.0.0.1:{other.getsockname()[1]}/api"
+    with former_server_ended(address) as mark:
+        left = subprocess.Popen(["sleep", "2"], pass_fds=[mark])
+    with former_server_ended(address):
+        assert left.poll() == 0
+
+
+def test_lost_runs_that_cannot_be_found_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> list[str]:
+        raise RuntimeError("the server\nhas gone")
+
+    monkeypatch.setattr(flows.prefect.serve, "end_lost_runs", fail)
+    say_lost_runs()
+    assert capsys.readouterr().err == "which flow runs have ended meanwhile is not known (the server)\n"
 
 
 def test_a_damaged_database_of_prefects_server_is_removed_and_said(

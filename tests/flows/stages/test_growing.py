@@ -9,6 +9,7 @@ import pytest
 
 import flows.stages.sources
 from flows.stages.prepare import prepare_data
+from flows.stages.usage import stored
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.documents import read_documents
@@ -62,6 +63,16 @@ def test_a_new_source_is_signed_alone(mirror: Path, tmp_path: Path, monkeypatch:
     assert len(signed) == 2
     assert grown == kept(study(mirror, tmp_path / "fresh", "first", "second"))
     assert len(grown) < 210
+
+
+def test_the_key_of_deduplication_does_not_depend_on_signatures(mirror: Path, tmp_path: Path) -> None:
+    """A study that deduplicated before its sources were signed by themselves keeps all that it has trained."""
+    prepared = prepare_data(study(mirror, tmp_path / "run", "first", "second"), Store(tmp_path / "run" / "store"))
+    unique = prepared.output("deduplicate")
+    assert unique
+    assert [name.partition("/")[0] for name in unique.manifest["inputs"]] == ["clean", "clean"]
+    used = [output for output in stored(tmp_path / "run" / "store", [tmp_path / "run"]) if output.users]
+    assert [output.stage for output in used].count("signatures") == 2
 
 
 def test_a_mirror_at_an_address_gives_the_outputs_of_a_folder(mirror: Path, tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
 """Documents signed source by source: the outcome is that of signing them together; what is alone is not signed."""
 
 import random
+import resource
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import pipeline.dedup.signing as signing_stage
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.signing import sign_source
 from pipeline.dedup.stage import deduplicate
+from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
@@ -76,3 +79,25 @@ def test_only_documents_whose_digits_stand_in_another_text_are_signed(tmp_path: 
     places = [pq.read_table(path)["place"].to_pylist() for path in sorted((tmp_path / "signed" / "bands").glob("*"))]
     assert sum(map(len, places)) == 2
     assert sign_source(folder, tmp_path / "exact", DedupSettings(near=False).signing) == {"documents": 4, "signed": 0}
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    documents, signing = source(tmp_path, "first", [problem(draw, i % 5) for i in range(60)]), DedupSettings().signing
+    expected = sign_source(documents, tmp_path / "whole", signing)
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # what a full disk does
+    try:
+        with pytest.raises(InputError, match=r"signed: the disk is full .*finished shards are kept") as stopped:
+            sign_source(documents, tmp_path / "signed", signing)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(stopped.value)
+    assert sign_source(documents, tmp_path / "signed", signing) == expected
+
+
+def test_too_little_memory_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(signing_stage, "LEAST_MEMORY", 1000)
+    documents = source(tmp_path, "first", [problem(random.Random(0), i % 5) for i in range(60)])
+    with pytest.raises(InputError, match=r"signed: too little memory .*raise data.memory"):
+        sign_source(documents, tmp_path / "signed", DedupSettings().signing, memory=1000)

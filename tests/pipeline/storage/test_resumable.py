@@ -109,10 +109,10 @@ def run(stage: str, folder: Path, name: str, items: pa.Table, processes: int = 1
         (
             "deduplicate",
             [
-                {"calls": 2},  # documents described
-                {"doomed": "bands-1.parquet.partial"},  # in the middle of writing signatures
+                {"doomed": "signed-0/bands/00001.parquet.partial"},  # in the middle of writing signatures
+                {"calls": 2},  # documents signed
                 {"doomed": "facts-2.npz.partial"},
-                {"calls": SHARDS + 4},  # two shards written, no signatures any more
+                {"calls": SHARDS + 2},  # two shards written
                 {"doomed": "documents-3.partial"},
             ],
         ),
@@ -126,7 +126,7 @@ def test_killed_at_any_point_it_ends_with_the_same_bytes(tmp_path: Path, stage: 
     finished: dict[Path, int] = {}
     for kill in kills:
         assert attempt(stage, tmp_path, **kill) == -signal.SIGKILL, kill
-        parts = [*(tmp_path / "out").rglob("bands-?.parquet"), *(tmp_path / "out" / "documents").glob("*.parquet")]
+        parts = [*(tmp_path / "out").rglob("bands/*.parquet"), *(tmp_path / "out" / "documents").glob("*.parquet")]
         assert all(path.stat().st_ino == inode for path, inode in finished.items()), "finished work was done again"
         finished = {path: path.stat().st_ino for path in parts}
     assert finished
@@ -171,7 +171,7 @@ def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings(threshold=0.9), progress=stop)
-    assert list((tmp_path / "out" / "unfinished").rglob("bands/*.parquet"))
+    assert list((tmp_path / "out" / "unfinished").glob("signed-0/bands/*"))
     assert list((tmp_path / "out" / "documents").glob("*"))
     deduplicate([tmp_path / "in"], tmp_path / "out", DedupSettings())
     assert contents(tmp_path / "out") == run("deduplicate", tmp_path, "undisturbed", items)

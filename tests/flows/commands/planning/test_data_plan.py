@@ -59,3 +59,15 @@ def test_bytes_of_data_grow_with_the_documents() -> None:
     )
     assert few > 1000 * 100
     assert more == pytest.approx(2 * few)
+
+
+def test_signatures_take_room_beside_the_documents() -> None:
+    """25 band hashes and a place, 8 bytes each, for every document that is signed."""
+    content = {"name": "s", "training": {"tokens": 1000}, "evaluation": {"benchmarks": ["builtin"]}}
+    data = {"sources": ["builtin"], "world": {"documents": 1000}}
+    keys, some, every = (
+        data_bytes(load_study({**content, "data": {**data, "deduplicate": settings}}))
+        for settings in ({"near": False}, {}, {"guards": []})
+    )
+    assert every - keys == pytest.approx(1000 * 26 * 8)
+    assert some - keys == pytest.approx(0.24 * 1000 * 26 * 8)
