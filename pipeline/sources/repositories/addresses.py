@@ -132,6 +132,7 @@ def _list(address: str, repository: str) -> _Listing:
         raise InputError(f"mirror {address}: there is nothing at this address; check its spelling")
     place = f"{root}/{repository}/".lstrip("/")  # in an archive, paths begin without a slash
     paths = {path[path.index(place) + len(place) :]: path for path in found if place in path}
+    paths = {name: path for name, path in paths.items() if ".." not in PurePosixPath(name).parts}  # out of the folder
     card = system.cat_file(paths[CARD]).decode(errors="replace") if CARD in paths else ""
     record = json.loads(system.cat_file(paths[RECORD])) if RECORD in paths else {}
     sizes = {name: int(found[path].get("size") or 0) for name, path in paths.items()}

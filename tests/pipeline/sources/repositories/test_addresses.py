@@ -55,6 +55,18 @@ def test_the_files_of_a_split_are_copied_once(address: str, tmp_path: Path) -> N
     assert (folder / "main/train-1.jsonl").read_bytes() == ROW
 
 
+def test_nothing_is_copied_out_of_the_folder(tmp_path: Path) -> None:
+    address = f"memory://{uuid4()}"
+    system, root = fsspec.url_to_fs(address)
+    outside = "../../first.jsonl"
+    entry = {"configuration": "main", "split": "train", "files": [outside]}
+    record = {"revision": "0" * 40, "parts": [entry], "bytes": {outside: len(ROW)}}
+    system.pipe_file(f"{root}/owner/rows/{RECORD}", json.dumps(record).encode())
+    system.pipe_file(f"{root}/owner/rows/{outside}", ROW)
+    copy_repository(address, "owner/rows", tmp_path / "a" / "here", parts=PARTS)
+    assert not list(tmp_path.rglob("first.jsonl"))
+
+
 def test_what_is_not_there_is_not_copied(address: str, tmp_path: Path) -> None:
     copy_repository(address, "owner/rows", tmp_path / "here", parts=[*PARTS, ("main", "validation")])
     copy_repository(address, "owner/none", tmp_path / "here", parts=PARTS)
