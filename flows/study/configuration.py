@@ -279,7 +279,7 @@ class Study(Section):
 
     @property
     def mirror(self) -> Path | None:
-        """The folder of the mirror; of a mirror at an address, the folder for the files copied from this address."""
+        """Return the folder of the mirror; of a mirror at an address, the folder of the copied files."""
         return self.folder / "mirror" / digest(place) if isinstance(place := self.data.mirror, str) else place
 
     @property

@@ -24,7 +24,7 @@ from reports.text.token_stream import mismatch
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """What a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves.
+    """Hold what a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves.
 
     `views` names the views that the numbers of the sentences come from.
     """

@@ -23,7 +23,7 @@ ELEMENTS = 2**29
 
 
 def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
-    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; no taps where fewer than two are.
+    """Make the taps of each use, for as many uses together as `ELEMENTS` allows; none for a use alone.
 
     Taps are made when the first of their uses comes: autograd passes backwards through the newest node first, so that
     the rows of these uses are multiplied and freed before those of earlier uses are made.
