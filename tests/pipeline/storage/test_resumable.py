@@ -20,7 +20,7 @@ from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 SHARDS = 4
 PROGRAM = """
-import os, sys, threading, time
+import os, sys
 from pathlib import Path
 import pyarrow.parquet as pq
 from pipeline.decontaminate.settings import DecontaminationSettings
@@ -30,13 +30,11 @@ from pipeline.dedup.stage import deduplicate
 
 stage, folder, calls, doomed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
-def die_writing():
-    while not (folder / "out" / "unfinished" / doomed).exists():
-        time.sleep(0.0001)
-    os.kill(os.getpid(), 9)
+def die_naming(event, arguments):
+    if doomed and event == "os.rename" and f"/unfinished/{doomed}" in str(arguments[0]):
+        os.kill(os.getpid(), 9)
 
-if doomed:
-    threading.Thread(target=die_writing, daemon=True).start()
+sys.addaudithook(die_naming)
 
 def progress(fraction, words):
     global calls
@@ -85,7 +83,7 @@ def corpus(folder: Path, rows: int = 4000) -> pa.Table:
 
 
 def attempt(stage: str, folder: Path, *, calls: int = 0, doomed: str = "") -> int:
-    """Exit status of a process that kills itself at a call of progress, or when it has begun to write a file."""
+    """Exit status of a process that kills itself at a call of progress, or when a file written gets its final name."""
     command = [sys.executable, "-c", PROGRAM, stage, str(folder), str(calls), doomed]
     return subprocess.run(command, timeout=300, check=False).returncode
 
@@ -109,7 +107,7 @@ def run(stage: str, folder: Path, name: str, items: pa.Table, processes: int = 1
         (
             "deduplicate",
             [
-                {"doomed": "signed-0/bands/00001.parquet.partial"},  # in the middle of writing signatures
+                {"doomed": "signed-0/bands/00001.parquet.partial"},  # signatures written under a partial name
                 {"calls": 2},  # documents signed
                 {"doomed": "facts-2.npz.partial"},
                 {"calls": SHARDS + 2},  # two shards written
