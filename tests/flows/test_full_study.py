@@ -91,7 +91,7 @@ def test_every_stage_is_done_once_and_each_sub_flow_runs_alone(tmp_path: Path, m
     path, root = small_study(tmp_path), tmp_path / "run"
     with progress.listening(Done()) as listener:
         assert main(["run", str(path), "--root", str(root)]) == 0
-    each_source = ("documents world", "traces world", "clean world")
+    each_source = ("documents world", "traces world", "clean world", "signatures world")
     of_all = ("deduplicate", "decontaminate", "tokenizer", "tokens", "funnel")
     assert listener.keys == [
         *("world", "items", *each_source, *of_all),
