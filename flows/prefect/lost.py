@@ -1,6 +1,7 @@
 """End flow runs that Prefect shows as under way though no process runs their study, as after a killed `make up`.
 
-The runner that would have said so has died with them, and Prefect would show them as under way for ever.
+The runner that tells Prefect of ended flow runs was killed too, so Prefect would show these flow runs as under way for
+ever.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pipeline.errors import InputError
 
 
 def end_lost_runs() -> list[str]:
-    """Set lost flow runs to the state 'Crashed', and return the names of those that a user has started."""
+    """Set flow runs whose process is gone to the state `Crashed`; return the names of the runs that users started."""
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType

@@ -82,9 +82,10 @@ def only_one(address: str) -> Iterator[None]:
 
 @contextmanager
 def former_server_ended(address: str) -> Iterator[int]:
-    """Wait for the end of the server that a killed `make up` has left at an address, which may still answer.
+    """Wait until the Prefect server of a killed `make up` has ended; until then this server may answer at its address.
 
-    Yields the number of an open, locked file for the next server to keep open: the lock is held until both have ended.
+    Yields the number of an open, locked file, which the next server inherits: the file stays locked until `make up` and
+    its server have both ended.
     """
     with _open_mark(address, "server") as file:
         deadline = time.monotonic() + END_SECONDS

@@ -116,7 +116,7 @@ def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs
     flow = child(up.process.pid, "prefect.engine")
     _kill(up.process)
     up.start()  # at once: the server of before may still answer
-    # Completed where the server was there again at the study's end, else found without a process by `make up`.
+    # The flow run is `COMPLETED` where a server was there when the study ended, else `make up` found no process of it.
     assert up.end(run) in ("COMPLETED", "CRASHED")
     assert (goes_on / "report" / "index.html").exists()
     assert query(goes_on / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0
