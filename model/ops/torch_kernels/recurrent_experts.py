@@ -19,7 +19,7 @@ from model.ops.torch_kernels.routing import dispatch
 from model.ops.types import Factors
 
 ELEMENTS = 2**29
-"""Of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the gradients."""
+"""Elements of the rows that are multiplied at once: 1 GiB in bfloat16, and as much for the gradients."""
 
 
 def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
