@@ -1,8 +1,8 @@
 """Count the tokens that each stage of curation kept and dropped, by source and reason.
 
 The tokenizer is trained on curated documents, so tokens are counted afterwards, in the `documents/` and `dropped/` of
-the stages. A stage's kept tokens are those that the next stage kept and dropped, unless the next stage changes texts;
-the final stage's are those that the packing took.
+the stages. A stage's kept tokens of a source are those that the next stage kept and dropped, unless the next stage
+changed a text of the source; the final stage's are those that the packing took.
 
 Groups (stage, source, reason) of up to `EXACT_CHARACTERS` are counted in full. Of a larger group, a random sample of
 about as many characters gives the tokens per character (error below 0.5 %). A document's tokens include its end mark.
@@ -31,12 +31,12 @@ Counts = Sequence[dict[str, Any]]
 
 
 class Stage(NamedTuple):
-    """A finished stage: name, folder, counts, and whether the texts that it keeps are unchanged."""
+    """A finished stage: name, folder, counts, and the sources of which it keeps a text that it changed."""
 
     name: str
     folder: Path
     counts: Counts
-    unchanged: bool
+    changed: frozenset[str]
 
 
 def count_tokens(
@@ -71,7 +71,7 @@ def count_tokens(
         for source in {row["source"] for row in stage.counts}:
             parts = [value for (name, _), value in found.items() if name == source]
             known.pop(source, None)
-            if stage.unchanged:
+            if source not in stage.changed:
                 known[source] = (sum(tokens for tokens, _ in parts), all(exact for _, exact in parts))
         progress((done + 1) / len(stages), f"{done + 1} of {len(stages)} stages")
     return rows[::-1]
@@ -109,5 +109,5 @@ def _tokens_of(codec: Any, stage: Stage, kind: str, most: int) -> dict[tuple[str
 def _lengths(codec: Any, texts: pa.RecordBatch) -> np.ndarray:
     """Count the characters and tokens of documents, int64 [documents, 2]."""
     characters = pc.add(*(pc.fill_null(pc.utf8_length(texts[name]), 0) for name in TEXTS))
-    tokens = [[len(ids) for ids in part] for part in encode_documents(codec, texts)]
-    return np.stack([characters.to_numpy(), np.array(tokens).sum(axis=0) + 1], axis=1)
+    _, lengths = encode_documents(codec, texts)
+    return np.stack([characters.to_numpy(), lengths.sum(axis=1) + 1], axis=1)

@@ -16,7 +16,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, SCHEMA, count_documents, shards, sum_counts
+from pipeline.storage.documents import KEPT, count_documents, shards, sum_counts
 from pipeline.storage.files import write_text_atomically
 from pipeline.storage.parallel import workers
 from pipeline.tokens.chunks import Chunk, bytes_of_text, divide
@@ -39,7 +38,6 @@ from pipeline.tokens.weights import LEFT_OUT, copies_of, repeat
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-BATCH = 1024  # documents encoded at a time: larger batches only take memory
 CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27
 RECORD = np.dtype([("key", "<u8"), ("prompt", "<u4"), ("length", "<u4")])
@@ -180,19 +178,18 @@ def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
     codec = _tokenizer(job.tokenizer)
     tokens, prompts, lengths, copies, held_out, counts = [], [], [], [], [], []
     first = chunk.first
-    with pq.ParquetFile(chunk.path) as file:
-        for batch in file.iter_batches(BATCH, row_groups=chunk.row_groups, columns=SCHEMA.names):
-            found = _encode(codec, batch, job)
-            tokens.append(found.tokens)
-            prompts.append(found.prompt_lengths)
-            lengths.append(found.lengths)
-            here, documents = hold_out(batch, job.hash_bound)
-            times = np.where(here, 0, copies_of(batch["source"], job.weights, job.seed, first))
-            first += len(batch)
-            copies.append(times)
-            held_out.append(documents)
-            reasons = pa.array(np.where(here, VALIDATION, np.where(times > 0, KEPT, LEFT_OUT)))
-            counts.append(count_documents(batch, reasons, found.lengths))
+    for batch in chunk.documents():
+        found = _encode(codec, batch, job)
+        tokens.append(found.tokens)
+        prompts.append(found.prompt_lengths)
+        lengths.append(found.lengths)
+        here, documents = hold_out(batch, job.hash_bound)
+        times = np.where(here, 0, copies_of(batch["source"], job.weights, job.seed, first))
+        first += len(batch)
+        copies.append(times)
+        held_out.append(documents)
+        reasons = pa.array(np.where(here, VALIDATION, np.where(times > 0, KEPT, LEFT_OUT)))
+        counts.append(count_documents(batch, reasons, found.lengths))
     pq.write_table(pa.concat_tables(held_out), job.held_out(chunk))
     records = np.empty(sum(map(len, lengths)), RECORD)
     records["prompt"], records["length"] = np.concatenate(prompts), np.concatenate(lengths)
@@ -246,13 +243,10 @@ def _gather(files: list[str], spans: list[np.ndarray], kind: np.dtype) -> np.nda
 
 
 def _encode(codec: Tokenizer, batch: pa.RecordBatch, job: _Job) -> Documents:
-    prompts, responses = encode_documents(codec, batch)
-    prompt_lengths = np.fromiter(map(len, prompts), np.int64, len(prompts))
-    lengths = prompt_lengths + np.fromiter(map(len, responses), np.int64, len(responses)) + 1
-    end = (job.end_token,)
-    flat = chain.from_iterable(chain(*parts, end) for parts in zip(prompts, responses, strict=True))
-    tokens = np.fromiter(flat, np.dtype(job.dtype), int(lengths.sum()))
-    return Documents(tokens, np.cumsum(lengths) - lengths, prompt_lengths, lengths)
+    tokens, parts = encode_documents(codec, batch)
+    lengths = parts.sum(axis=1)
+    tokens = np.insert(tokens.astype(job.dtype), np.cumsum(lengths), job.end_token)
+    return Documents(tokens, np.cumsum(lengths + 1) - lengths - 1, parts[:, 0], lengths + 1)
 
 
 def _in_order(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -111,7 +111,7 @@ def test_a_run_ends_where_its_text_does(tmp_path):
 texts = st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), min_size=1, max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(responses=texts)
 def test_vectorised_rules_agree_with_pythons_own(tmp_path_factory, responses):
     folder = tmp_path_factory.mktemp("clean")

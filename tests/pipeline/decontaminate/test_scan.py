@@ -14,7 +14,7 @@ from pipeline.decontaminate.settings import DecontaminationSettings
 from tests.pipeline.decontaminate.items import CLIPS, PARTS, PROSE, SHORT, item_table
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
 def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -1,14 +1,13 @@
 """Candidates of buckets, and clusters of verified pairs."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.dedup.clusters import bucket_pairs, clusters
 from tests.pipeline.dedup.buckets import star_and_chain
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 6)), st.randoms())
 def test_every_bucket_is_a_star_and_a_chain(hashes: list[int], random) -> None:
     nodes = random.sample(range(1000), len(hashes))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.dedup.contradictions import digit_sequences, function_ids
@@ -11,7 +11,6 @@ from tests.pipeline.text.specification import words_of
 from tests.pipeline.text.texts import TEXTS
 
 
-@settings(deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=5))
 def test_texts_of_equal_numbers_have_equal_digits(texts: list[str]) -> None:
     digits = ["".join(c for word in words_of(text) if word[0].isdigit() for c in word if c != ".") for text in texts]

@@ -24,7 +24,7 @@ def flat(sets: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return values, np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(np.int64)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.lists(st.integers(0, 2**64 - 1), max_size=12), max_size=8), st.sampled_from([1, 16, 128]))
 def test_signatures_are_datasketchs(sets: list[list[int]], count: int) -> None:
     found = signatures(*flat(sets), count, seed=3)

@@ -3,7 +3,7 @@
 import random
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text.arrays import IdTable, distinct, jaccard
@@ -26,7 +26,6 @@ def test_jaccard_of_many_pairs_equals_sets() -> None:
     assert jaccard(values, offsets, left, right).tolist() == expected
 
 
-@settings(deadline=None)
 @given(
     st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)), st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 50))
 )

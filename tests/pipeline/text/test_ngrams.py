@@ -1,14 +1,13 @@
 """Ids of word sequences and n-grams: the numpy forms equal the definitions."""
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.text.ngrams import sequence_ids, windows, word_id
 from tests.pipeline.text.specification import sequence_id
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 9))
 def test_windows_are_sequences_of_n_words(ids: list[int], n: int) -> None:
     words = np.array(ids, np.uint64)

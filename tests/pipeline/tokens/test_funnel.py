@@ -12,6 +12,8 @@ from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_tokenizer, train_tokenizer, training_parts
 from pipeline.traces.stage import strip_traces
 
+SOURCES = frozenset({"a", "b"})
+
 
 def documents(count: int) -> pa.Table:
     texts = [f"<think>{'so ' * (i % 7)}</think>It is {i * 7919 % 1000}." for i in range(count)]
@@ -34,14 +36,14 @@ def stages(tmp_path: Path) -> list[Stage]:
     with DocumentWriter(tmp_path / "documents") as writer:
         writer.keep(documents(3000))
         writer.drop(documents(50), "empty response")
-    found = [Stage("documents", tmp_path / "documents", writer.counts(), False)]
+    found = [Stage("documents", tmp_path / "documents", writer.counts(), SOURCES)]
     for name, work in (("traces", strip_traces), ("clean", clean)):
         counts = work(found[-1].folder, tmp_path / name)["counts"]
-        found.append(Stage(name, tmp_path / name, counts, False))
+        found.append(Stage(name, tmp_path / name, counts, SOURCES))
     with DocumentWriter(tmp_path / "unique") as writer:
         for number, batch in enumerate(read_documents(tmp_path / "clean", batch_rows=100)):
             writer.drop(batch, "near_duplicate") if number == 3 else writer.keep(batch)
-    found.append(Stage("deduplicate", tmp_path / "unique", writer.counts(), True))
+    found.append(Stage("deduplicate", tmp_path / "unique", writer.counts(), frozenset()))
     train_tokenizer(tmp_path / "unique", tmp_path / "tokenizer", 300)
     return found
 
@@ -78,3 +80,19 @@ def test_of_large_groups_a_sample_is_counted(stages: list[Stage], tmp_path: Path
         assert other["tokens"] == pytest.approx(one["tokens"], rel=0.03)
         assert other["tokens"] == one["tokens"] or not other["exact"]
     assert near == count_tokens(stages, packed["counts"], tokenizer, most=20_000)
+
+
+def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path) -> None:
+    """Source a is mended, source b is not: the tokens of b are exact, and no text of b is encoded again."""
+    with DocumentWriter(tmp_path / "documents") as writer:
+        writer.keep(documents(300))
+    stages = [Stage("documents", tmp_path / "documents", writer.counts(), frozenset())]
+    cleaned = clean(stages[0].folder, tmp_path / "clean")["counts"]
+    stages.append(Stage("clean", tmp_path / "clean", cleaned, frozenset("a")))
+    train_tokenizer(tmp_path / "clean", tmp_path / "tokenizer", 300)
+    packed = pack(tmp_path / "clean", tmp_path / "tokenizer", tmp_path / "packed", sequence_length=64, seed=0)
+    rows = count_tokens(stages, packed["counts"], tmp_path / "tokenizer", most=100)
+    exact = {(row["stage"], row["source"]): row["exact"] for row in rows}
+    assert exact == {("documents", "a"): False, ("documents", "b"): True, ("clean", "a"): True, ("clean", "b"): True}
+    tokens = {(row["stage"], row["source"]): row["tokens"] for row in rows}
+    assert tokens["documents", "b"] == tokens["clean", "b"]

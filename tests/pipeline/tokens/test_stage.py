@@ -54,7 +54,7 @@ def test_every_document_is_in_the_packed_rows_once(documents: Path, tokenizer: P
     assert {path.name for path in tmp_path.iterdir()} == {"packed.json", "tokens-00000.bin", "index-00000.npy"}
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     st.lists(st.tuples(st.none() | st.text(max_size=40), st.none() | st.text(max_size=80)), min_size=1, max_size=30),
     st.integers(2, 60),
@@ -173,8 +173,8 @@ def test_weights_repeat_documents_and_leave_some_out(tokenizer: Path, codec, tmp
 
 
 @pytest.mark.slow
-def test_thousands_of_shards_need_few_open_files(tokenizer: Path, tmp_path: Path) -> None:
-    documents = [(f"What is {number} + 1?", str(number + 1)) for number in range(3000)]
+def test_a_thousand_shards_need_few_open_files(tokenizer: Path, tmp_path: Path) -> None:
+    documents = [(f"What is {number} + 1?", str(number + 1)) for number in range(1000)]
     source = write(tmp_path / "in", documents, rows=1, shard_bytes=1)
     assert len(list((source / "documents").iterdir())) == len(documents)
     before = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -31,7 +31,7 @@ def malformed_in(path, paths=("q",)):
     return [row for block in open_rows(path).blocks(paths) for row in block.malformed]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(rows=records)
 def test_all_containers_give_the_same_rows(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("rows")

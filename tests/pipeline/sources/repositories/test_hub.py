@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -113,7 +112,6 @@ def run(program, tmp_path, endpoint, **environment):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
 
@@ -220,10 +218,17 @@ attempt(**options | {"splits": ("dev",)})
 
 @pytest.mark.parametrize("environment", [{}, {"HF_HUB_OFFLINE": "1"}])
 def test_without_a_network_it_fails_within_seconds(tmp_path, environment):
-    program = PRELUDE + "attempt(mirror=None, cache='cache', configurations=('main',), splits=('train',))"
-    started = time.monotonic()
+    program = (
+        PRELUDE
+        + """
+import time
+started = time.monotonic()
+attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",))
+assert time.monotonic() - started < 20
+"""
+    )
     result = run(program, tmp_path, "http://127.0.0.1:9", **environment)
-    assert time.monotonic() - started < 20
+    assert result.returncode == 0, result.stderr
     assert re.search(r"the hub (cannot be reached|may not be asked)", result.stdout)
     assert len(result.stdout.splitlines()) == 1
     assert not Path(tmp_path / "cache").exists()
