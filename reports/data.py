@@ -54,10 +54,11 @@ QUERIES = {
     "curation": "from curation where study_id = ?",
     "sources": "from table_4 where study_id = ?",
     "unmarked": "select source, unmarked from sources where study_id = ? and unmarked > 0 order by source",
-    "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ?",
+    "runs": "select r.*, m.variant, m.depth from runs r join model_runs m using (study_id, run_id) where study_id = ? "
+    "order by m.depth, variant_order(m.variant), m.variant, seed, run_id",
     "training_curves": "from training_curves where study_id = ?",
     "failures": "select variant, depth, run_id, failure from run_details join model_runs using (run_id) "
-    "where study_id = ? and failure is not null",
+    "where study_id = ? and failure is not null order by run_id",
     "gini": "from expert_gini where study_id = ? and depth is null",
     "concentration": "from expert_concentration where study_id = ?",
     "selections": "select run_id, depth, expert, selections from latest_expert_ranks where study_id = ? "
@@ -192,6 +193,18 @@ def run_elsewhere(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `depth_accuracy` of runs evaluated at another depth than they were trained at."""
     other = rows[rows["depth"] != rows["model_depth"]]["run_id"]
     return rows[rows["run_id"].isin(other) & rows["accuracy"].notna()]
+
+
+def mean_of_runs(rows: pd.DataFrame) -> pd.DataFrame:
+    """Average rows of `depth_accuracy` over the runs of each model; `runs` has their number."""
+    found = rows.groupby(["study_id", "variant", "model_depth", "task", "depth"], as_index=False, sort=False)
+    return found.agg(
+        accuracy=("accuracy", "mean"),
+        stderr=("stderr", "mean"),
+        items=("items", "max"),
+        chance=("chance", "max"),
+        runs=("run_id", "nunique"),
+    )
 
 
 def dropped_by_reason(funnel: pd.DataFrame, curation: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,8 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-# In a pipe there is no terminal to fit into: a row is one line, however long. Brackets in data are no markup.
+# In a pipe there is no terminal to fit into: a row is one line, however long (reports and comparisons, which are to be
+# read, are folded at 100 columns there too). Brackets in data are no markup.
 console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
 
 MEAN_FACTORS = """

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from reports.data import BASELINE, run_elsewhere
+from reports.data import BASELINE, mean_of_runs, run_elsewhere
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import LIGHT, Style, present
+from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.names import depth_name, task_name, task_order
-from reports.text.numbers import listed, percent, tokens
+from reports.text.numbers import bests, percent, tokens
 
 ACCURACY_TOOLTIP = (("accuracy:Q", ".2%"), ("stderr:Q", ".2%", "standard error"), ("items:Q", ","))
 
@@ -38,11 +39,10 @@ def accuracy(
     curve, shown, panels, findings = frames[0], present(styles, frames[0]), [], []
     for task in task_order(curve["task"], average_first=True):
         parts = [frame[frame["task"] == task] for frame in frames]
-        words = [
-            f"{row.variant} at best {percent(row.accuracy)}, at {tokens(row.tokens)} tokens" for row in _best(parts[0])
-        ]
-        findings.append(f"{task_name(task)}: {listed(words)}.")
-        description = f"Accuracy on {task_name(task)} against training tokens: {'; '.join(words)}."
+        best = _best(parts[0], styles)
+        words = bests([(row.variant, percent(row.accuracy), f"at {tokens(row.tokens)} tokens") for row in best])
+        findings.append(f"{task_name(task)}, at best: {words}.")
+        description = f"Accuracy on {task_name(task)} against training tokens, at best: {words}."
         keys = {"depth": depth, "task": task, "metric": "accuracy"}
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
     notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
@@ -66,9 +66,9 @@ def accuracy(
     )
 
 
-def _best(rows: pd.DataFrame) -> Iterable[Any]:
+def _best(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Iterable[Any]:
     """Return the row of each variant's best accuracy."""
-    return rows.loc[rows.groupby("variant")["accuracy"].idxmax()].itertuples()
+    return ordered(rows.loc[rows.groupby("variant")["accuracy"].idxmax()], styles).itertuples()
 
 
 def _token_chart(
@@ -85,7 +85,7 @@ def _token_chart(
     if len(goal):
         levels.append(chart.level(float(goal.iloc[0]), f"{BASELINE}’s best", LIGHT["v0"], "left"))
     layers: list[alt.Chart | chart.Specification] = [line for line, _ in levels]
-    layers.append(base.mark_area(opacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
+    layers.append(base.mark_area(fillOpacity=0.13).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")))
     if rows["seeds"].max() > 1:
         layers.append(chart.seed_lines(runs, x, y, styles))
     if len(raw):
@@ -104,47 +104,55 @@ def _token_chart(
 
 
 def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw accuracy (y) against the depth that a model is run at (x), a line for each run, coloured by variant.
+    """Draw accuracy (y) against the depth that a model is run at (x): bold the mean of its seeds, faint each seed.
 
     A panel for each trained depth and task. `rows` are those of `depth_accuracy`. None where no run was evaluated at
     another depth than its own.
     """
     rows = run_elsewhere(rows)
-    shown, panels, findings = present(styles, rows), [], []
-    for trained, models in rows.groupby("model_depth"):
-        for task in task_order(models["task"]):
-            part = models[models["task"] == task]
-            words = [f"{r.variant} at best {percent(r.accuracy)}, at depth {r.depth:.0f}" for r in _best(part)]
-            title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
-            findings.append(f"{title}: {listed(words)}.")
-            description = f"Accuracy on {title}, against the depth run at: {listed(words)}."
-            keys = {"depth": trained, "task": task, "metric": "accuracy"}
-            panels.append(panel(title, description, _depth_chart(part, shown, trained), **keys))
+    means, shown, panels, findings = mean_of_runs(rows), present(styles, rows), [], []
+    for trained, task in product(sorted(means["model_depth"].unique()), task_order(means["task"])):
+        part = means[(means["model_depth"] == trained) & (means["task"] == task)]
+        if part.empty:
+            continue
+        best = _best(part, styles)
+        words = bests([(row.variant, percent(row.accuracy), f"at depth {row.depth:.0f}") for row in best])
+        title = f"{task_name(task)}, trained at {depth_name(trained).lower()}"
+        findings.append(f"{title}, at best: {words}.")
+        description = f"Accuracy on {title}, against the depth run at, at best: {words}."
+        keys = {"depth": trained, "task": task, "metric": "accuracy"}
+        runs = rows[(rows["model_depth"] == trained) & (rows["task"] == task)]
+        panels.append(panel(title, description, _depth_chart(part, runs, shown, trained), **keys))
+    several = " the mean over its seeds (faint lines)," * bool(len(means) and means["runs"].max() > 1)
     return figure(
         "other-depths",
         "Accuracy at other depths",
-        "The last checkpoint of each run, at the depth it was trained at (ring) and at others. Bars are 95% intervals "
-        "from the standard error over benchmark items. The dotted line is chance.",
+        f"The last checkpoint of each model,{several} at the depth it was trained at (ring) and at others. Bars are "
+        "95% intervals from the standard error over benchmark items. The dotted line is chance.",
         panels,
         shown,
         finding="".join(findings[:1]),
     )
 
 
-def _depth_chart(rows: pd.DataFrame, styles: Mapping[str, Style], trained: int) -> chart.Specification:
+def _depth_chart(
+    rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style], trained: int
+) -> chart.Specification:
+    """Layer bars, seeds and means: `rows` are means over the runs of a model, `runs` single runs."""
     depths = sorted(rows["depth"].unique())
     scale = alt.Scale(domain=[depths[0], max(depths[-1], depths[0] + 1)], padding=8)
     axis = alt.Axis(values=depths, format="d", labelOverlap=True)
     x, y = alt.X("depth:Q", title="depth at test time", scale=scale, axis=axis), chart.y_axis("accuracy", format=".0%")
     ink, levels = chart.colour(styles), chart.chance_level(rows)
-    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink, detail=alt.Detail("run_id:N"))
+    base = alt.Chart(width=chart.WIDTH, height=chart.HEIGHT).encode(x=x, color=ink)
     told = chart.tooltip(("variant:N",), ("depth:Q",), *ACCURACY_TOOLTIP)
     layers = [
         *[line for line, _ in levels],
-        base.mark_rule(opacity=0.4).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")),
+        base.mark_rule(strokeOpacity=0.4).encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q")),
+        *([chart.seed_lines(runs, x, y, styles)] if rows["runs"].max() > 1 else []),
         *chart.line_and_markers(base.encode(y=y), styles, told),
         *chart.rings(rows[rows["depth"] == trained], x, y, styles),
         *[words for _, words in levels],
     ]
-    fields = ["variant", "run_id", "depth", "accuracy", "stderr", "items", "low", "high"]
+    fields = ["variant", "depth", "accuracy", "stderr", "items", "low", "high"]
     return chart.layered(*layers, data=chart.records(chart.with_error_bars(rows), fields))

@@ -12,7 +12,7 @@ from reports.data import BASELINE
 from reports.figures import chart
 from reports.figures.heat_map import RAMP
 from reports.figures.rendering import Figure, Panel, figure, panel
-from reports.style.theme import LIGHT, Style, ordered, present
+from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name
 from reports.text.numbers import listed, number
 
@@ -46,8 +46,9 @@ def concentration(
         "expert-balance",
         "How many experts do the work",
         "The most selected experts, counted on a logarithmic axis, that together have a share of all selections, at "
-        "the last checkpoint; as in the paper’s Figure 6. Coloured lines are single depths, dotted is the whole model, "
-        f"dashed {BASELINE} (the mean of its depths). The Gini coefficient is of the whole model, 0 is even use.",
+        "the last checkpoint of one run of each model; as in the paper’s Figure 6. Coloured lines are single depths, "
+        f"dotted is the whole model, dashed {BASELINE} (the mean of its depths). The Gini coefficient is of the whole "
+        "model, 0 is even use.",
         panels,
         finding=" ".join(findings),
     )
@@ -116,7 +117,8 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
         "expert-use",
         "Experts used over training and by depth",
         "Gini coefficient of the experts’ selections over the whole model at each checkpoint, a line for each run: 0 "
-        "is even use. Experts at a depth: those that together have 90% of its selections, as a multiple of "
+        "is even use; in brackets the lowest and the highest of the runs. Experts at a depth: those that together have "
+        "90% of its selections, as a multiple of "
         f"{BASELINE}’s at the same depth, at the last checkpoint.",
         panels,
         present(styles, whole, compared),
@@ -126,10 +128,16 @@ def balance(gini: pd.DataFrame, diversity: pd.DataFrame, styles: Mapping[str, St
 
 def _gini_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
     newest = rows.sort_values("tokens").groupby(["variant", "run_id"], as_index=False).last()
-    words = listed([f"{row.variant} {row.gini:.3f}" for row in newest.itertuples()])
-    description = f"Gini coefficient of expert selection at {depth_name(depth).lower()}; at the end {words}."
+    ends = newest.groupby("variant")["gini"].agg(["mean", "min", "max"])
+    words = [f"{name} {ends['mean'][name]:.3f}{_span(ends.loc[name])}" for name in styles]
+    description = f"Gini coefficient of expert selection at {depth_name(depth).lower()}, at the end: {listed(words)}."
     drawn = chart.run_curves(rows, styles, "gini", zero=True)
     return panel(f"{depth_name(depth)}: Gini coefficient", description, drawn, depth=depth)
+
+
+def _span(row: pd.Series) -> str:
+    """Say from where to where the runs of a model go; nothing of one run."""
+    return f" ({row['min']:.3f} to {row['max']:.3f})" if row["min"] < row["max"] else ""
 
 
 def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Panel:
@@ -156,23 +164,3 @@ def _diversity_panel(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int
     drawn = chart.layered(one, *chart.line_and_markers(base, styles, told), label, data=chart.records(rows, fields))
     title = f"{depth_name(depth)}: experts used, against {BASELINE}"
     return panel(title, f"{title}’s: {listed(words)}.", drawn, depth=depth)
-
-
-def in_words(diversity: pd.DataFrame, styles: Mapping[str, Style]) -> str:
-    """Say what the paper reports about balance, and how many experts a depth draws on."""
-    text = (
-        "Recurrent models are balanced over all depths together, so that a depth may prefer some experts. The paper "
-        "reports a Gini coefficient of 0.075 for its DR+DA of depth 32."
-    )
-    compared = diversity[(diversity["variant"] != BASELINE) & diversity["ratio"].notna()]
-    for depth, models in ordered(compared, styles).groupby("model_depth", sort=False):
-        ratios = models.groupby("variant", sort=False)["ratio"].agg(["min", "max"])
-        times = [
-            f"{' to '.join(dict.fromkeys((number(low, 1), number(high, 1))))} times as many in {variant}"
-            for variant, low, high in ratios.itertuples()
-        ]
-        text += (
-            f" At {depth_name(depth).lower()}, the experts that carry 90% of a depth’s selections are "
-            f"{', '.join(times)} as in {BASELINE}."
-        )
-    return text + " In the paper it is 2 to 11 times." * bool(len(compared))

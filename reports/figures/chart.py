@@ -18,7 +18,7 @@ WIDE = 640
 PAGE_WIDTH = 920  # of a wide panel on the page, which is wider than a page of a paper
 NORMAL_95 = 1.96  # standard errors to either side that hold 95 % of a normal distribution
 LOG_FROM = 8  # a range of tokens this many times as long as its start is drawn on a logarithmic axis
-MANY_LINES = 12  # seeds' lines in a panel; where there are more, each is fainter, so that the means stand out
+MANY_LINES = 12  # of runs in a panel; where there are more, each is thinner and fainter
 Specification = dict[str, Any]  # of Vega-Lite, with its data by name in `datasets`
 COUNT_LABEL = "replace(replace(format(datum.value, '~s'), 'G', 'B'), 'k', 'K')"
 
@@ -170,17 +170,22 @@ def seed_lines(rows: pd.DataFrame, x: alt.X, y: alt.Y, styles: Mapping[str, Styl
     fields = [axis.to_dict(validate=False)["field"] for axis in (x, y)]
     base = alt.Chart(records(rows, ["variant", "run_id", *fields]), name="seeds")
     many = rows["run_id"].nunique() > MANY_LINES
-    return base.mark_line(strokeWidth=0.8, opacity=0.2 if many else 0.5).encode(
+    return base.mark_line(strokeWidth=0.8, strokeOpacity=0.2 if many else 0.5).encode(
         x=x, y=y, color=colour(styles), detail=alt.Detail("run_id:N")
     )
 
 
 def run_curves(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, zero: bool = False) -> Specification:
-    """Draw a column (y, from zero on or where the values are) against training tokens (x), a line for each run."""
+    """Draw a column (y, from zero on or where the values are) against training tokens (x), a line for each run.
+
+    Checkpoints are marked unless there are many lines.
+    """
     data = records(rows, ["variant", "run_id", "tokens", field])
     base = alt.Chart(data, width=WIDTH, height=HEIGHT).encode(
         x=token_axis(rows["tokens"]), y=y_axis(field, zero), color=colour(styles), detail=alt.Detail("run_id:N")
     )
+    if rows["run_id"].nunique() > MANY_LINES:
+        return layered(base.mark_line(strokeWidth=0.8, strokeOpacity=0.6).encode(strokeDash=dash(styles)))
     told = tooltip(("variant:N",), ("tokens:Q", ","), (f"{field}:Q", ".3f"))
     return layered(*line_and_markers(base, styles, told, size=30))
 

@@ -28,8 +28,8 @@ def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[st
         later = strongest[strongest["query_depth"] > 1]
         own, last = (int((later["key_depth"] == later["query_depth"] - back).sum()) for back in (0, 1))
         findings.append(
-            f"{title}: after the first depth, {own} of {counted(len(later), 'depth')} attend most to themselves and "
-            f"{last} to the depth before."
+            f"{title}: of {counted(len(later), 'depth')} after the first, most attention goes to the depth itself in "
+            f"{own}, to the depth before in {last}."
         )
         panels.append(panel(title, description, _chart(rows, style), **chart.run_keys(rows, runs)))
     unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
@@ -61,8 +61,8 @@ def _chart(rows: pd.DataFrame, style: Style) -> chart.Specification:
         ("score:Q", ".3f", "mean score"),
         ("even:Q", ".2f", "times an even share"),
     )
-    opacity = alt.Opacity("strength:Q", scale=scale, legend=None)
-    layers = [base.mark_rect(color=style.light).encode(opacity=opacity, tooltip=told)]
+    opacity = alt.FillOpacity("strength:Q", scale=scale, legend=None)
+    layers = [base.mark_rect(color=style.light).encode(fillOpacity=opacity, tooltip=told)]
     if numbered:
         layers.append(base.mark_text(fontSize=11, color=LIGHT["ink"]).encode(text=alt.Text("label:N")))
         # An even share at depth d is 1 / d.

@@ -129,7 +129,7 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
     fields = ["variant", "task", "metric", "name", "factor", "low", "high", "bound", "near_chance", "label"]
     return chart.layered(
         one,
-        spans.mark_rule(strokeWidth=2, opacity=0.55).encode(
+        spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
             x=alt.X("start:Q", title=title, scale=scale), x2=alt.X2("stop:Q"), color=chart.colour(styles)
         ),
         points,

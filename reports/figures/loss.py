@@ -9,10 +9,10 @@ import pandas as pd
 
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import Style, present
+from reports.style.theme import Style, ordered, present
 from reports.text.names import depth_name, task_order
 from reports.text.names import measure_label as label
-from reports.text.numbers import listed, number, tokens
+from reports.text.numbers import bests, number, tokens
 
 
 def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Figure | None:
@@ -25,14 +25,14 @@ def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Styl
     shown, panels, findings = present(styles, curve), [], []
     for task in task_order(curve["task"], average_first=True):
         rows, each = curve[curve["task"] == task], runs[runs["task"] == task]
-        best = rows.loc[rows.groupby("variant")["value"].idxmin()]
-        words = [
-            f"{row.variant} at best {number(row.value, 3)}, at {tokens(row.tokens)} tokens" for row in best.itertuples()
-        ]
+        best = ordered(rows.loc[rows.groupby("variant")["value"].idxmin()], styles)
+        words = bests(
+            [(row.variant, number(row.value, 3), f"at {tokens(row.tokens)} tokens") for row in best.itertuples()]
+        )
         name = label({"metric": "loss", "task": task})
-        findings.append(f"{name}: {listed(words)}.")
+        findings.append(f"{name}, at best: {words}.")
         keys = {"depth": depth, "task": task, "metric": "loss"}
-        description = f"{name} against training tokens: {listed(words)}."
+        description = f"{name} against training tokens, at best: {words}."
         panels.append(panel(name, description, _chart(rows, each, shown), **keys))
     faint = " Faint lines are the seeds." if len(curve) and curve["seeds"].max() > 1 else ""
     return figure(

@@ -6,6 +6,8 @@ put into one chart with the legend inside.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +28,9 @@ _REPEATED = re.compile(r' (?:font-family|class|role|aria-[a-z]+|pointer-events)=
 ENDINGS = ("svg", "pdf", "png")  # of the files of a figure for papers
 _NOTHING = '<path d="" display="none"/>'
 # Panels have their scales for themselves in a composed figure, as in the page.
-_APART = {"scale": dict.fromkeys(("color", "fill", "shape", "strokeDash", "opacity"), "independent")}
+_APART = {
+    "scale": dict.fromkeys(("color", "fill", "shape", "strokeDash", "fillOpacity", "strokeOpacity"), "independent")
+}
 
 
 @dataclass(frozen=True)
@@ -117,12 +121,23 @@ def page_drawing(panel: Panel, number: int) -> str:
 
 
 def export(figure: Figure, folder: Path) -> None:
-    """Write a figure for papers into a folder as SVG, PDF and PNG (two pixels a point)."""
-    drawing = vl_convert.vegalite_to_svg(composed(figure))
+    """Write a figure for papers into a folder as SVG, PDF and PNG (two pixels a point).
+
+    The SVG ends with a digest of what it was drawn from. A figure whose three files are there, of equal digest, stays.
+    """
+    specification = composed(figure)
+    text = vl_convert.__version__ + json.dumps(specification, sort_keys=True)
+    mark = f"<!-- drawn from {hashlib.sha256(text.encode()).hexdigest()} -->\n"
+    svg, pdf, png = (folder / f"{figure.name}.{ending}" for ending in ENDINGS)
+    whole = all(file.exists() and file.stat().st_size for file in (svg, pdf, png))
+    if whole and svg.read_text(encoding="utf-8").endswith(mark):
+        return
+    drawing = vl_convert.vegalite_to_svg(specification)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{figure.name}.svg").write_text(drawing, encoding="utf-8")
-    (folder / f"{figure.name}.pdf").write_bytes(vl_convert.svg_to_pdf(drawing))
-    (folder / f"{figure.name}.png").write_bytes(vl_convert.svg_to_png(drawing, scale=2))
+    svg.unlink(missing_ok=True)  # written last: no figure that ends half way is taken for whole
+    pdf.write_bytes(vl_convert.svg_to_pdf(drawing))
+    png.write_bytes(vl_convert.svg_to_png(drawing, scale=2))
+    svg.write_text(f"{drawing}\n{mark}", encoding="utf-8")
 
 
 def composed(figure: Figure) -> dict[str, Any]:

@@ -18,6 +18,11 @@ MEASURES = {
     "tokens_per_second": "Tokens per second",
     "mfu": "Model FLOPs utilisation",
 }
+LABELS = {
+    "gradient_norm": {"format": "~g"},
+    "tokens_per_second": {"labelExpr": chart.COUNT_LABEL},
+    "mfu": {"format": ".0%"},
+}
 NOT_AT_THE_END = ("screened", "failed", "stopped", "waiting", "training")  # 'evaluating' is after the training
 
 
@@ -72,7 +77,7 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
             means = rows.groupby("variant")[measure].mean()
             show = percent if measure == "mfu" else tokens if measure == "tokens_per_second" else _three_digits
             words = [f"{variant} {show(means[variant])}" for variant in shown if variant in means]
-            axis = alt.Axis(tickCount=5, format=".0%" if measure == "mfu" else "~s")
+            axis = alt.Axis(tickCount=5, **LABELS[measure])
             title = f"{name}, {depth_name(depth).lower()}"
             findings.append(f"{title}, on average: {listed(words)}.")
             drawn = _lines(rows, shown, measure, axis)
@@ -81,7 +86,7 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         "training-course",
         "Gradients and speed",
         "The norm of the gradient before clipping, and the speed of training; one line for each run. Speed holds all "
-        "that a run does between two steps, also saving checkpoints. MFU is the model FLOPs utilisation.",
+        "that a run does between two steps, also saving checkpoints.",
         panels,
         shown,
         finding="".join(findings[:1]),
@@ -97,6 +102,7 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: al
     """Draw a column against tokens, a line for each run; a logarithmic token axis where the range asks for one."""
     # A run is a number here: its name on every point would be most of the page.
     rows = rows.assign(screened=rows["status"] == "screened", run=rows.groupby("run_id").ngroup())
+    many = rows["run_id"].nunique() > chart.MANY_LINES
     base = alt.Chart(
         chart.records(rows, ["variant", "run", "seed", "tokens", field, "screened"]),
         width=chart.WIDTH,
@@ -107,9 +113,9 @@ def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: al
         color=chart.colour(styles),
         strokeDash=chart.dash(styles),
         detail=alt.Detail("run:N"),
-        opacity=alt.condition("datum.screened", alt.value(0.4), alt.value(1)),
+        strokeOpacity=alt.condition("datum.screened", alt.value(0.3), alt.value(0.6 if many else 1)),
     )
-    return chart.layered(base.mark_line(strokeWidth=1.4))
+    return chart.layered(base.mark_line(strokeWidth=0.8 if many else 1.4))
 
 
 def _late_axis(rows: pd.DataFrame) -> alt.X:

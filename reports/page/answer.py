@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from reports.data import AVERAGE, BASELINE, StudyData
-from reports.figures import answer as answer_figure
-from reports.figures import efficiency, targets
-from reports.figures.rendering import Figure
-from reports.page.blocks import Block, details_block, figure_block, table_block
+from reports.page.blocks import Block, Drawing, details_block, drawing_block, table_block
 from reports.style.theme import Style, ordered
 from reports.tables import efficiency as factor_tables
 from reports.text import answer as answer_text
@@ -31,7 +28,7 @@ class FirstScreen:
 
     sentences: list[str]
     warnings: list[str]
-    figure: Figure | None
+    drawing: Drawing | None
     views: tuple[str, ...] = ()
 
 
@@ -44,7 +41,7 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     return FirstScreen(
         [sentence for _, sentence in answer_text.answers(means, others)],
         answer_text.warnings(data, means, others),
-        answer_figure.answer(means, mean_curves(data), data.factor_by_target, styles),
+        Drawing("answer.answer", (means, mean_curves(data), data.factor_by_target, styles)),
         tuple(views),
     )
 
@@ -86,9 +83,6 @@ def _answered_task(compared: pd.DataFrame) -> str:
 
 def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the mean factors as a figure and in tables, and the factor at each target."""
-    drawn = figure_block(efficiency.mean_factors(data.mean_factors, styles))
-    if not drawn:
-        return []
     text = (
         f"Each variant is compared with {BASELINE} of the same depth. At every value that both models reached, the "
         f"training tokens of {BASELINE} are divided by those of the variant; the factor is the mean of these ratios "
@@ -99,7 +93,10 @@ def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         for depth in data.depths
         for block in table_block(factor_tables.mean_factors(data.mean_factors, styles, depth))
     ]
-    return [Block("prose", text), *drawn, *tables, *figure_block(targets.by_target(data.factor_by_target, styles))]
+    if not tables:
+        return []
+    drawing = drawing_block("efficiency.mean_factors", data.mean_factors, styles)
+    return [Block("prose", text), drawing, *tables, drawing_block("targets.by_target", data.factor_by_target, styles)]
 
 
 def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -118,7 +115,7 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     found = [crossing(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
     blocks = [Block("heading", "By the paper’s rule"), Block("prose", text)]
     blocks.append(Block("list", [" ".join((one.sentence, *one.doubts)) for one in found]))
-    blocks += figure_block(efficiency.crossing_factors(data.efficiency, styles))
+    blocks.append(drawing_block("efficiency.crossing_factors", data.efficiency, styles))
     for depth in data.depths:
         blocks += table_block(factor_tables.factors(data.efficiency, styles, depth))
     by_rule = {factor_tables.FIRST: data.efficiency, factor_tables.INTERPOLATED: data.interpolated}

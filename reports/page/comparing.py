@@ -10,9 +10,8 @@ from pathlib import Path
 import pandas as pd
 
 from reports.data import BASELINE, QUERIES, StudyData, read_study
-from reports.figures import answer as answer_figure
 from reports.page.answer import FirstScreen, mean_curves
-from reports.page.blocks import Block, Section, table_block
+from reports.page.blocks import Block, Drawing, Section, drawn, table_block
 from reports.page.report import make_page
 from reports.page.sections import data_blocks, reproduction, sections
 from reports.page.tracing import NAMES, with_label
@@ -94,8 +93,8 @@ def _first_screen(data: StudyData, looks: Mapping[str, Style], found: Sequence[C
     means = ordered(headline(data.mean_factors), looks)
     said = [sentence for _, sentence in answers(means, data.efficiency)]
     notes = [f"{note[0].upper()}{note[1:]}." for one in found for note in one.notes]
-    drawn = answer_figure.answer(means, mean_curves(data), data.factor_by_target, looks)
-    return FirstScreen([*verdicts, *said], notes, drawn, (MEAN,) * len(said[:1]))
+    drawing = Drawing("answer.answer", (means, mean_curves(data), data.factor_by_target, looks))
+    return FirstScreen([*verdicts, *said], notes, drawing, (MEAN,) * len(said[:1]))
 
 
 def _changes(found: Sequence[Comparison], names: Sequence[str]) -> Section:
@@ -114,7 +113,7 @@ def _of_each(studies: Mapping[str, StudyData]) -> list[Section]:
     for place, (label, data) in enumerate(studies.items(), start=1):
         doubts = limitations(data)
         parts = {
-            "data": [_renamed(block, place) for block in data_blocks(data)],
+            "data": [_renamed(block, place) for block in drawn(data_blocks(data))],
             "caveats": [Block("list", doubts)] if doubts else [],
             "reproduce": [_renamed(block, place) for block in reproduction(data)],
         }

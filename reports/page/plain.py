@@ -1,4 +1,4 @@
-"""Read the report out as plain parts, for a terminal: paragraphs, and tables without their figures."""
+"""Convert a report to paragraphs and tables for a terminal; figures and folded parts of the page are left out."""
 
 from __future__ import annotations
 
@@ -11,21 +11,30 @@ from reports.page.blocks import Block
 from reports.page.sections import sections
 from reports.style.theme import styles
 from reports.tables.cells import Table
+from reports.text.numbers import listed
 
 
 def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
     """Yield the answer, what makes the answer weak, and every section's heading, texts and tables in order.
 
-    Raises InputError when the results file is missing or locked by another process, or holds no such study.
+    What the page folds away is named at the end. Raises InputError when the results file is missing or locked by
+    another process, or holds no such study.
     """
     data = read_study(database, study_id)
     looks = styles(data.variants)
     first = first_screen(data, looks)
     yield from first.sentences
-    yield from (f"! {warning}" for warning in first.warnings)
-    for section in sections(data, looks):
-        yield section.title.upper()
-        yield from _plain(section.blocks)
+    if first.warnings:
+        yield "\n".join(f"! {warning}" for warning in first.warnings)
+    made = sections(data, looks)
+    for section in made:
+        parts = list(_plain(section.blocks))
+        if parts:
+            yield section.title.upper()
+            yield from parts
+    folded = [block.label for section in made for block in section.blocks if block.kind == "details"]
+    if folded:
+        yield f"The page has the figures, and folded away: {listed(list(dict.fromkeys(folded)))}."
 
 
 def _plain(blocks: Iterable[Block]) -> Iterator[str | Table]:
@@ -33,8 +42,6 @@ def _plain(blocks: Iterable[Block]) -> Iterator[str | Table]:
         if block.kind == "table" or block.kind in ("prose", "lead", "doubt", "heading"):
             yield block.content
         elif block.kind == "list":
-            yield from (f"- {item}" for item in block.content)
-        elif block.kind == "details":
-            yield from _plain(block.content)
+            yield "\n".join(f"- {item}" for item in block.content)
         elif block.kind == "code":
             yield f"{block.label}\n{block.content}"

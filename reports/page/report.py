@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from reports import style
 from reports.data import StudyData, read_study
 from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
 from reports.page.answer import FirstScreen, first_screen
-from reports.page.blocks import Section
+from reports.page.blocks import Section, drawn
 from reports.page.packing import packed_json, packed_library
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
@@ -80,11 +81,14 @@ def make_page(
         library = pool.submit(packed_library)
         looks = styles(data.variants)
         with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
-            first, content = build(data, looks)
+            first, undrawn = build(data, looks)
+            answer = first.drawing.draw() if first.drawing else None
+            content = [replace(section, blocks=drawn(section.blocks)) for section in undrawn]
         figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
-        figures = [first.figure, *figures] if first.figure else figures
+        figures = [answer, *figures] if answer else figures
         script = library.result() if figures else ""
-        return _page(data, first, content, figures, script, Tracer(studies), beside), figures
+        shown = [section for section in content if section.blocks]
+        return _page(data, first, answer, shown, figures, script, Tracer(studies), beside), figures
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
@@ -101,6 +105,7 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
 def _page(
     data: StudyData,
     first: FirstScreen,
+    answer: Figure | None,
     content: list[Section],
     figures: list[Figure],
     library: str,
@@ -120,6 +125,7 @@ def _page(
         study=name,
         question=QUESTION,
         first=first,
+        answer=answer,
         toolbar=toolbar(figures, styles(data.variants)),
         facts=_facts(data),
         sections=content,

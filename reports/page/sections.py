@@ -8,16 +8,15 @@ from collections.abc import Mapping
 import yaml
 
 from reports.data import StudyData
-from reports.figures import accuracy, balance, curation, depth_attention, experts, loss, targets, training
 from reports.page.answer import answer_blocks
-from reports.page.blocks import Block, Section, details_block, figure_block, table_block
-from reports.style.theme import Style
+from reports.page.blocks import Block, Section, details_block, drawing_block, table_block
+from reports.style.theme import Style, ordered
 from reports.tables import curation as curation_tables
 from reports.tables import efficiency as factor_tables
 from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
 from reports.tables.hyperparameters import hyperparameters
-from reports.text import token_stream
+from reports.text import experts, token_stream
 from reports.text.limitations import limitations
 from reports.text.losses import data_doubts
 from reports.text.numbers import counted, listed, number, tokens
@@ -27,7 +26,7 @@ STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
 
 
 def sections(data: StudyData, styles: Mapping[str, Style], *, one_stream: bool = True) -> list[Section]:
-    """Return all sections that have content.
+    """Return all sections; a section of drawings only may turn out to be empty.
 
     `one_stream`: the rows are of one study, whose runs read one stream of tokens; else no text speaks of a stream.
     """
@@ -53,32 +52,32 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style], one_stream: bool) ->
     seeds, losses = (frame[frame["run_id"].isin(data.counted["run_id"])] for frame in (data.accuracy, data.loss))
     frames = (data.curve, seeds, data.efficiency, data.raw_accuracy)
     for depth in data.depths:
-        drawn = figure_block(accuracy.accuracy(*frames, styles, depth, twice))
+        blocks.append(drawing_block("accuracy.accuracy", *frames, styles, depth, twice))
         numbers = result_tables.curve_numbers(data.curve, styles, depth)
-        blocks += [*drawn, *details_block("The numbers of this figure", numbers)] if drawn else []
-        blocks += figure_block(loss.task_loss(data.loss_curve, losses, styles, depth))
+        blocks += details_block("The numbers of this figure", numbers)
+        blocks.append(drawing_block("loss.task_loss", data.loss_curve, losses, styles, depth))
     return blocks
 
 
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2, perplexity, and how each benchmark was measured."""
     blocks = table_block(result_tables.results(data.results, styles))
-    blocks += figure_block(training.perplexity(data.perplexity, styles))
+    blocks.append(drawing_block("training.perplexity", data.perplexity, styles))
     measured = table_block(result_tables.benchmarks(data.accuracy, data.loss, data.perplexity, data.versions))
     return [*blocks, Block("heading", "Benchmarks"), *measured] if measured else blocks
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the accuracy of recurrent models at other depths than they were trained at."""
-    drawn = figure_block(accuracy.accuracy_at_other_depths(data.other_depths, styles))
-    if not drawn:
+    numbers = table_block(result_tables.other_depths(data.other_depths, styles))
+    if not numbers:
         return []
     text = (
         "A recurrent model can be run at another depth than it was trained at, with no further training. Whether it "
         "gains by that is one of the paper’s open questions."
     )
-    numbers = result_tables.other_depths(data.other_depths, styles)
-    return [Block("prose", text), *drawn, *details_block("The numbers of this figure", numbers)]
+    drawing = drawing_block("accuracy.accuracy_at_other_depths", data.other_depths, styles)
+    return [Block("prose", text), drawing, *numbers]
 
 
 def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -86,7 +85,7 @@ def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     return [
         *table_block(result_tables.resources(data.resources, styles)),
         *table_block(factor_tables.compute(data.compute, styles)),
-        *figure_block(targets.cost_by_target(data.cost_by_target, styles)),
+        drawing_block("targets.cost_by_target", data.cost_by_target, styles),
         *details_block("Hyperparameters", hyperparameters(data.models, data.section("training"), styles)),
     ]
 
@@ -95,10 +94,10 @@ def _training(data: StudyData, styles: Mapping[str, Style], one_stream: bool) ->
     """Show loss curves, epochs and order of the token stream, and the runs."""
     texts = [token_stream.epochs(data), token_stream.streams(data)] if one_stream else []
     return [
-        *figure_block(training.loss(data.training_curves, styles)),
-        *figure_block(training.course(data.training_curves, styles)),
+        drawing_block("training.loss", data.training_curves, styles),
+        drawing_block("training.course", data.training_curves, styles),
         *(Block("prose", text) for text in texts if text),
-        *table_block(run_tables.runs(data.runs, styles)),
+        *details_block("Every run", run_tables.runs(data.runs, styles)),
     ]
 
 
@@ -117,8 +116,8 @@ def data_blocks(data: StudyData) -> list[Block]:
         Block("prose", text),
         *(Block("doubt", doubt) for doubt in data_doubts(data)),
         *table_block(curation_tables.sources(data.sources)),
-        *figure_block(curation.kept_and_dropped(data.funnel, data.curation)),
-        *figure_block(curation.reasons(data.funnel, data.curation)),
+        drawing_block("curation.kept_and_dropped", data.funnel, data.curation),
+        drawing_block("curation.reasons", data.funnel, data.curation),
         *table_block(curation_tables.funnel(data.funnel, data.curation)),
         *details_block("Source by source", curation_tables.funnel_by_source(data.funnel_by_source)),
     ]
@@ -126,17 +125,17 @@ def data_blocks(data: StudyData) -> list[Block]:
 
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show depth attention and the use of experts, where they were observed (section 4.2 of the paper)."""
-    blocks = figure_block(depth_attention.depth_attention(data.attention, data.runs, styles))
+    blocks = [drawing_block("depth_attention.depth_attention", data.attention, data.runs, styles)]
     if len(data.gini):
         blocks += [
             Block("heading", "Balance of the experts"),
-            Block("prose", balance.in_words(data.diversity, styles)),
-            *table_block(run_tables.experts(data.gini, styles)),
-            *figure_block(balance.concentration(data.concentration, data.gini, data.runs, styles)),
-            *figure_block(balance.balance(data.gini, data.diversity, styles)),
+            Block("prose", experts.balance(ordered(data.diversity, styles))),
+            drawing_block("balance.concentration", data.concentration, data.gini, data.runs, styles),
+            drawing_block("balance.balance", data.gini, data.diversity, styles),
+            *details_block("The balance of every run", run_tables.experts(data.gini, styles)),
         ]
     observed = (data.selections, data.runs, styles)
-    return [*blocks, *figure_block(experts.selections(*observed)), *figure_block(experts.experts_of_depths(*observed))]
+    return [*blocks, *(drawing_block(f"experts.{name}", *observed) for name in ("selections", "experts_of_depths"))]
 
 
 def study_file(data: StudyData) -> str:
@@ -161,7 +160,8 @@ def reproduction(data: StudyData) -> list[Block]:
         blocks.append(Block("code", "\n".join(commands), "Commands"))
         if commit and commit[2]:
             blocks.append(Block("prose", "The code had changes that are not in that commit."))
-        blocks.append(Block("code", study, "study.yaml, with every default written out: save the text under this name"))
+        label = "study.yaml, with every default written out: save the text under this name"
+        blocks.append(Block("details", [Block("code", study, label)], "The study file"))
     elif data.study.get("config"):
         blocks.append(Block("code", str(data.study["config"]), "The configuration as it was entered"))
     return blocks or [Block("prose", "The results hold neither the configuration nor the code version of this study.")]

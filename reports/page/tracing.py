@@ -17,7 +17,7 @@ NAMES = ("variant", "run_id")  # columns of such names
 OF_NO_RUN = ("curation", "funnel", "funnel_by_source", "studies", "table_4")
 # Views about every run of a model. Without a key `run_id`, all other views have numbers of curves, in which screened
 # and failed runs do not count.
-OF_EVERY_RUN = ("models", "table_1", "token_accuracy", "token_loss", "token_perplexity")
+OF_EVERY_RUN = ("models", "table_1", "depth_accuracy", "token_accuracy", "token_loss", "token_perplexity")
 
 
 def with_label(name: str, label: str) -> str:
@@ -84,7 +84,8 @@ def _is_of(run: Mapping[str, Any], keys: Mapping[str, Any], origin: Origin) -> b
         return False
     against = "factor" in origin.view + origin.columns or "efficiency" in origin.view + origin.columns
     variants = (keys.get("variant"), BASELINE) if against else (keys.get("variant"),)
-    of_depth = "depth" not in keys or run["depth"] == _known(keys["depth"])
+    depth = "trained_depth" if "trained_depth" in keys else "depth"
+    of_depth = depth not in keys or run["depth"] == _known(keys[depth])
     of_model = "model_id" not in keys or run["model"] == keys["model_id"]
     return of_depth and of_model and ("variant" not in keys or run["variant"] in variants)
 

@@ -86,7 +86,7 @@ function tellNumbers(specification) {
     view.encoding = { ...view.encoding, tooltip };
     return;
   }
-  const { strokeDash, opacity, ...places } = view.encoding;
+  const { strokeDash, strokeOpacity, ...places } = view.encoding;
   const points = { mark: { type: "point", size: 60, opacity: 0, filled: true }, encoding: { ...places, tooltip } };
   if (specification.layer) {
     specification.layer.push({ ...(view.data && { data: view.data }), ...points });

@@ -89,6 +89,11 @@ def model_cell(variant: str, styles: Mapping[str, Style]) -> Cell:
     return Cell(variant, kind="left", scope="row", mark=styles.get(variant))
 
 
+def variant_head(variant: str, styles: Mapping[str, Style]) -> Cell:
+    """Make the head of a column about a variant."""
+    return Cell(variant, scope="col", mark=styles.get(variant))
+
+
 def model_cells(variant: str, depth: int, styles: Mapping[str, Style]) -> list[Cell]:
     """Make the first two cells of a row about a model: its variant as the row's head, and its depth."""
     return [model_cell(variant, styles), Cell(depth_name(depth, short=True))]

@@ -26,6 +26,7 @@ TESTED = (
 )
 IN_PART = "This query is over all items of the study; the table compares those that both studies asked."
 COMPARED = {"compared_scores": "accuracies", "compared_factors": "factors", "compared_losses": "losses"}
+RULES = {"first": "the paper’s"}  # in words, where the name of the rule says little
 PAIRED = "item_id, metric, filter, value"
 ASKED = "100 * avg(value) AS accuracy, count(*) AS items"
 
@@ -94,7 +95,7 @@ def _factors(found: Comparison, names: tuple[str, str], suffix: str) -> Table:
             for side in sides
         )
         cells = _of_both(tuple(shown), row, names, "factor, low, high, bound", "compared_factors", "rule")
-        body.append((None, [*_model(row), task_name(row["task"]), row["rule"], *cells]))
+        body.append((None, [*_model(row), task_name(row["task"]), RULES.get(row["rule"], row["rule"]), *cells]))
     return table(
         f"table-factors-{suffix}",
         "How many times fewer training tokens than LA of its own study each variant needs, with 95% intervals. Bold: "

@@ -10,7 +10,7 @@ import pandas as pd
 
 from reports.data import AVERAGE, BASELINE, MODEL
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Table, left, model_cell, model_cells, table, traced
+from reports.tables.cells import Cell, Table, left, model_cells, table, traced, variant_head
 from reports.tables.origins import Origin, origin
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
@@ -42,25 +42,25 @@ def with_intervals(rule: str = FIRST) -> str:
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate the mean factors of one depth with their intervals: variants by measures, the averages first.
+    """Tabulate the mean factors of one depth with their intervals: measures by variants, the averages first.
 
     `rows` are those of `StudyData.mean_factors`.
     """
     rows = rows[(rows["depth"] == depth) & (rows["variant"] != BASELINE)]
     rows = rows[rows.groupby(["metric", "task"])["factor"].transform("count") > 0]
-    measures = sorted({*zip(rows["metric"], rows["task"], strict=True)}, key=lambda m: (m[0], m[1] != AVERAGE, m[1]))
+    measures = sorted({*zip(rows["metric"], rows["task"], strict=True)}, key=lambda m: (m[1] != AVERAGE, m[1], m[0]))
     by_cell = {(row["variant"], row["metric"], row["task"]): row for row in rows.to_dict("records")}
+    variants = list(ordered(rows, styles)["variant"].unique())
     body = []
-    for variant in ordered(rows, styles)["variant"].unique():
-        cells = [_mean_cell(by_cell.get((variant, *measure), {})) for measure in measures]
-        body.append((depth, [model_cell(variant, styles), *cells]))
-    heads = [measure_label({"metric": metric, "task": task}) for metric, task in measures]
+    for metric, task in measures:
+        cells = [_mean_cell(by_cell.get((variant, metric, task), {})) for variant in variants]
+        body.append((task == AVERAGE, [measure_label({"metric": metric, "task": task}), *cells]))
     return table(
         f"table-mean-factors-{depth}",
         f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs for equal "
-        "accuracy and for equal loss, the mean over all values that both reached. Below each factor its 95% interval "
-        "over seeds and items.",
-        [left("Model"), *heads],
+        "accuracy and for equal loss, the mean over all values that both reached, with 95% intervals over seeds and "
+        "items.",
+        [left("For equal"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *["† what both models reached is hardly more than noise: the factor says little."]
         * bool(rows["within_noise"].any()),
@@ -76,26 +76,25 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate the factors of one depth with their intervals: variants by tasks, the average in the final column."""
+    """Tabulate the factors of one depth with their intervals: tasks by variants, the average first."""
     rows = rows[rows["depth"] == depth]
-    tasks = task_order(rows["task"])
     by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
-    body, flagged = [], False
-    for variant in ordered(rows, styles)["variant"].unique():
-        cells = [model_cell(variant, styles)]
-        for task in tasks:
+    variants = list(ordered(rows, styles)["variant"].unique())
+    body, flagged = [], bool(rows["near_chance"].any())
+    for task in task_order(rows["task"], average_first=True):
+        cells: list[Cell | str] = [task_name(task)]
+        for variant in variants:
             row = by_cell.get((variant, task), {})
-            flagged |= bool(row.get("near_chance"))
             cell = _baseline_cell(row) if variant == BASELINE else _factor_cell(row)
             cells.append(replace(cell, kind="strong" if task == AVERAGE else ""))
-        body.append((depth, cells))
+        body.append((task == AVERAGE, cells))
     notes = ["† the baseline’s best accuracy is within two standard errors of chance: the factor says little."]
     return table(
         f"table-factors-{depth}",
         f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs to reach "
-        f"{BASELINE}’s best accuracy. Below each factor its 95% interval; in the row of {BASELINE} its best accuracy "
-        "and where it had it.",
-        [left("Model"), *map(task_name, tasks)],
+        f"{BASELINE}’s best accuracy, with 95% intervals. In the column of {BASELINE}: its best accuracy and when "
+        "that was reached.",
+        [left("Benchmark"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *notes * flagged,
     )
@@ -147,7 +146,7 @@ def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
         f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by two rules, below each its 95% interval. First crossing: the first checkpoint that has "
+        f"The factor{on} by two rules, with 95% intervals. First crossing: the first checkpoint that has "
         f"{BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it.",
         [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
         body,

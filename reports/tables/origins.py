@@ -44,7 +44,7 @@ def origin(row: Mapping[str, Any], columns: str, view: str, *keys: str) -> Origi
 
 
 def _equals(name: str, value: Any) -> str:
-    unknown = pd.isna(value) or (name == "depth" and value == UNKNOWN_DEPTH)
+    unknown = pd.isna(value) or (name in ("depth", "trained_depth") and value == UNKNOWN_DEPTH)
     return "IS NULL" if unknown else f"= {literal(value)}"
 
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, MODEL, run_elsewhere
+from reports.data import AVERAGE, BASELINE, MODEL, mean_of_runs, run_elsewhere
 from reports.style.theme import Style, ordered, present
 from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table, traced
 from reports.text.names import depth_name, task_name, task_order
 from reports.text.numbers import NOTHING, THIN, factor, number, percent
 
-PERCENT = "100 * accuracy, 100 * stderr"
+PERCENT, MEAN_PERCENT = "100 * accuracy, 100 * stderr", "100 * avg(accuracy), 100 * avg(stderr)"
+OF_DEPTHS = ("variant", "trained_depth", "task", "depth")  # keys of the mean over the runs of a model
 BOUNDS = {"at least": f"≥{THIN}", "at most": f"≤{THIN}"}
 
 
@@ -36,7 +37,7 @@ def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     names = [f"Parameters ({units[0][1]})", f"FLOPs ({units[1][1]} per token)", f"Memory ({units[2][1]}B)"]
     return table(
         "table-1",
-        "FLOPs per token and memory are those of generating a sequence. Below each number is its difference from "
+        "FLOPs per token and memory are those of generating a sequence. Shares are the difference from "
         f"{BASELINE} of the same depth. Speed is that of training"
         f"{', as is the model FLOPs utilisation (MFU)' * measured}.",
         [left("Model"), "Depth", *names, "Tokens per second", *["MFU"] * measured],
@@ -153,23 +154,25 @@ def _accuracy(row: Mapping[str, Any]) -> Cell:
 
 
 def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the figure of other depths: a row for each run and task, a column for each depth."""
-    rows = run_elsewhere(rows)
+    """Tabulate the figure of other depths: a row for each model and task, a column for each depth."""
+    rows = mean_of_runs(run_elsewhere(rows))
+    rows = rows.assign(trained_depth=rows["model_depth"])  # as the view names the column
     depths = sorted(rows["depth"].unique())
     body = []
-    for (run, task), part in ordered(rows, styles, "run_id", "task").groupby(["run_id", "task"], sort=False):
+    several = ", the mean over the seeds" * bool(len(rows) and rows["runs"].max() > 1)
+    by_model = ordered(rows, styles, "task").groupby(["model_depth", "variant", "task"], sort=False)
+    for (trained, variant, task), part in by_model:
         shown = {row["depth"]: row for row in part.to_dict("records")}
-        first, trained = model_cell(part["variant"].iloc[0], styles), part["model_depth"].iloc[0]
         cells = []
         for depth in depths:
             row = shown.get(depth, {})
             text = percent(row.get("accuracy"), error=row.get("stderr"))
             cell = Cell(text, kind="strong" if depth == trained else "")
-            cells.append(traced(cell, row, PERCENT, "depth_accuracy", "run_id", "task", "depth"))
-        body.append((run, [first, task_name(task), *cells]))
+            cells.append(traced(cell, row, MEAN_PERCENT, "depth_accuracy", *OF_DEPTHS))
+        body.append(((trained, variant), [model_cell(variant, styles), task_name(task), *cells]))
     return table(
         "table-depths",
-        "Accuracy at each depth and its standard error; bold at the depth that the model was trained at.",
+        f"Accuracy at each depth and its standard error{several}; bold at the depth that the model was trained at.",
         [left("Model"), left("Benchmark"), *[f"Depth {depth:.0f}" for depth in depths]],
         body,
     )

@@ -60,5 +60,5 @@ def _details(row: Mapping[str, Any]) -> str:
         low, high = (f"{number(row[end], 2)} bits per byte" for end in ("range_high", "range_low"))
     return (
         f"The mean over every {measure_name(row).split(' of ')[0]} from {low} to {high}, which both models reached; "
-        f"{counted(int(row['seeds']), 'seed')} of each, or more."
+        f"{counted(int(row['seeds']), 'seed')} or more of each model."
     )

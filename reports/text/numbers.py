@@ -93,6 +93,14 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
+def bests(found: Sequence[tuple[str, str, str]]) -> str:
+    """List the best value of each model from (name, value, where): `LA 34.8% and DR 34.0%, each at 451K tokens`."""
+    places = {where for _, _, where in found}
+    if len(found) > 1 and len(places) == 1:
+        return f"{listed([f'{name} {value}' for name, value, _ in found])}, each {places.pop()}"
+    return listed([f"{name} {value} {where}" for name, value, where in found])
+
+
 def counted(count: int, noun: str) -> str:
     """Put a count before its noun: `1 seed`, `3 seeds`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -20,6 +20,7 @@ from scipy.stats import binomtest
 
 from pipeline.errors import InputError
 from sql.connection import connect
+from sql.keeping import keep_views
 from sql.statistics.bootstrap import AVERAGE, resample
 from sql.statistics.comparability import SIDES, Asked, average_notes, read_asked, task_notes, weights_notes
 
@@ -87,6 +88,7 @@ def study_of(path: Path, name: str | None) -> str:
 def _read(path: Path, study: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, Asked]:
     """Read the scores, factors and held-out losses of a study, and what the study asked."""
     with closing(connect(path, read_only=True)) as connection:
+        keep_views(connection, study)
         wanted = (f"from compared_{what}(?)" for what in ("scores", "factors", "losses"))
         scores, factors, losses = (connection.execute(one, [study]).df().astype({"depth": "Int64"}) for one in wanted)
         return scores, factors, losses, read_asked(connection, study)
@@ -193,7 +195,7 @@ def _verdict(accuracies: pd.DataFrame, factors: pd.DataFrame) -> str:
             f"most {place}: {largest['first']:.3f} to {largest['second']:.3f}"
         )
     known = int((factors[["low_first", "low_second"]].notna().all(axis=1)).sum())
-    return f"{verdict}; {int(factors['apart'].sum()) or 'no'} factor of {known} moved beyond its interval"
+    return f"{verdict}; of {known} factors {int(factors['apart'].sum()) or 'none'} moved beyond their intervals"
 
 
 def _model(place: tuple | pd.Series) -> str:

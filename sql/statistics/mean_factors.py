@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as t_distribution
+from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
 from sql.statistics.bootstrap import Checkpoint, Model
 from sql.statistics.factor_intervals import reaches
@@ -120,7 +120,7 @@ def mean_factor_interval(baseline: SeedCurves, variant: SeedCurves) -> Interval:
     # Welch and Satterthwaite: hundreds of items leave their part as good as known.
     spent = sum(part**2 / (len(curve.scores) - 1) for part, curve in zip(parts, (baseline, variant), strict=True))
     freedom = variance**2 / spent if spent > 0 else np.inf
-    half = t_distribution.ppf((1 + CONFIDENCE) / 2, freedom) * np.sqrt(variance)
+    half = stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(variance)
     low, high = np.exp([log_factor - half, log_factor + half])
     return Interval(float(low), float(high), float(freedom), float(np.sqrt(of_seeds)), item_error)
 

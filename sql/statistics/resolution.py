@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import t
+from scipy.special import stdtrit
 
 CONFIDENCE, POWER = 0.95, 0.8
 STUDIES = 20_000  # simulated
@@ -54,5 +54,5 @@ def smallest_factor(noise: Noise, seeds: int) -> float:
     variance = estimates.sum(axis=0) + noise.item_error**2
     with np.errstate(divide="ignore", invalid="ignore"):
         freedom = variance**2 / (estimates**2 / (seeds - 1)).sum(axis=0)
-    half = t.ppf((1 + CONFIDENCE) / 2, np.nan_to_num(freedom, nan=np.inf, posinf=np.inf)) * np.sqrt(variance)
+    half = stdtrit(np.nan_to_num(freedom, nan=np.inf, posinf=np.inf), (1 + CONFIDENCE) / 2) * np.sqrt(variance)
     return math.exp(float(np.quantile(half - errors, POWER)))  # a study tells where factor + error > half

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sql.results import connect, ingest
 from sql.statistics.compute import compute_statistics
+from tests.sql.empty import empty_file
 
 STUDY = "small-00000000"
 ITEMS = 40
@@ -35,7 +36,8 @@ TASKS = ("gsm8k", "mmlu_math")
 
 def entered(path: Path, tables: Mapping[str, Sequence[Mapping[str, Any]]], replicates: int = 0) -> Path:
     """A results file with these rows; with replicates, also the intervals."""
-    ingest(path, {name: pa.Table.from_pylist([dict(row) for row in rows]) for name, rows in tables.items() if rows})
+    given = {name: pa.Table.from_pylist([dict(row) for row in rows]) for name, rows in tables.items() if rows}
+    ingest(empty_file(path), given)
     if replicates:
         connection = connect(path)
         compute_statistics(connection, STUDY, replicates=replicates)

@@ -19,8 +19,8 @@ from tests.sql.by_hand import count, one_line, rows
 # Opening --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_writer_creates_the_file_for_older_shells_too(path):
-    with results.connect(path) as connection:
+def test_a_writer_creates_the_file_for_older_shells_too(new_path):
+    with results.connect(new_path) as connection:
         version = connection.execute("select tags from duckdb_databases() where path is not null").fetchall()[0][0]
     assert version["storage_version"].startswith("v1.2")
 
@@ -37,32 +37,32 @@ def test_views_are_stored_in_a_form_that_older_shells_read(path):
     ]  # 1.5 does not know DuckDB 2's spelling of it
 
 
-def test_a_reader_of_a_missing_file_is_told(path):
+def test_a_reader_of_a_missing_file_is_told(new_path):
     with pytest.raises(InputError, match="no such results file") as error:
-        results.connect(path, read_only=True)
-    assert str(path) in one_line(error)
-    assert not path.exists()
+        results.connect(new_path, read_only=True)
+    assert str(new_path) in one_line(error)
+    assert not new_path.exists()
 
 
-def test_a_file_of_another_kind_is_refused(path):
-    path.parent.mkdir()
-    path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
+def test_a_file_of_another_kind_is_refused(new_path):
+    new_path.parent.mkdir()
+    new_path.write_bytes(b"not a database, but long enough to be taken for one" * 100)
     for read_only in (True, False):
         with pytest.raises(InputError, match="cannot be opened as a results file") as error:
-            results.connect(path, read_only=read_only)
-        assert str(path) in one_line(error)
+            results.connect(new_path, read_only=read_only)
+        assert str(new_path) in one_line(error)
 
 
-def test_tables_that_are_not_ours_are_refused(path):
-    path.parent.mkdir()
-    with duckdb.connect(str(path)) as connection:
+def test_tables_that_are_not_ours_are_refused(new_path):
+    new_path.parent.mkdir()
+    with duckdb.connect(str(new_path)) as connection:
         connection.execute("create table runs (name varchar)")
-    before = path.read_bytes()
+    before = new_path.read_bytes()
     for read_only in (True, False):
         with pytest.raises(InputError, match="a database of other tables, not a results file") as error:
-            results.connect(path, read_only=read_only)
+            results.connect(new_path, read_only=read_only)
         one_line(error)
-    assert path.read_bytes() == before
+    assert new_path.read_bytes() == before
 
 
 def test_a_second_opening_keeps_rows_and_declarations(path):
@@ -138,7 +138,6 @@ def hold(path, kind, seconds):
 
 @pytest.mark.parametrize(("kind", "read_only"), [("reader", False), ("writer", True)])
 def test_a_held_file_names_the_holder(path, kind, read_only):
-    results.connect(path).close()
     process = hold(path, kind, 60)
     try:
         with pytest.raises(InputError, match=f"PID {process.pid}") as error:
@@ -152,7 +151,6 @@ def test_a_held_file_names_the_holder(path, kind, read_only):
 
 
 def test_a_file_held_for_a_moment_is_waited_for(path):
-    results.connect(path).close()
     process = hold(path, "writer", 1)
     assert results.ingest(path, {"studies": rows({"study_id": "s"})}, wait=30) == {"studies": 1}
     process.wait()
@@ -171,7 +169,6 @@ def test_the_same_process_may_hold_the_file_for_writing_and_ask(path):
 
 
 def test_a_user_may_open_the_file_beside_us_in_one_process(path):
-    results.connect(path).close()
     with duckdb.connect(str(path)) as theirs:
         theirs.execute("insert into studies (study_id) values ('s')")
         assert count(path, "studies") == 1

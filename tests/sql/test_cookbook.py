@@ -14,12 +14,13 @@ from sql import results
 from sql.cookbook import QUERY, answered
 from sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import enter_scores
+from tests.sql.empty import empty_file
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
 
 
 @pytest.fixture(scope="module")
-def database(tmp_path_factory, empty_file):
+def database(tmp_path_factory):
     path = empty_file(tmp_path_factory.mktemp("cookbook") / "results.duckdb")
     random = np.random.default_rng(0)
     accuracy = np.linspace(0.2, 0.7, 6)

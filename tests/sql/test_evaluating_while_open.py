@@ -23,7 +23,9 @@ from flows.stages.train import train_models
 from flows.study.loading import load_study
 from pipeline.storage.store import Store
 from sql import results
+from tests.sql.empty import empty_file
 from tests.sql.processes import PROJECT, shell, start
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
@@ -115,7 +117,7 @@ def tables(path: Path, names: Sequence[str]) -> dict[str, pd.DataFrame]:
     return {name: results.query(path, f"from {name} order by all") for name in names}
 
 
-def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path, job, empty_file):
+def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path, job):
     calm, disturbed = (empty_file(tmp_path / f"{name}.duckdb") for name in ("calm", "disturbed"))
     quiet, path, last = job("quiet"), job("disturbed"), tmp_path / "last"
     output = path.with_suffix("")
@@ -124,7 +126,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path
     print(f"killed after {done} checkpoints, and {pause:.2f} s after a user came")
 
     evaluators = [evaluator(path) for _ in range(4)]
-    enterers = [start(ENTER, disturbed, output, last, 60) for _ in range(2)]
+    enterers = [start(ENTER, disturbed, output, last, PATIENCE_SECONDS) for _ in range(2)]
     while len(finished(output)) < done:
         assert all(process.poll() is None for process in evaluators)
         time.sleep(0.01)
@@ -143,7 +145,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path
             )
             time.sleep(pause)
             killed(enterers, moments)
-        enterers.append(start(ENTER, disturbed, output, last, 60))
+        enterers.append(start(ENTER, disturbed, output, last, PATIENCE_SECONDS))
 
     assert [(process.communicate()[1], process.returncode) for process in evaluators] == [("", 0)] * 4
     last.touch()
@@ -152,7 +154,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path
     assert len(finished(output)) == CHECKPOINTS
 
     assert evaluator(quiet).communicate()[1] == ""
-    assert start(ENTER, calm, quiet.with_suffix(""), last, 60).communicate()[1] == ""
+    assert start(ENTER, calm, quiet.with_suffix(""), last, PATIENCE_SECONDS).communicate()[1] == ""
     names = [name for name in EVALUATION_TABLES if len(results.query(calm, f"from {name}"))]
     assert {"evaluations", "items", "evaluation_versions"} < set(names)
     expected, found = tables(calm, names), tables(disturbed, names)

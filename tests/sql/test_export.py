@@ -11,10 +11,11 @@ import pytest
 from pipeline.errors import InputError
 from sql import results
 from sql.export import export
+from tests.sql.empty import empty_file
 
 
 @pytest.fixture
-def path(tmp_path, empty_file):
+def path(tmp_path):
     file = empty_file(tmp_path / "results.duckdb")
     run = {"study_id": "s", "run_id": "r", "model_id": "LA"}
     evaluation = {"run_id": "r", "tokens": 10, "task": "t", "metric": "acc", "filter": "none", "value": 0.5}
@@ -46,6 +47,7 @@ def test_an_earlier_export_is_replaced_as_a_whole(path, tmp_path):
     assert {file.name for file in tmp_path.iterdir()} == {"results.duckdb", "export"}
 
 
+@pytest.mark.slow
 def test_the_folder_itself_stays_where_it_is(path, tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to("there")
@@ -58,6 +60,7 @@ def test_the_folder_itself_stays_where_it_is(path, tmp_path, monkeypatch):
     assert Path("items.csv").exists()
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_is_named_and_leaves_nothing(path, tmp_path):
     (tmp_path / "mine.csv").write_text("a\n1\n")
     with duckdb.connect(str(path)) as connection:

@@ -10,7 +10,9 @@ import duckdb
 import pytest
 
 from sql import results
+from tests.sql.empty import empty_file
 from tests.sql.processes import shell, start
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 ITEMS = 2000
@@ -55,12 +57,12 @@ def entered(path: Path) -> dict[str, list[int]]:
 
 
 @pytest.fixture
-def path(tmp_path, empty_file):
+def path(tmp_path):
     return empty_file(tmp_path / "results.duckdb")
 
 
 def test_four_processes_enter_everything_while_users_open_the_file(path):
-    writers = [start(ENTER, path, run, 8, 60) for run in "abcd"]
+    writers = [start(ENTER, path, run, 8, PATIENCE_SECONDS) for run in "abcd"]
     for mode in ("read-only", "read-write"):
         with shell(path, mode):
             time.sleep(1)
@@ -81,14 +83,14 @@ def test_who_waited_in_vain_says_who_has_the_file_and_may_come_again(path, mode)
             assert said.count("\n") == 1
             assert "in use by another process" in said
             assert f"PID {user.pid})" in said
-    assert start(ENTER, path, "a", 2, 60).communicate()[1] == ""
+    assert start(ENTER, path, "a", 2, PATIENCE_SECONDS).communicate()[1] == ""
     assert entered(path) == {"a": [1, 2]}
 
 
 def test_kills_at_any_moment_lose_and_duplicate_nothing(path):
     random.seed(0)
     for _ in range(4):
-        process = start(ENTER, path, "r", 1000, 60)
+        process = start(ENTER, path, "r", 1000, PATIENCE_SECONDS)
         acknowledged = int(process.stdout.readline())
         time.sleep(random.uniform(0, 0.5))
         process.kill()

@@ -11,7 +11,6 @@ from tests.sql.by_hand import one_line
 
 
 def test_a_query_that_is_refused_says_why_on_one_line(path):
-    results.connect(path).close()
     for sql, said in (("selct 1", "syntax error"), ("from data_eficiency", 'Did you mean "data_efficiency"')):
         with pytest.raises(InputError, match=said) as error:
             results.query(path, sql)
@@ -19,7 +18,6 @@ def test_a_query_that_is_refused_says_why_on_one_line(path):
 
 
 def test_tables_lists_everything_with_its_columns_and_what_it_is(path):
-    results.connect(path).close()
     found = results.tables(path).set_index("name")
     assert found.loc["items", "columns"] == "run_id, tokens, task, metric, filter, item_id, value"
     assert found.loc["data_efficiency", "kind"] == "view"

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
-from rich.table import Table as Shown
-
+from flows.commands.results.printing import print_part
 from flows.commands.results.query import find_results
-from flows.commands.tables import console
 from pipeline.errors import InputError
-from reports.tables.cells import Cell, Table
 from sql.results import query
 
 
@@ -25,7 +20,7 @@ def report(options: argparse.Namespace) -> None:
         from reports.page.plain import plain_report
 
         for part in plain_report(database, study_id):
-            console.print(_shown(part) if isinstance(part, Table) else part, end="\n\n")
+            print_part(part)
         return
     from reports.page.report import write_report  # takes a second, which a query need not wait for
 
@@ -44,30 +39,3 @@ def _study_id(database: Path, wanted: str | None) -> str:
     if not known:
         raise InputError(f"{database}: holds no study yet")
     return wanted if wanted in known else known[0]
-
-
-def _shown(table: Table) -> Shown:
-    """Make a table of the page one for a terminal, with its caption above."""
-    shown = Shown(box=None, pad_edge=False, header_style="bold", title=table.caption, title_justify="left")
-    for head in _heads(table):
-        shown.add_column(head.text, justify="left" if head.kind == "left" else "right")
-    for row in table.rows:
-        shown.add_row(*map(_words, row.cells))
-    return shown
-
-
-def _heads(table: Table) -> list[Cell]:
-    """Return one head for each column; a head over several columns comes before the heads below."""
-    top, *below = table.head
-    inner = iter(below[0] if below else ())
-    heads = []
-    for cell in top:
-        single = cell.rows > 1 or not below
-        heads += (
-            [cell] if single else [replace(one, text=f"{cell.text} {one.text}") for one in islice(inner, cell.span)]
-        )
-    return heads
-
-
-def _words(cell: Cell) -> str:
-    return f"{cell.text} ({cell.note})" if cell.note else cell.text

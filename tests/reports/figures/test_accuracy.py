@@ -14,7 +14,7 @@ def test_the_average_is_the_first_panel() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
     assert drawn is not None
     assert [one.title for one in drawn.panels] == ["Average", "GSM8K"]
-    assert "DR at best 50.0%, at 16M tokens" in drawn.panels[0].description
+    assert "at best: LA 40.0% and DR 50.0%, each at 16M tokens" in drawn.panels[0].description
     assert accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=8) is None
 
 
@@ -63,12 +63,23 @@ OTHER_DEPTHS = OTHER_DEPTHS.assign(
 )
 
 
+def test_other_depths_show_the_mean_of_the_seeds_and_each_seed() -> None:
+    rows = pd.concat([OTHER_DEPTHS, OTHER_DEPTHS.assign(run_id="t", accuracy=[0.3, 0.6, 0.3])])
+    drawn = accuracy_at_other_depths(rows, DRAWN)
+    assert drawn is not None
+    assert drawn.panels[0].description.endswith("at best: DR 50.0% at depth 2.")
+    (seeds,) = (part for part in data(drawn.panels[0].specification) if "run_id" in part[0])
+    assert {row["run_id"] for row in seeds} == {"s", "t"}
+    (row,) = other_depths(rows, DRAWN).rows
+    assert [cell.text for cell in row.cells[2:]] == ["20.0% ± 10.0", "50.0% ± 10.0", "30.0% ± 10.0"]
+
+
 def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
     drawn = accuracy_at_other_depths(OTHER_DEPTHS, DRAWN)
     assert drawn is not None
     rings = next(rows for rows in data(drawn.panels[0].specification) if {*rows[0]} == {"variant", "depth", "accuracy"})
     assert [row["depth"] for row in rings] == ["2"]
-    assert drawn.panels[0].description.endswith("DR at best 40.0%, at depth 2.")
+    assert drawn.panels[0].description.endswith("at best: DR 40.0% at depth 2.")
     cells = [cell.text for cell in other_depths(OTHER_DEPTHS, DRAWN).rows[0].cells]
     assert cells == ["DR", "GSM8K", "10.0% ± 10.0", "40.0% ± 10.0", "30.0% ± 10.0"]
     assert accuracy_at_other_depths(OTHER_DEPTHS[OTHER_DEPTHS["depth"] == 2], DRAWN) is None

@@ -42,8 +42,8 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     ratios = ratios.assign(model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
     drawn = balance(gini, ratios, DRAWN)
     assert drawn is not None
-    assert drawn.finding == "Gini coefficient of expert selection at depth 2; at the end DR 0.100."
+    assert drawn.finding == "Gini coefficient of expert selection at depth 2, at the end: DR 0.100."
     assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]
-    assert "at the end DR 0.100" in drawn.panels[0].description
+    assert "at the end: DR 0.100" in drawn.panels[0].description
     assert "experts used, against LA’s: DR 2.5 to 11 times" in drawn.panels[1].description
     assert balance(gini.iloc[2:], ratios.iloc[:1], DRAWN) is None

@@ -68,6 +68,6 @@ def test_the_lines_of_many_seeds_are_fainter_than_those_of_few() -> None:
         names = [str(run) for run in range(runs)]
         rows = pd.DataFrame({"variant": "LA", "run_id": names, "tokens": 1e6, "accuracy": 0.5})
         drawn = seed_lines(rows, token_axis(rows["tokens"]), y_axis("accuracy"), DRAWN)
-        return drawn.to_dict(validate=False)["mark"]["opacity"]
+        return drawn.to_dict(validate=False)["mark"]["strokeOpacity"]
 
     assert opacity(30) < opacity(3)

@@ -12,9 +12,9 @@ from tests.reports.figures.frames import DRAWN, MODEL_RUNS, SCORES, data
 def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:
     drawn = depth_attention(SCORES, MODEL_RUNS, DRAWN)
     assert drawn is not None
-    assert (
-        drawn.finding
-        == "DR, depth 2: after the first depth, 1 of 1 depth attend most to themselves and 0 to the depth before."
+    assert drawn.finding == (
+        "DR, depth 2: of 1 depth after the first, most attention goes to the depth itself in 1, to the depth before "
+        "in 0."
     )
     (rows,) = data(drawn.panels[0].specification)
     assert [float(row["strength"]) for row in rows] == pytest.approx([1, 3 / 7, 1], rel=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,7 +13,7 @@ import vl_convert
 
 from reports.figures.accuracy import accuracy
 from reports.figures.depth_attention import depth_attention
-from reports.figures.rendering import complete, composed, page_drawing, page_specifications
+from reports.figures.rendering import complete, composed, export, page_drawing, page_specifications
 from reports.style.theme import styles
 from tests.reports.figures.frames import DRAWN, FACTORS, MODEL_RUNS, NO_RAW, RUNS, curve
 
@@ -85,7 +86,25 @@ def test_the_page_draws_from_what_papers_show() -> None:
     assert used <= set(packed["colours"])
 
 
+def test_a_figure_for_papers_is_drawn_again_only_when_its_specification_or_a_file_has_gone(tmp_path: Path) -> None:
+    drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
+    assert drawn is not None
+    svg, pdf, png = (tmp_path / f"{drawn.name}.{ending}" for ending in ("svg", "pdf", "png"))
+    export(drawn, tmp_path)
+    assert svg.read_text().startswith("<svg")
+    png.write_bytes(b"old")
+    export(drawn, tmp_path)
+    assert png.read_bytes() == b"old"
+    pdf.unlink()
+    export(drawn, tmp_path)
+    assert png.read_bytes().startswith(b"\x89PNG")
+    png.write_bytes(b"old")
+    export(replace(drawn, title="Another"), tmp_path)
+    assert png.read_bytes() != b"old"
+    assert "Another" in svg.read_text()
+
+
 def test_a_finding_is_told_with_the_figure() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, depth=4)
     assert drawn is not None
-    assert drawn.finding == "Average: DR at best 50.0%, at 16M tokens and LA at best 40.0%, at 16M tokens."
+    assert drawn.finding == "Average, at best: LA 40.0% and DR 50.0%, each at 16M tokens."

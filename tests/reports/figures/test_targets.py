@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pandas as pd
 
 from reports.figures.targets import by_target, cost_by_target
@@ -35,5 +37,14 @@ def test_the_cost_of_each_target_is_drawn_in_hours_of_all_devices() -> None:
         "Average accuracy, depth 4: LA up to 2.0\u202fh and DR up to 60.0\u202fmin."
     )
     (points,) = data(drawn.panels[0].specification)
-    assert [(row["variant"], row["hours"]) for row in points] == [("LA", "2"), ("DR", "1")]
+    assert [(row["variant"], row["time"]) for row in points] == [("LA", "2"), ("DR", "1")]
+
+
+def test_the_cost_of_short_trainings_is_drawn_in_seconds() -> None:
+    rows = pd.DataFrame({"variant": ["LA", "DR"], "target": 0.4, "tokens": [2e6, 1e6], "device_seconds": [9, 8]})
+    drawn = cost_by_target(rows.assign(depth=4, metric="accuracy", task="average"), DRAWN)
+    assert drawn is not None
+    (points,) = data(drawn.panels[0].specification)
+    assert [row["time"] for row in points] == ["9", "8"]
+    assert '"device-seconds"' in json.dumps(drawn.panels[0].specification)
     assert cost_by_target(rows.assign(device_seconds=None), DRAWN) is None

@@ -102,6 +102,7 @@ def test_the_query_of_every_number_gives_the_number(results: Path) -> None:
     assert expected | {"table-compute", *OF_NO_RUN} <= seen
 
 
+@pytest.mark.slow
 def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Path, tmp_path: Path) -> None:
     right = {**RIGHT, "DR": (4, 8, 14, 18, 22)}
     files = [results, whole_study(tmp_path / "other" / "results.duckdb", right, depths=(2, 4))]
@@ -125,6 +126,7 @@ def test_the_queries_of_a_comparison_are_of_the_study_that_they_name(results: Pa
     assert {one["study"] for _, one in boxes(page)} == {0, 1}
 
 
+@pytest.mark.slow
 def test_the_rows_of_p_give_p_by_the_function_that_their_note_names(results: Path, tmp_path: Path) -> None:
     right = {"LA": RIGHT["LA"], "DR": (2, 4, 6, 8, 10)}
     files = [results, whole_study(tmp_path / "other" / "results.duckdb", right, depths=(2, 4))]

@@ -27,7 +27,8 @@ def test_a_factor_has_its_interval_and_what_it_is_a_mean_over() -> None:
     found = mean_finding(ROW)
     assert (found.figure, found.unit, found.interval) == ("1.24×", "fewer training tokens", "95% interval 1.05 to 1.46")
     assert found.sentence == (
-        "The mean over every average accuracy from 31.0% to 88.0%, which both models reached; 5 seeds of each, or more."
+        "The mean over every average accuracy from 31.0% to 88.0%, which both models reached; "
+        "5 seeds or more of each model."
     )
     assert found.doubts == ()
 

@@ -17,10 +17,11 @@ from pipeline.errors import InputError
 from sql import results
 from sql.statistics.comparison import compare, holm, paired_p
 from tests.sql.by_hand import enter_scores
+from tests.sql.empty import empty_file
 
 
 @pytest.fixture
-def paths(tmp_path, empty_file):
+def paths(tmp_path):
     return empty_file(tmp_path / "first.duckdb"), empty_file(tmp_path / "second.duckdb")
 
 
@@ -40,14 +41,18 @@ def test_the_same_results_have_not_changed(paths):
     for path in paths:
         study(path)
     found = compare(*paths)
-    assert found.verdict.startswith("no accuracy of 8 changed beyond noise; no factor of 0 moved")
+    assert found.verdict.startswith("no accuracy of 8 changed beyond noise; of 0 factors none moved")
     assert (found.accuracies["p"] == 1).all()
     assert found.notes == []
 
 
 @pytest.mark.parametrize(
     ("digests", "said"),
-    [(("a", "a"), []), (("a", "b"), ["of other documents"]), (("a", None), ["of documents that may be others"])],
+    [
+        (("a", "a"), []),
+        pytest.param(("a", "b"), ["of other documents"], marks=pytest.mark.slow),
+        pytest.param(("a", None), ["of documents that may be others"], marks=pytest.mark.slow),
+    ],
 )
 def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, said):
     for path, digest, loss in zip(paths, digests, (2.0, 1.75), strict=True):
@@ -90,6 +95,7 @@ def test_a_change_is_found_where_it_is(paths):
     assert "0.500 to 0.600" in found.verdict
 
 
+@pytest.mark.slow
 def test_models_without_a_depth_are_compared_too(paths):
     for path in paths:
         study(path)
@@ -99,6 +105,7 @@ def test_models_without_a_depth_are_compared_too(paths):
     assert (len(found.accuracies), found.notes) == (8, [])
 
 
+@pytest.mark.slow
 def test_models_with_and_without_a_depth_are_compared_side_by_side(paths):
     for path in paths:
         study(path)
@@ -114,6 +121,7 @@ def test_models_with_and_without_a_depth_are_compared_side_by_side(paths):
     assert found.accuracies["depth"].isna().sum() == 4
 
 
+@pytest.mark.slow
 def test_correction_takes_all_tests_together(paths):
     study(paths[0])
     study(paths[1], better=6)  # p = 0.03 by itself
@@ -143,7 +151,7 @@ def test_factors_are_compared_by_their_intervals(paths):
     found = compare(*paths)
     apart = found.factors[found.factors["apart"]]
     assert apart[["variant", "task", "rule"]].values.tolist() == [["DR", "t", "first"]]
-    assert found.verdict.endswith("1 factor of 2 moved beyond its interval")
+    assert found.verdict.endswith("of 2 factors 1 moved beyond their intervals")
 
 
 def test_two_studies_of_one_file(paths):
@@ -159,6 +167,7 @@ def test_two_studies_of_one_file(paths):
         compare(paths[0], paths[0], first_study="s", second_study="s")
 
 
+@pytest.mark.slow
 def test_nothing_in_common_is_said(paths):
     study(paths[0])
     study(paths[1], item_ids=[f"other/{n}" for n in range(400)])
@@ -167,6 +176,7 @@ def test_nothing_in_common_is_said(paths):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_model_of_one_study_only_is_a_note(paths):
     study(paths[0])
     enter_scores(paths[1], {"LA": {task: {10: scores(0.2), 20: scores(0.5)} for task in "tu"}})
@@ -193,6 +203,7 @@ def halved(path, *, better=0):
     enter_scores(path, {"LA": {"t": curves, "u": half}, "DR": {"t": curves, "u": dr}})
 
 
+@pytest.mark.slow
 def test_another_limit_is_compared_on_what_both_asked(paths):
     study(paths[0])
     halved(paths[1], better=40)
@@ -232,7 +243,9 @@ WHY_NOT = {
 }
 
 
-@pytest.mark.parametrize("why", WHY_NOT)
+@pytest.mark.parametrize(
+    "why", [why if why == "other words" else pytest.param(why, marks=pytest.mark.slow) for why in WHY_NOT]
+)
 def test_other_items_are_left_out_and_why_is_said(paths, why):
     study(paths[0])
     halved(paths[1], better=40)
@@ -247,6 +260,7 @@ def test_other_items_are_left_out_and_why_is_said(paths, why):
     assert set(found.factors["task"]) == {"t"}
 
 
+@pytest.mark.slow
 def test_as_many_other_items_are_not_the_same(paths):
     for path, digest in zip(paths, ("a", "b"), strict=True):
         study(path)
@@ -255,6 +269,7 @@ def test_as_many_other_items_are_not_the_same(paths):
     assert note == "left out: u: 400 items in both studies, but not the same ones or not in the same words"
 
 
+@pytest.mark.slow
 def test_a_newer_harness_that_asks_the_same_is_no_difference(paths):
     for path, version in zip(paths, ("0.4.8", "0.4.9"), strict=True):
         study(path)
@@ -274,6 +289,7 @@ def test_raw_weights_beside_averaged_ones_are_said(paths):
     )
 
 
+@pytest.mark.slow
 def test_an_average_of_other_tasks_is_left_out_and_said(paths):
     study(paths[0])
     curves = {10: scores(0.2), 20: scores(0.5)}
@@ -286,6 +302,7 @@ def test_an_average_of_other_tasks_is_left_out_and_said(paths):
     assert set(found.factors["task"]) == {"t", "u"}
 
 
+@pytest.mark.slow
 def test_an_average_that_a_study_does_not_have_is_said(paths):
     study(paths[0])
     curves = {10: scores(0.2), 20: scores(0.5)}
@@ -306,6 +323,7 @@ def test_the_printed_page_has_the_verdict_on_top(paths, capsys):
     assert lines[-1].startswith("Noise of accuracies here is that of the items")
 
 
+@pytest.mark.slow
 def test_the_printed_page_says_what_is_left_out(paths, capsys):
     study(paths[0])
     halved(paths[1])
@@ -320,7 +338,7 @@ def test_the_printed_page_says_what_is_left_out(paths, capsys):
     ]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from([-1, 0, 1]), max_size=12))
 def test_signs_of_shares_agree_with_mcnemar(differences):
     exact = paired_p(np.array(differences, float), np.random.default_rng(0))

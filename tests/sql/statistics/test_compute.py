@@ -9,12 +9,13 @@ import pytest
 from sql import results
 from sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import enter, enter_scores
+from tests.sql.empty import empty_file
 
 TABLES = ("mean_factor_intervals", "factor_intervals", "loss_intervals")
 
 
 @pytest.fixture
-def path(tmp_path, empty_file):
+def path(tmp_path):
     path = empty_file(tmp_path / "results.duckdb")
     random = np.random.default_rng(0)
     for seed in range(2):

@@ -25,11 +25,12 @@ from sql.statistics.factor_intervals import (
     with_training_noise,
 )
 from tests.sql.by_hand import enter_scores as enter
+from tests.sql.empty import empty_file
 
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    return tmp_path_factory.mktemp("bootstrap") / "results.duckdb"
+    return empty_file(tmp_path_factory.mktemp("bootstrap") / "results.duckdb")
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_half_of_the_replicates_equal_to_an_end_count_towards_its_share(equal, l
 curves = st.dictionaries(st.sampled_from([1000, 2000, 5000, 7000]), st.integers(0, 5), min_size=1)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.lists(st.tuples(curves, curves), min_size=1, max_size=30))
 def test_one_replicate_with_every_item_once_gives_the_factors_of_the_views(path, pairs):
     runs, rows = [], []
@@ -137,7 +138,7 @@ def test_on_a_plateau_every_checkpoint_may_be_the_goal():
     assert ERROR < goals.error.min() <= goals.error.max() < 1
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.floats(0.1, 0.9), min_size=1, max_size=6))
 def test_the_best_observed_is_always_a_goal_and_the_interval_spans_its_own(accuracy):
     baseline, variant = (curve_with_errors(*curve, replicates=200) for curve in (accuracy, (0.2, 0.4, 0.6, 0.8)))

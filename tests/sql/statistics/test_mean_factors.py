@@ -13,6 +13,7 @@ from sql import results
 from sql.statistics.compute import compute_statistics
 from sql.statistics.mean_factors import SeedCurves, mean_factor_interval, mean_log_factor
 from tests.sql.by_hand import enter, enter_scores
+from tests.sql.empty import empty_file
 
 TOKENS = np.array([10, 20, 40, 80, 160])
 DOUBLING = np.log(2) / 0.1  # log tokens for a unit of score on the lines below
@@ -84,7 +85,7 @@ def test_a_loss_has_the_interval_of_its_mirror_image(sql):
 
 
 @pytest.fixture
-def scored(tmp_path, empty_file):
+def scored(tmp_path):
     return empty_file(tmp_path / "results.duckdb")
 
 
@@ -138,7 +139,7 @@ def test_without_a_common_range_there_is_no_interval():
 levels = st.lists(st.integers(0, 20), min_size=5, max_size=5)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(levels, levels)
 def test_the_log_factor_is_that_of_the_view(sql, baseline, variant):
     for table in ("models", "runs", "evaluations"):

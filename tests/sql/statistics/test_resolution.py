@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t
 
@@ -22,6 +22,7 @@ def test_one_seed_tells_nothing_and_no_noise_tells_everything() -> None:
     assert smallest_factor(Noise(0.0, 0.0, "a study"), 3) == 1.0
 
 
+@settings(max_examples=30)
 @given(st.floats(0.01, 1), st.floats(0, 0.5), st.integers(2, 10))
 def test_one_more_seed_never_hurts(deviation: float, item_error: float, seeds: int) -> None:
     noise = Noise(deviation, item_error, "a study")

@@ -40,29 +40,29 @@ def test_a_file_of_this_version_will_be_migrated_by_the_next(path, tmp_path, mon
     one_line(error)
 
 
-def test_a_file_of_the_first_version_is_migrated(path):
+def test_a_file_of_the_first_version_is_migrated(new_path):
     """version_1.sql: the tables as the first version made them, with a few rows of a study."""
-    path.parent.mkdir()
-    with duckdb.connect(str(path)) as connection:
+    new_path.parent.mkdir()
+    with duckdb.connect(str(new_path)) as connection:
         connection.execute((Path(__file__).parent / "version_1.sql").read_text())
-    results.connect(path).close()
+    results.connect(new_path).close()
     before = {"evaluations": 4, "factor_intervals": 1, "items": 2, "steps": 2}
-    assert {table: count(path, table) for table in before} == before
-    kept = results.query(path, "select low, high, replicates, goal_first from factor_intervals")
+    assert {table: count(new_path, table) for table in before} == before
+    kept = results.query(new_path, "select low, high, replicates, goal_first from factor_intervals")
     assert kept.values.tolist()[0][:3] == [1.0, 2.0, 1000]
     assert kept["goal_first"].isna().all()
-    assert results.query(path, "select weights from evaluation_versions").empty
-    assert results.query(path, "select factor from data_efficiency where variant = 'DR'")["factor"].tolist() == [
+    assert results.query(new_path, "select weights from evaluation_versions").empty
+    assert results.query(new_path, "select factor from data_efficiency where variant = 'DR'")["factor"].tolist() == [
         2.0,
         2.0,
     ]
-    measured = results.query(path, "select kind, count(*) as metrics from metrics group by kind order by kind")
+    measured = results.query(new_path, "select kind, count(*) as metrics from metrics group by kind order by kind")
     assert dict(measured.itertuples(index=False)) == {"accuracy": 9, "loss": 2, "perplexity": 4}
-    assert results.query(path, "select reason from metrics where metric = 'grade'")["reason"].tolist() == ["my own"]
-    assert results.query(path, "select reason from benchmarks where task = 't'")["reason"].tolist() == ["my own"]
-    fresh = _created(path.parent / "fresh.duckdb")
+    assert results.query(new_path, "select reason from metrics where metric = 'grade'")["reason"].tolist() == ["my own"]
+    assert results.query(new_path, "select reason from benchmarks where task = 't'")["reason"].tolist() == ["my own"]
+    fresh = _created(new_path.parent / "fresh.duckdb")
     described = "select table_name, column_name, data_type from duckdb_columns() where not internal order by all"
-    both = [results.query(file, described).values.tolist() for file in (path, fresh)]
+    both = [results.query(file, described).values.tolist() for file in (new_path, fresh)]
     assert both[0] == both[1]
     place = {"run_id": "r", "tokens": 10}
     evaluation = {**place, "task": "t", "metric": "acc", "filter": "none", "value": 0.5}
@@ -72,7 +72,7 @@ def test_a_file_of_the_first_version_is_migrated(path):
         "evaluation_versions": rows({**place, "task": "t", "weights": "averaged"}),
         "raw_evaluations": rows(evaluation),
     }
-    assert results.ingest(path, new) == dict.fromkeys(new, 1)
+    assert results.ingest(new_path, new) == dict.fromkeys(new, 1)
 
 
 def _created(path: Path) -> Path:

@@ -265,7 +265,7 @@ def reference(baseline: dict, variant: dict) -> tuple:
     )
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(curve_of_tasks, curve_of_tasks), min_size=1, max_size=30))
 def test_the_views_equal_the_definition_on_any_curves(sql, studies):
     for table in ("runs", "evaluations"):

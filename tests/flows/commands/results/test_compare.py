@@ -33,9 +33,24 @@ def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytes
     told = capsys.readouterr().out
     assert "mean accuracy" in told
     assert "None" not in told
-    assert " [" in told, "a factor has its interval"
+    assert re.search(r"mean accuracy +[0-9.]+ \([0-9.]+ to [0-9.]+\)", told), "a factor has its interval"
 
 
+def test_what_did_not_change_is_counted_and_printed_only_when_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = (str(results(tmp_path / f"{stream}.duckdb", 0, stream)) for stream in ("aa", "bb"))
+    assert main(["compare", first, second]) == 0
+    told = capsys.readouterr().out
+    assert "because unchanged: 8 rows of accuracies" in told
+    assert "GSM8K" not in told
+    assert main(["compare", first, second, "--all"]) == 0
+    told = capsys.readouterr().out
+    assert "unchanged" not in told
+    assert "GSM8K" in told
+
+
+@pytest.mark.slow
 def test_a_page_has_the_studies_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (results(tmp_path / f"{stream}.duckdb", more, stream) for stream, more in (("aa", 0), ("bb", 5)))
     page = tmp_path / "pages" / "compared.html"

@@ -1,0 +1,88 @@
+"""Print paragraphs and tables of the report's page in a terminal or a pipe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from textwrap import wrap
+from typing import NamedTuple
+
+from rich.measure import Measurement
+from rich.table import Table as Shown
+from rich.text import Text
+
+from flows.commands.tables import console
+from reports.tables.cells import Cell, Table
+
+WIDTH = 100  # columns, at most
+MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kinds of cells
+
+
+def print_part(part: str | Table) -> None:
+    """Print a paragraph or a table."""
+    print_table(part) if isinstance(part, Table) else print_text(part)
+
+
+def print_text(text: str) -> None:
+    """Print lines of text, folded where they are wider than is read well, and an empty line; points of a list hang."""
+    for line in text.split("\n"):
+        hanging = "  " if line[:2] in ("- ", "! ") else ""
+        folded = wrap(line, _width(), subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
+        console.print("\n".join(folded), soft_wrap=True)
+    console.print()
+
+
+def print_table(table: Table) -> None:
+    """Print a table with its caption above and its notes below; turned, where few rows have too many columns."""
+    print_text(table.caption)
+    heads = [_Column(head.text, head.kind == "left") for head in _heads(table)]
+    rows = [[_words(cell) for cell in row.cells] for row in table.rows]
+    shown = _shown(heads, rows)
+    if len(rows) < len(heads) and Measurement.get(console, console.options, shown).maximum > _width():
+        turned = list(zip(*rows, strict=True))
+        heads, rows = (
+            [heads[0], *(_Column(text.plain, False) for text in turned[0])],
+            [[Text(head.text), *texts] for head, texts in zip(heads[1:], turned[1:], strict=True)],
+        )
+        shown = _shown(heads, rows)
+    console.print(shown, width=_width())
+    console.print()
+    for note in table.notes:
+        print_text(note)
+
+
+def _width() -> int:
+    return min(console.width, WIDTH)
+
+
+class _Column(NamedTuple):
+    text: str
+    left: bool
+
+
+def _shown(heads: Sequence[_Column], rows: Sequence[Sequence[Text]]) -> Shown:
+    shown = Shown(box=None, pad_edge=False, header_style="bold")
+    for head in heads:
+        shown.add_column(head.text, justify="left" if head.left else "right")
+    for row in rows:
+        shown.add_row(*row)
+    return shown
+
+
+def _heads(table: Table) -> list[Cell]:
+    """Return one head for each column; a head over several columns comes before the heads below."""
+    top, *below = table.head
+    inner = iter(below[0] if below else ())
+    heads = []
+    for cell in top:
+        single = cell.rows > 1 or not below
+        heads += (
+            [cell] if single else [replace(one, text=f"{cell.text} {one.text}") for one in islice(inner, cell.span)]
+        )
+    return heads
+
+
+def _words(cell: Cell) -> Text:
+    """Join text and note of a cell; what the page marks has the same mark here, where the terminal can show one."""
+    return Text(f"{cell.text} ({cell.note})" if cell.note else cell.text, style=MARKS.get(cell.kind, ""))
