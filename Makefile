@@ -7,11 +7,14 @@ READY := .venv/.ready
 demo: $(READY)
 	$(BIN)/dreamer run demo
 
+# A process for each core, 8 at most (slow tests: 4); each takes whole files, whose tests share what they have made.
+test test-slow: export OMP_NUM_THREADS = 1
+
 test: $(READY)
 	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile
 
 test-slow: $(READY)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n auto --maxprocesses 4 --dist loadfile
 
 up: $(READY)
 	$(BIN)/python -m flows.prefect.serve

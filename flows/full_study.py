@@ -20,12 +20,12 @@ from pydantic import Field
 
 from flows.running import progress
 from flows.running.artifacts import artifact_key
-from flows.running.engine import attempt, call, reporting
+from flows.running.engine import attempt, call, reporting, tell_ends
 from flows.running.patience import patiently
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.running.record import recorded
 from flows.running.report_links import link_to_report
-from flows.running.single import only_run
+from flows.running.single import in_turn, only_run
 from flows.stages.checks import check_study
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_stages
@@ -39,7 +39,7 @@ from flows.study.loading import as_file, load_study, presets
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
 from reports.data import StudyData, read_study
-from reports.page.report import write_report
+from reports.page.report import write_data
 from reports.page.summary import summary
 
 Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
@@ -132,8 +132,11 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
     """Write the HTML report and its figures from the results database."""
     with _running(study, mirror, root) as chosen:
         progress.report("write report", 0.0, "figures and tables")
-        path = str(patiently(lambda: write_report(chosen.database, chosen.study_id, chosen.report.parent)))
+        data = patiently(lambda: read_study(chosen.database, chosen.study_id))
+        path = str(write_data(data, chosen.report.parent))
         report_mark(chosen).unlink(missing_ok=True)
+        if runtime.flow_run.id:
+            _show_results(chosen, data)
         progress.report("write report", 1.0, path)
         return path
 
@@ -161,7 +164,7 @@ def full_study(
     with _running(**arguments) as chosen:
         check_study(chosen, trust_code=trust_code)
         attempt(_tag_run, chosen.name)
-        with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)):
+        with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)), in_turn():
             prepared = call(prepare_data_flow, **arguments)
             (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
             store = Store(chosen.store_folder, wait=wait_unless_stopping)
@@ -172,7 +175,7 @@ def full_study(
                 trained = call(train_models_flow, **arguments, accept_code_change=accept_code_change, prepared=prepared)
                 evaluated = evaluating.result()
             path = call(report_flow, **arguments)
-        _show_results(chosen, patiently(partial(read_study, chosen.database, chosen.study_id)))
+        tell_ends()
     raise_failures(trained, evaluated, path)
     return path
 

@@ -21,6 +21,8 @@ SETTINGS = {
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_API_REQUEST_TIMEOUT": "10",  # seconds; with one retry, a server that hangs holds a stage's end for 45 s
     "PREFECT_CLIENT_MAX_RETRIES": "1",
+    "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # a study has none, and registering takes a seventh of a start
+    "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
     "DO_NOT_TRACK": "1",
 }
 
@@ -34,21 +36,29 @@ def run_in_process(chosen: Study, **arguments: Any) -> None:
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
     with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
         allow_loopback()
-        # Prefect reads its environment when it is imported.
-        from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
+        progress.report(LABEL, 0.0, "starting")
+        if own := not (given and healthy(given)):
+            answering = stack.enter_context(own_server(Path(home) / "prefect.db"))
+            whose = f"this run's own; none answers at {given}" if given else "this run's own"
+        else:
+            answering, whose = lambda: given, "named by PREFECT_API_URL"
+        # Prefect reads its environment when it is imported. Imports take seconds, in which the server starts.
+        from prefect.settings import (
+            PREFECT_API_URL,
+            PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
+            PREFECT_HOME,
+            temporary_settings,
+        )
 
         from flows.full_study import full_study
         from flows.running.engine import call, forget_loss, note_loss
 
         forget_loss()
-        progress.report(LABEL, 0.0, "starting")
         try:
-            if given and healthy(given):
-                address, whose = given, "named by PREFECT_API_URL"
-            else:
-                address = stack.enter_context(own_server(Path(home) / "prefect.db"))
-                whose = f"this run's own; none answers at {given}" if given else "this run's own"
-            stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home}))
+            address = answering()
+            # The run's own server has no use for heartbeats, and a flow would end up to a second later for them.
+            silent = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if own else {}
+            stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **silent}))
             progress.report(LABEL, 1.0, f"{address} ({whose})")
         except Failed as error:
             note_loss(error)

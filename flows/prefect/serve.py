@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, TextIO
 from urllib.parse import urlsplit
 
+from flows.prefect.in_process import environment
 from flows.prefect.lost import end_lost_runs
 from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive
 from flows.running.private import open_private, private_folder
 from flows.running.processes import BAD_INPUT, Failed
 from flows.running.report_links import serving_reports
+from flows.running.single import TURN
 from flows.study.loading import read_yaml
 from pipeline.errors import InputError
 
@@ -73,11 +75,15 @@ def up() -> None:
 
 @contextmanager
 def only_one(address: str) -> Iterator[None]:
-    """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs."""
-    with _open_mark(address, "lock") as file:
+    """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs.
+
+    Processes started in the block learn from DREAMER_TURN which file the study whose turn has come locks.
+    """
+    with open_private(_mark(address, "lock")) as file:
         if not _lock(file):
             raise InputError(f"it is running already and serves the deployments at {address}; stop it first")
-        yield
+        with environment({TURN: str(_mark(address, "study"))}):
+            yield
 
 
 @contextmanager
@@ -87,16 +93,16 @@ def former_server_ended(address: str) -> Iterator[int]:
     Yields the number of an open, locked file, which the next server inherits: the file stays locked until `make up` and
     its server have both ended.
     """
-    with _open_mark(address, "server") as file:
+    with open_private(_mark(address, "server")) as file:
         deadline = time.monotonic() + END_SECONDS
         while not _lock(file) and time.monotonic() < deadline:
             time.sleep(0.2)
         yield file.fileno()
 
 
-def _open_mark(address: str, kind: str) -> TextIO:
+def _mark(address: str, kind: str) -> Path:
     place = urlsplit(address)
-    return open_private(private_folder("up") / f"{place.hostname}-{place.port}.{kind}")
+    return private_folder("up") / f"{place.hostname}-{place.port}.{kind}"
 
 
 def _lock(file: TextIO) -> bool:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -58,18 +58,23 @@ def check_port(address: str) -> None:
 
 
 def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a Prefect server at an address and wait until the server answers; it ends when this process ends.
+    """Start a Prefect server at an address; it ends when this process ends.
 
     `options` are further ones of `prefect server start`, `keeps` are open files that the server keeps open.
-
-    Raises Failed when the server ends or does not answer in time.
     """
     place = urlsplit(address)
     place_options = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
     command = bound_command("prefect", "server", "start", *place_options, *options)
-    server = subprocess.Popen(
+    return subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True, pass_fds=keeps
     )
+
+
+def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Popen[bytes]:
+    """Wait until a server that was started answers, and return the server.
+
+    Raises Failed when the server ends or does not answer in time.
+    """
     deadline = time.monotonic() + START_SECONDS
     try:
         while time.monotonic() < deadline:
@@ -77,7 +82,7 @@ def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subp
                 raise Failed(f"Prefect's server ended with status {server.returncode}: see `prefect server start`")
             if healthy(address):
                 return server
-            time.sleep(0.2)
+            time.sleep(0.1)
         raise Failed(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
     except BaseException:
         end_server(server)
@@ -95,11 +100,13 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def own_server(database: Path) -> Iterator[str]:
-    """Run a Prefect server on a free loopback port during the block. Yields the address of its API.
+def own_server(database: Path) -> Iterator[Callable[[], str]]:
+    """Run a Prefect server on a free loopback port during the block.
 
-    The server keeps its runs in `database`, which PREFECT_HOME in the environment must name too. A server for one study
-    has no services: no schedules, late runs, automations, nor the events and single tasks of runs.
+    Yields a function that waits until the server answers, and returns the address of its API: starting takes seconds,
+    in which others can work. The server keeps its runs in `database`, which PREFECT_HOME in the environment must name
+    too. A server for one study has no services: no schedules, late runs, automations, nor the events and single tasks
+    of runs.
     """
     start_anew_if_damaged(database)
     new = not database.exists()
@@ -110,11 +117,16 @@ def own_server(database: Path) -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
     server = start_server(address, "--no-services")
-    try:
+
+    def answering() -> str:
+        await_server(server, address)
         if new:
             with suppress(*UNUSABLE):
                 _keep_tables(database)
-        yield address
+        return address
+
+    try:
+        yield answering
     finally:
         end_server(server)
 
@@ -158,7 +170,7 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
     status 1 where the server does not start again: studies under way need no server, and go on.
     """
     check_port(address)
-    servers, ending = [start_server(address, keeps=keeps)], threading.Event()
+    servers, ending = [await_server(start_server(address, keeps=keeps), address)], threading.Event()
 
     def watch() -> None:
         while True:
@@ -168,7 +180,7 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
             by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
             try:
-                servers.append(start_server(address, keeps=keeps))
+                servers.append(await_server(start_server(address, keeps=keeps), address))
             except Failed as error:
                 print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
                 os._exit(1)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from flows.running.private import open_private, private_folder
-from flows.running.processes import wait_unless_stopping
+from flows.running.processes import wait_unless_stopping, wakes_to_stop
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 
@@ -29,11 +29,11 @@ def cores() -> int:
 
 def gpus(study: Study) -> int:
     """Count the CUDA devices that the study may use on this machine; none where jobs of a cluster get their own."""
-    if study.compute.pool != "local":
+    if study.compute.pool != "local" or study.training.device == "cpu":
         return 0
-    import torch
+    import torch  # seconds, which a study on CPUs saves
 
-    return torch.cuda.device_count() if study.training.device != "cpu" else 0
+    return torch.cuda.device_count()
 
 
 def concurrency(study: Study) -> int:
@@ -79,6 +79,7 @@ class Slots:
         self._free, self._changed = self.count, threading.Condition()
         self._arrivals = itertools.count()
         self._waiting: list[tuple[tuple[int, ...], int]] = []  # in order: how urgent, then by arrival
+        wakes_to_stop(self._changed)
 
     @contextmanager
     def take(self, wanted: int = 1, urgency: tuple[int, ...] = ()) -> Iterator[dict[str, str]]:
@@ -92,7 +93,7 @@ class Slots:
             try:
                 while self._waiting[0] != own or self._free < taken:
                     wait_unless_stopping(0)
-                    self._changed.wait(POLL_SECONDS)
+                    self._changed.wait()
                 self._free -= taken
             finally:
                 self._waiting.remove(own)

@@ -11,12 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+from uuid import UUID
 
-from prefect import Flow, State
-from prefect.states import Cancelled
+from prefect import Flow, State, get_client, runtime
+from prefect.states import Cancelled, Completed
 
 from flows.running import progress
 from flows.running.processes import Stopped
@@ -27,6 +28,7 @@ R = TypeVar("R")
 CLOSE_SECONDS = 5.0  # for the last reports to reach the server
 SHARE = 0.01  # of the time, at most, that sending takes: the server's work takes a core from the study
 _lost = threading.Event()
+_untold: list[UUID] = []  # flow runs that ended well, of which the server was lost before it heard so
 
 
 def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
@@ -38,9 +40,11 @@ def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
         return flow.fn(*arguments, **named)
     returned: list[R] = []
     raised: list[BaseException] = []
+    runs: list[UUID] = []
 
     @wraps(flow.fn)
     def noted(*arguments: P.args, **named: P.kwargs) -> R | State:
+        runs.append(UUID(runtime.flow_run.id))
         try:
             returned.append(flow.fn(*arguments, **named))
         except Stopped as error:  # Prefect would call every other error a failure
@@ -58,9 +62,23 @@ def call(flow: Flow[P, R], *arguments: P.args, **named: P.kwargs) -> R:
     except Exception as error:  # whatever the engine, the client and its transport may raise
         if not raised:
             note_loss(error)
+            _untold.extend(runs)
     if raised:
         raise raised[0] from None
     return returned[0] if returned else flow.fn(*arguments, **named)
+
+
+def tell_ends() -> None:
+    """Tell Prefect's server, if one answers again, which flow runs ended well while there was none.
+
+    Prefect's engine calls them failed, as it could not say that they are complete.
+    """
+    if not _untold:
+        return
+    with suppress(Exception), get_client(sync_client=True) as client:  # as in `call`; no result depends on this
+        for run in _untold:
+            client.set_flow_run_state(run, Completed(), force=True)
+        _untold.clear()
 
 
 def attempt(send: Callable[..., Any], *arguments: Any, **named: Any) -> None:
@@ -84,6 +102,7 @@ def note_loss(error: Exception) -> None:
 def forget_loss() -> None:
     """Begin anew, with another server."""
     _lost.clear()
+    _untold.clear()
 
 
 @contextmanager

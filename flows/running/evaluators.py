@@ -129,7 +129,7 @@ class Evaluators(Evaluating):
 def _ask(process: ProcessGroup, request: str) -> str:
     answer = process.ask(request)
     if not answer:
-        status = process.wait()
+        status = process.finish()
         assert status, "an evaluator answers or fails"
         check_status(process, status, MODULE)
     return answer

@@ -11,12 +11,12 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 from flows.running.private import private_folder
 from model.training.ranks.launch import GRACE_SECONDS, ProcessGroup, stop
@@ -27,6 +27,7 @@ BAD_INPUT = 2
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 TICK_SECONDS = 1.0
 _living: set[Child] = set()
+_waited_for: WeakSet[threading.Condition] = WeakSet()
 _lock = threading.Lock()
 _stopping = threading.Event()
 _blocks = 0  # of `stopped_on_exit`, that have not ended
@@ -41,6 +42,7 @@ class Child(Protocol):
     log: Path
 
     def poll(self) -> int | None: ...
+    def wait(self, seconds: float) -> None: ...
     def signal(self, number: signal.Signals) -> None: ...
     def kill(self) -> None: ...
     def last_line(self) -> str: ...
@@ -67,7 +69,7 @@ def run_module(
     environment: Mapping[str, str] | None = None,
     ranks: int = 1,
 ) -> None:
-    """Run `python -m module arguments` to its end, append its output to `log`, call `tick` about three times a second.
+    """Run `python -m module arguments` to its end, append its output to `log`, call `tick` every second.
 
     Starts `ranks` processes that form one process group, as torchrun does. When one rank fails, the others get a grace
     period to notice, and are then killed. Raises InputError with the log's last line when the exit status is 2, Failed
@@ -86,11 +88,11 @@ def child_process(module: str, arguments: Sequence[str] = (), **options: Any) ->
 
 
 def follow(child: Child, command: str, tick: Callable[[], None]) -> None:
-    """Follow a child to its end, and call `tick` about three times a second. Raises what `run_module` raises."""
+    """Follow a child to its end, and call `tick` every second. Raises what `run_module` raises."""
     with _alive(child):
         while (status := child.poll()) is None:
             tick()
-            time.sleep(0.3)
+            child.wait(TICK_SECONDS)
         tick()
     check_status(child, status, command)
 
@@ -135,11 +137,20 @@ def wait_unless_stopping(seconds: float) -> None:
         raise Stopped("the study is being stopped")
 
 
+def wakes_to_stop(condition: threading.Condition) -> None:
+    """Register a condition whose waiting threads `stop_all` wakes; each thread then calls `wait_unless_stopping`."""
+    with _lock:
+        _waited_for.add(condition)
+
+
 def stop_all(grace: float = GRACE_SECONDS) -> None:
     """End every living child with its whole tree, and let no new child start until `stopped_on_exit` ends."""
     _stopping.set()
     with _lock:
-        groups = list(_living)
+        groups, conditions = list(_living), list(_waited_for)
+    for condition in conditions:
+        with condition:
+            condition.notify_all()
     stop(groups, grace)
 
 

@@ -1,4 +1,7 @@
-"""Run a study in one process at a time: the second start says at once who runs the study, and since when."""
+"""Run a study in one process at a time: the second start says at once who runs the study, and since when.
+
+Studies that `make up` starts run one after another, also beside one that a killed `make up` has left behind.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TextIO
 
 from flows.running import progress
 from flows.running.nodes import alive
+from flows.running.private import open_private
 from flows.running.processes import wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 
 LOCK = ".running.lock"
+TURN = "DREAMER_TURN"  # an environment variable: the file that the study of `make up` whose turn it is locks
+WAITS_FOR_TURN = "turn"  # what a study that waits for its turn reports
 POLL_SECONDS = 1.0
 LOOKS = 5  # tries before a lock counts as held
 _held: set[Path] = set()
@@ -50,17 +57,34 @@ def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
                 )
             progress.report("follow", 0.0, _holder(path))
             wait_unless_stopping(POLL_SECONDS)
-        file.truncate(0)
-        file.write(
-            json.dumps({"process": os.getpid(), "machine": socket.gethostname(), "since": f"{datetime.now():%F %T}"})
-        )
-        file.flush()
+        _sign(file)
         _held.add(path)
         try:
             with alive(study):
                 yield
         finally:
             _held.discard(path)
+
+
+@contextmanager
+def in_turn() -> Iterator[None]:
+    """Wait until no other study of `make up` runs, and let others wait during the block; no wait without `make up`.
+
+    Prefect's runner limits what the runner itself has started: a killed `make up`'s study goes on, unknown to the next.
+    """
+    if not (place := os.environ.get(TURN)):
+        yield
+        return
+    with open_private(Path(place)) as file:
+        waited = False
+        while not _lock(file.fileno(), fcntl.LOCK_EX):
+            waited = True
+            progress.report(WAITS_FOR_TURN, 0.0, f"waits for {_holder(Path(place))}")
+            wait_unless_stopping(POLL_SECONDS)
+        if waited:
+            progress.report(WAITS_FOR_TURN, 1.0)
+        _sign(file)
+        yield
 
 
 def runs_elsewhere(study: Study) -> str:
@@ -83,6 +107,14 @@ def _lock(number: int, kind: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def _sign(file: TextIO) -> None:
+    """Write into a locked file which process holds the lock."""
+    file.truncate(0)
+    values = {"process": os.getpid(), "machine": socket.gethostname(), "since": f"{datetime.now():%F %T}"}
+    file.write(json.dumps(values))
+    file.flush()
 
 
 def _holder(path: Path) -> str:

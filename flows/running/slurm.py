@@ -190,6 +190,10 @@ class Job:
             self._gone = 0.0 if state else self._gone or now
         return 1 if self._gone and now - self._gone >= STATUS_SECONDS else None
 
+    def wait(self, seconds: float) -> None:
+        """Wait, without asking SLURM whether the job ends meanwhile."""
+        time.sleep(seconds)
+
     @property
     def queued(self) -> bool:
         """Tell whether the job waited for its machines when `poll` last looked."""

@@ -25,7 +25,7 @@ VERSIONS = {
     "items": 2,
     "tokenizer": 1,
     "tokens": 3,
-    "funnel": 1,
+    "funnel": 2,
 }
 
 

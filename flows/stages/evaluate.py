@@ -42,7 +42,7 @@ from pipeline.storage.store import Output, Store
 PROCESS_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 VERSION = 3
 LOOK_SECONDS = 1.0  # between two looks for new checkpoints of a run: a look takes 1 ms, and runs are many
-BEGIN_SECONDS = 2.0  # between two looks whether a run has begun
+REST_SECONDS = 2.0  # between two looks at a run that has not begun, or whose checkpoints are all evaluated
 LOG = "log.txt"
 
 Entered = Callable[[Run, Path], object]
@@ -134,13 +134,8 @@ class _Stage:
 
     def evaluate(self, look: Callable[[], Run]) -> Output | None:
         """Evaluate the checkpoints of one run as they come; None for a run that does not reach the end."""
-        while True:
-            over = self.trained() is not None  # before the look, which then shows how the run has ended
-            if (run := look()).status in ("training", "complete"):
-                break
-            if over:
-                return None
-            self.processes.wait(BEGIN_SECONDS)
+        if not (run := self.await_run(look, "training", "complete")):
+            return None
         name = f"evaluate {run.model_id} seed {run.seed}"
         made: list[Path] = []
 
@@ -158,6 +153,16 @@ class _Stage:
                 self.entered(run, rows)
         progress.report(name, 1.0, "done")
         return output
+
+    def await_run(self, look: Callable[[], Run], *statuses: str) -> Run | None:
+        """Wait until a run has one of these statuses; None where the trainings have ended, and the run has not."""
+        while True:
+            over = self.trained() is not None  # before the look, which then shows how the run has ended
+            if (run := look()).status in statuses:
+                return run
+            if over:
+                return None
+            self.processes.wait(REST_SECONDS)
 
     def _build(self, run: Run, work: Callable[[Path], dict[str, Any]]) -> Output:
         trained = Output(*run.output.split("/"), run.folder.parent, {})
@@ -195,6 +200,10 @@ class _Evaluation:
             if not waiting and over:
                 raise _NotFinished(self.name)
             self.report(len(waiting))
+            if len(self.entered) == self.expected:  # other seeds of the model are trained
+                if not (run := self.stage.await_run(self.look, "complete")):
+                    raise _NotFinished(self.name)
+                break
             self.stage.processes.wait(LOOK_SECONDS)
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         self.write_job(run, checkpoint_folders(run))

@@ -23,7 +23,7 @@ from pipeline.storage.store import Store
 from reports.data import StudyData, read_study
 from reports.page.report import write_data
 
-SHARE = 0.02  # of the time, at most, that is spent on entering rows, and again on the report
+SHARE = 0.01  # of the time, at most, that is spent on entering rows, and again on the report
 ENTER_SECONDS = 20.0  # between two looks for what is to be entered, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
 REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time

@@ -37,12 +37,11 @@ from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens
 from pipeline.tokens.stage import pack
-from pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
+from pipeline.tokens.tokenizer import SAMPLE_CHARACTERS, take_tokenizer, train_tokenizer
 from pipeline.tokens.validation import validation_specification
+from pipeline.traces.strip import NONE, UNCLOSED
 from pipeline.worlds.tasks import world_items, world_specifications
 from pipeline.worlds.world import write_world
-
-UNCHANGED = ("deduplicate", "decontaminate")  # stages that leave the texts they keep as they are
 
 
 def prepare_data(study: Study, store: Store) -> Prepared:
@@ -131,7 +130,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     if packed.results["validation"]:
         tasks.append(validation_specification(packed.path, study.training.loss_on))
     stages = [output for output in finished if "counts" in output.results and output is not packed]
-    parts = [Stage(output.key, output.path, output.results["counts"], output.stage in UNCHANGED) for output in stages]
+    parts = [Stage(output.key, output.path, output.results["counts"], _changed(output)) for output in stages]
 
     def count(_: Path, report: Progress) -> dict[str, Any]:
         return {"counts": count_tokens(parts, packed.results["counts"], tokenizer.path, progress=report)}
@@ -178,6 +177,12 @@ def _benchmark_items(
     return build_stage(store, "items", configuration, [world] if world else [], write), tasks
 
 
+def _changed(output: Output) -> frozenset[str]:
+    """Collect the sources of which a stage stripped or mended a document; other stages keep texts as they are."""
+    stripped = [row for row in output.results.get("traces", ()) if row["kind"] not in (NONE, UNCLOSED)]
+    return frozenset(row["source"] for row in [*stripped, *output.results.get("mended", ())])
+
+
 def _is_trained(study: Study, task: Mapping[str, Any]) -> bool:
     """Leave perplexity of whole documents out for models that never learn to write questions."""
     return study.training.loss_on == "all" or task["benchmark"] != "world_text"
@@ -188,10 +193,13 @@ def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
     wanted = study.data.tokenizer
     if wanted.vocabulary_size and not (wanted.hub or wanted.file):
         size = wanted.vocabulary_size
+        trained = {"vocabulary_size": size}
+        if kept_characters([curated]) > SAMPLE_CHARACTERS:  # of less, all text is read
+            trained["sample_characters"] = SAMPLE_CHARACTERS
         return build_stage(
             store,
             "tokenizer",
-            {"vocabulary_size": size},
+            trained,
             [curated],
             lambda folder, report: train_tokenizer(curated.path, folder, size, progress=report),
         )

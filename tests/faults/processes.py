@@ -5,14 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from tests.flows.small_study import PROJECT
-
-WAIT_SECONDS = 900
 
 
 def start(study: Path, root: Path, log: Path, **variables: str) -> subprocess.Popen[bytes]:
@@ -57,15 +53,6 @@ def started_for(folder: Path) -> list[int]:
             if bytes(folder) in (path / "cmdline").read_bytes() + (path / "environ").read_bytes():
                 found.append(int(path.name))
     return found
-
-
-def until(condition: Callable[[], object], process: subprocess.Popen[bytes], log: Path, pause: float = 0.1) -> None:
-    """Wait until something is so, while a process runs; at most WAIT_SECONDS."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(pause)
 
 
 def trains(root: Path) -> bool:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,10 +17,13 @@ from typing import Any
 
 import pytest
 
+from flows.running.processes import read_progress
+from flows.running.record import FILE
 from flows.running.single import LOCK
 from sql.results import query
-from tests.faults.processes import child, started_for, trains, until
+from tests.faults.processes import child, started_for, trains
 from tests.flows.small_study import PROJECT, small_study
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 def free_address() -> str:
@@ -59,6 +63,12 @@ class MakeUp:
 
     def run(self, study: Path, root: Path) -> str:
         """The id of a new flow run, whose study trains."""
+        run = self.begin(study, root)
+        self.until(lambda: trains(root), pause=0.1)
+        return run
+
+    def begin(self, study: Path, root: Path) -> str:
+        """The id of a new flow run."""
         name = "deployments/name/full-study/full-study"
         start = {"parameters": {"study": str(study), "root": str(root)}, "state": {"type": "SCHEDULED"}}
         start["idempotency_key"] = str(root)  # asked again where no answer came, as from a server that is busy
@@ -70,7 +80,6 @@ class MakeUp:
             return run
 
         self.until(begun)
-        self.until(lambda: trains(root), pause=0.1)
         return run["id"]
 
     def end(self, run: str) -> str:
@@ -85,7 +94,7 @@ def up(tmp_path: Path) -> Iterator[MakeUp]:
     up = MakeUp(tmp_path)
     yield up
     up.process.terminate()
-    up.process.wait(120)
+    up.process.wait(PATIENCE_SECONDS)
     for number in started_for(tmp_path):  # a flow goes on without its `make up`
         with suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
@@ -132,6 +141,28 @@ def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs
     assert up.end(run) == "CRASHED"
     up.until(lambda: up.log.read_text().count(said) == before.count(said) + 1)
     assert not (killed_too / "report").exists()
+
+
+@pytest.mark.slow
+def test_a_study_waits_for_the_one_that_a_killed_make_up_has_left(up: MakeUp, tmp_path: Path) -> None:
+    (tmp_path / "long").mkdir()
+    left, waits = tmp_path / "a", tmp_path / "b"
+    up.run(small_study(tmp_path / "long", tokens=100_000_000), left)
+    _kill(up.process)
+    up.start()
+    run = up.begin(small_study(tmp_path), waits)
+    up.until(lambda: "turn" in _reports(waits))
+    time.sleep(5)
+    assert _reports(waits) == ["turn"]
+    assert not list((waits / "store").iterdir())
+    os.kill(json.loads((left / LOCK).read_text())["process"], signal.SIGKILL)
+    assert up.end(run) == "COMPLETED"
+    assert (waits / "report" / "index.html").exists()
+
+
+def _reports(root: Path) -> list[str]:
+    """The keys of what a study has reported."""
+    return list(read_progress(root / FILE).get("keys", {}))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from sql.results import query
-from tests.faults.processes import child, commands, start, trains, until
+from tests.faults.processes import child, commands, start, trains
 from tests.flows.small_study import small_study
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.mark.slow
@@ -25,7 +26,7 @@ def test_a_study_outlives_its_server(tmp_path: Path, number: signal.Signals) -> 
     assert server is not None
     assert "Prefect's server is lost" not in log.read_text()
     os.kill(server, number)
-    assert process.wait(400) == 0, log.read_text()
+    assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()
     said = log.read_text()
     assert "(this run's own; none answers at http://127.0.0.1:9/api)" in said
     assert said.count("Prefect's server is lost") == 1

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -23,8 +22,10 @@ from flows.study.loading import load_study
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
 from sql.results import connect
+from tests.faults.processes import commands, started_for, trains
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.sql.processes import shell
+from tests.waiting import PATIENCE_SECONDS, until
 
 DREAMER = Path(sys.executable).with_name("dreamer")
 
@@ -42,7 +43,7 @@ def start(root: Path, log: Path) -> subprocess.Popen[bytes]:
 def test_three_kills_change_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
     calm = start(tmp_path / "calm", tmp_path / "calm.log")
-    assert calm.wait(600) == 0, (tmp_path / "calm.log").read_text()
+    assert calm.wait(PATIENCE_SECONDS) == 0, (tmp_path / "calm.log").read_text()
     seconds = time.monotonic() - started
     moments = random.Random(time.time_ns())
     kills = 0
@@ -61,7 +62,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             break  # the work was done before another kill
     assert kills >= 1
     last = start(tmp_path / "killed", tmp_path / "killed.log")
-    assert last.wait(600) == 0, (tmp_path / "killed.log").read_text()
+    assert last.wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
     expected, found = read_tables(tmp_path / "calm"), read_tables(tmp_path / "killed")
     for name, table in expected.items():
         assert len(table), name
@@ -127,13 +128,11 @@ def test_an_unfinished_study_goes_on_with_changed_code_when_told_to(tmp_path: Pa
     path, root = small_study(tmp_path, tokens=120_000), tmp_path / "run"
     command = [DREAMER, "run", str(path), "--root", str(root)]
     process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL, start_new_session=True)
-    while not (states := list(root.glob("store/training/*.partial/seed0/state/*/values.json"))):
-        assert process.poll() is None
-        time.sleep(0.05)
+    until(lambda: trains(root), process)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    time.sleep(3)  # its child saves a state and ends
-    (run,) = {state.parents[2] for state in states}
+    until(lambda: not started_for(root))  # the study's child saves a state and ends
+    (run,) = root.glob("store/training/*.partial/seed0")
     for values in run.glob("state/*/values.json"):
         saved = json.loads(values.read_text())
         saved["origin"]["code"]["model/dreamer.py"] = "0123456789abcdef"
@@ -159,9 +158,7 @@ def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
     command = [DREAMER, "run", str(small_study(tmp_path)), "--root", str(root)]
     with shell(root / "results.duckdb", "read-only") as reader:
         process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
-        while not list(root.glob("store/evaluation/*/manifest.json")):
-            assert process.poll() is None
-            time.sleep(0.2)
+        until(lambda: list(root.glob("store/evaluation/*/manifest.json")), process)
         time.sleep(3)
         assert process.poll() is None  # all is trained and evaluated, and waits
         assert {mark.name for mark in root.glob(".*-not-ingested")} >= {".prepared-not-ingested"}
@@ -181,20 +178,16 @@ def test_a_signal_while_models_train_is_one_line(tmp_path: Path, number: signal.
     root = tmp_path / "run"
     command = [DREAMER, "run", str(small_study(tmp_path, tokens=2_000_000)), "--root", str(root)]
     process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
-    while not list(root.glob("store/training/*.partial/seed0/state/*/values.json")):
-        assert process.poll() is None
-        time.sleep(0.2)
+    until(lambda: trains(root), process)
     process.send_signal(number)
-    _, said = process.communicate(timeout=120)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 128 + number
     assert said.endswith("\ndreamer: stopped; run the same command again to go on from here\n")
     for word in ("Traceback", "nanobind", "Error"):
         assert word not in said
     (log,) = root.glob("store/training/*.partial/seed0.log")
     assert "Traceback" not in log.read_text()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # a process that has ended meanwhile
-            assert str(root).encode() not in path.read_bytes()
+    assert not [command for command in commands().values() if str(root) in command]
 
 
 @pytest.mark.slow

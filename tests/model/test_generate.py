@@ -59,7 +59,7 @@ def test_stop_sees_each_prompts_own_tokens_and_ends_only_its_row() -> None:
     assert all(tokens == more[: len(tokens)] for tokens, more in zip(written, free, strict=True))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(
     lengths=st.lists(st.integers(1, 50), min_size=1, max_size=6),
     count=st.integers(1, 8),

@@ -27,7 +27,7 @@ def variant_of(baseline: DreamerConfig, depth_attention: bool) -> DreamerConfig:
     return dataclasses.replace(baseline, recurrent=True, depth_attention=depth_attention)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     depth=st.integers(2, 24),
     hidden_size=st.sampled_from([64, 96, 256, 768]),

@@ -6,13 +6,14 @@ Every child has a session of its own, and gets SIGTERM when the process that sta
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 GRACE_SECONDS = 20.0
@@ -116,7 +117,22 @@ class ProcessGroup:
             return ""
         return child.stdout.readline().decode().rstrip("\n")
 
-    def wait(self) -> int:
+    def wait(self, seconds: float) -> None:
+        """Wait until one of the ranks that `poll` last saw running has ended, `seconds` at most."""
+        if not (living := [child.pid for child in self._children if child.returncode is None]):
+            return
+        try:
+            with ExitStack() as opened:
+                ends = select.poll()
+                for process in living:
+                    number = os.pidfd_open(process)
+                    opened.callback(os.close, number)
+                    ends.register(number, select.POLLIN)
+                ends.poll(1000 * seconds)
+        except (AttributeError, OSError):  # not Linux, or one that does not allow this
+            time.sleep(min(seconds, 0.3))
+
+    def finish(self) -> int:
         """Close the standard input of a process that is asked, wait for its end, and return its exit status."""
         (child,) = self._children
         with suppress(BrokenPipeError):

@@ -6,12 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from sql.results import connect
+from tests.sql.empty import empty_file
+from tests.waiting import PATIENCE_SECONDS, until
 
 PROJECT = Path(__file__).parents[3]
 ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * range) % 7 = 8"
@@ -19,18 +20,27 @@ ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * r
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
-    connect(tmp_path / "results.duckdb").close()
-    command = [sys.executable, "-m", "flows.commands.cli", "sql", str(tmp_path / "results.duckdb"), ENDLESS]
+    database = empty_file(tmp_path / "results.duckdb")
+    command = [sys.executable, "-m", "flows.commands.cli", "sql", str(database), ENDLESS]
     process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
     try:
-        while computed(process.pid) < 5:  # seconds: imports are done, and the query is not
-            time.sleep(0.1)
+        until(lambda: has_open(process.pid, database), process)
+        opened = computed(process.pid)
+        until(lambda: computed(process.pid) > opened + 1, process)  # seconds: the query has begun
         process.send_signal(number)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
     assert said == "dreamer: stopped; run the same command again to go on from here\n"
     assert process.returncode == 128 + number
+
+
+def has_open(process: int, file: Path) -> bool:
+    for link in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(OSError):  # closed meanwhile
+            if link.samefile(file):
+                return True
+    return False
 
 
 def computed(process: int) -> float:

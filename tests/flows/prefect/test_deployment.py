@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,9 @@ import pytest
 import yaml
 
 from flows.study.loading import load_study
+from tests.faults.processes import commands, started_for, trains
 from tests.flows.small_study import small_study
+from tests.waiting import until
 
 PROJECT = Path(__file__).resolve().parents[3]
 PREFECT = Path(sys.executable).with_name("prefect")
@@ -159,3 +162,19 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     assert (good["name"], good["state_type"], bad["state_type"]) == ("tiny", "COMPLETED", "FAILED")
     assert bad["start_time"] >= good["end_time"]
     assert load_study(tmp_path / "run" / "study.yaml").study_id == load_study(values).study_id
+
+
+@pytest.mark.slow
+def test_a_killed_worker_ends_no_study(environment: dict[str, str], worker: Path, tmp_path: Path) -> None:
+    study, root = small_study(tmp_path, tokens=60_000, save_every_seconds=0), tmp_path / "run"
+    parameters = json.dumps({"study": str(study), "root": str(root)})
+    started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)
+    assert started.returncode == 0, started.stdout + started.stderr
+    until(lambda: trains(root), log=worker)
+    running = commands()
+    (killed,) = [one for one in started_for(tmp_path / "prefect") if "worker start" in running.get(one, "")]
+    os.kill(killed, signal.SIGKILL)
+    ended = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+    until(lambda: flow_runs(environment)[0]["state_type"] in ended, log=worker, pause=2)
+    assert flow_runs(environment)[0]["state_type"] == "COMPLETED"
+    assert (root / "report" / "index.html").exists()

@@ -39,8 +39,8 @@ def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(tmp_path: Path) 
     lost.mkdir()
     with (
         environment({"PREFECT_HOME": str(tmp_path)}),
-        own_server(tmp_path / "prefect.db") as address,
-        temporary_settings({PREFECT_API_URL: address}),
+        own_server(tmp_path / "prefect.db") as answering,
+        temporary_settings({PREFECT_API_URL: answering()}),
         only_run(load_study(path, root=alive)),
         get_client(sync_client=True) as client,
     ):

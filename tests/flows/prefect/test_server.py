@@ -98,8 +98,8 @@ def tables(path: Path) -> set[str]:
 def test_a_new_study_gets_the_tables_that_an_earlier_study_made(tmp_path: Path, folder: Path) -> None:
     for study in ("first", "second"):
         database = tmp_path / study / "prefect.db"
-        with environment({"PREFECT_HOME": str(database.parent)}), own_server(database) as address:
-            assert healthy(address)
+        with environment({"PREFECT_HOME": str(database.parent)}), own_server(database) as answering:
+            assert healthy(answering())
             (kept,) = folder.iterdir()
             assert "flow_run" in tables(database) & tables(kept)
         with closing(sqlite3.connect(kept)) as connection:
@@ -109,6 +109,7 @@ def test_a_new_study_gets_the_tables_that_an_earlier_study_made(tmp_path: Path, 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no server started, only asked for."""
+    monkeypatch.setattr(flows.prefect.server, "await_server", lambda *_: None)
     monkeypatch.setattr(flows.prefect.server, "start_server", lambda *_: None)
     monkeypatch.setattr(flows.prefect.server, "end_server", lambda _: None)
 

@@ -11,6 +11,7 @@ import yaml
 import flows.running.devices
 from flows.commands.cli import main
 from flows.running.devices import Slots, check_devices, share_ranks, shared_slots
+from flows.running.processes import Stopped, stop_all, stopped_on_exit
 from flows.stages.models import describe_run, plan_models
 from flows.study.loading import load_study
 from model.training.config import HOW_IT_RUNS, TrainingConfig
@@ -91,8 +92,7 @@ def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
         pass
 
 
-def test_the_most_urgent_goes_first_and_nobody_overtakes_who_waits_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.running.devices, "POLL_SECONDS", 0.01)
+def test_the_most_urgent_goes_first_and_nobody_overtakes_who_waits_for_several() -> None:
     slots, order = Slots(study(device="cpu").model_copy(update={"workers": 2})), list[str]()
     waiting = [("late", 1, (1, 5)), ("large", 2, (1, 0)), ("evaluation", 1, (0,)), ("soon", 1, (1, 1))]
 
@@ -109,6 +109,17 @@ def test_the_most_urgent_goes_first_and_nobody_overtakes_who_waits_for_several(m
         assert not any(future.done() for future in done)
     assert order[:2] == ["evaluation", "large"]
     assert sorted(order[2:]) == ["late", "soon"]
+
+
+def test_who_waits_for_a_slot_hears_of_a_stop_at_once() -> None:
+    slots = Slots(study(device="cpu").model_copy(update={"workers": 1}))
+    with ThreadPoolExecutor(1) as pool, stopped_on_exit(), slots.take():
+        waiting = pool.submit(slots.take().__enter__)
+        while not slots._waiting:
+            time.sleep(0.01)
+        stop_all()
+        with pytest.raises(Stopped):
+            waiting.result(10)
 
 
 def test_the_stages_of_a_study_share_its_slots(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from prefect import flow, get_client
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.prefect.in_process import environment
 from flows.prefect.server import own_server
 from flows.running import progress
-from flows.running.engine import attempt, call, forget_loss, reporting
+from flows.running.engine import attempt, call, forget_loss, reporting, tell_ends
 from flows.running.processes import Stopped
 from pipeline.errors import InputError
 
@@ -77,8 +78,8 @@ def stop() -> None:
 def test_a_stage_of_a_stopped_study_is_shown_as_cancelled_and_one_that_fails_as_failed(tmp_path: Path) -> None:
     with (
         environment({"PREFECT_HOME": str(tmp_path)}),
-        own_server(tmp_path / "prefect.db") as address,
-        temporary_settings({PREFECT_API_URL: address}),
+        own_server(tmp_path / "prefect.db") as answering,
+        temporary_settings({PREFECT_API_URL: answering()}),
     ):
         with pytest.raises(Stopped):
             call(stop)
@@ -89,6 +90,32 @@ def test_a_stage_of_a_stopped_study_is_shown_as_cancelled_and_one_that_fails_as_
             shown = {run.flow_id: run.state_name for run in client.read_flow_runs()}
             names = {name: client.read_flow_by_name(name).id for name in ("stop", "refuse", "double")}
     assert [shown[names[name]] for name in names] == ["Cancelled", "Failed", "Completed"]
+
+
+@pytest.mark.slow
+def test_the_end_of_a_stage_that_a_lost_server_did_not_hear_is_told_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @flow
+    def loses_the_server() -> int:
+        monkeypatch.setattr(SyncPrefectClient, "set_flow_run_state", lambda *_, **__: refuse_connection())
+        return 8
+
+    def refuse_connection() -> None:
+        raise ConnectionError("the server was killed")
+
+    with (
+        environment({"PREFECT_HOME": str(tmp_path)}),
+        own_server(tmp_path / "prefect.db") as answering,
+        temporary_settings({PREFECT_API_URL: answering()}),
+    ):
+        assert call(loses_the_server) == 8
+        tell_ends()  # still none there
+        monkeypatch.undo()
+        with get_client(sync_client=True) as client:
+            assert [run.state_name for run in client.read_flow_runs()] == ["Running"]
+            tell_ends()
+            assert [run.state_name for run in client.read_flow_runs()] == ["Completed"]
 
 
 class Slow:

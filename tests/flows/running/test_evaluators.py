@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from flows.running.evaluators import Evaluators
 from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from tests.waiting import until
 
 FAKE = """
 import json, os, sys
@@ -50,9 +50,9 @@ def made(tmp_path: Path, count: int = 1) -> AbstractContextManager[Evaluators]:
 @pytest.mark.usefixtures("fake")
 def test_one_process_evaluates_checkpoints_of_several_jobs_in_order(tmp_path: Path) -> None:
     with made(tmp_path) as processes:
-        first = processes.evaluate(Path("a.json"), 1).result(60).split()
+        first = processes.evaluate(Path("a.json"), 1).result(300).split()
         rest = [processes.evaluate(Path(job), tokens) for job, tokens in (("a.json", 2), ("b.json", 1))]
-        answers = [future.result(60).split() for future in rest]
+        answers = [future.result(300).split() for future in rest]
     assert first[1:] == ["cpu", "a.json", "1"]
     assert answers == [[first[0], "cpu", "a.json", "2"], [first[0], "cpu", "b.json", "1"]]
     assert not Path(f"/proc/{first[0]}").exists()
@@ -62,22 +62,19 @@ def test_one_process_evaluates_checkpoints_of_several_jobs_in_order(tmp_path: Pa
 def test_a_request_runs_while_a_process_evaluates_and_not_while_it_waits(tmp_path: Path) -> None:
     with made(tmp_path) as processes:
         endless, waits = (processes.evaluate(Path("a.json"), tokens) for tokens in (99, 1))
-        deadline = time.monotonic() + 60
-        while not endless.running():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(endless.running)
         assert not waits.running()
 
 
 @pytest.mark.usefixtures("fake")
 def test_a_failure_is_told_and_the_next_checkpoint_gets_a_new_process(tmp_path: Path) -> None:
     with made(tmp_path) as processes:
-        before = processes.evaluate(Path("a.json"), 1).result(60).split()
+        before = processes.evaluate(Path("a.json"), 1).result(300).split()
         with pytest.raises(Failed, match=r"evaluator-1\.log: the loss is not a number"):
-            processes.evaluate(Path("a.json"), 13).result(60)
+            processes.evaluate(Path("a.json"), 13).result(300)
         with pytest.raises(InputError, match="no such task"):
-            processes.evaluate(Path("a.json"), 22).result(60)
-        after = processes.evaluate(Path("a.json"), 2).result(60).split()
+            processes.evaluate(Path("a.json"), 22).result(300)
+        after = processes.evaluate(Path("a.json"), 2).result(300).split()
     assert before[0] != after[0]
 
 
@@ -86,10 +83,9 @@ def test_with_gpus_a_process_ends_when_nothing_waits(tmp_path: Path, monkeypatch
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     slots = SimpleNamespace(take=lambda urgency: _Taken({"CUDA_VISIBLE_DEVICES": "3"}))
     with closing(Evaluators(slots, 1, tmp_path / "logs", {})) as processes:
-        first = processes.evaluate(Path("a.json"), 1).result(60).split()
-        while Path(f"/proc/{first[0]}").exists():
-            pass
-        second = processes.evaluate(Path("a.json"), 2).result(60).split()
+        first = processes.evaluate(Path("a.json"), 1).result(300).split()
+        until(lambda: not Path(f"/proc/{first[0]}").exists())
+        second = processes.evaluate(Path("a.json"), 2).result(300).split()
     assert (first[1], second[1]) == ("3", "3")
     assert first[0] != second[0]
 
@@ -106,11 +102,11 @@ class _Taken(dict):
 @pytest.mark.usefixtures("fake")
 def test_stopping_ends_what_is_evaluated(tmp_path: Path) -> None:
     with made(tmp_path) as processes:
-        pid = processes.evaluate(Path("a.json"), 1).result(60).split()[0]
+        pid = processes.evaluate(Path("a.json"), 1).result(300).split()[0]
         endless = processes.evaluate(Path("a.json"), 99)
         stop_all(grace=1)
         with pytest.raises(Stopped):
-            endless.result(60)
+            endless.result(300)
         with pytest.raises(Stopped):
             processes.wait(0)
     assert not Path(f"/proc/{pid}").exists()

@@ -15,7 +15,9 @@ import pytest
 import model.training.ranks.launch
 from flows.running.devices import lock_gpus
 from flows.running.processes import Failed, Stopped, run_module, stop_all, stopped_on_exit
+from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
+from tests.waiting import until
 
 HELPER = """
 import os, signal, sys, time
@@ -56,13 +58,6 @@ def alive(pid: int) -> bool:
     return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
-def wait_for(condition: object, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_bad_input_of_a_child_is_bad_input_of_ours(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="field x: must be 1"):
         run_module("helper_child", ["bad", "-"], log=tmp_path / "log.txt")
@@ -88,13 +83,13 @@ def test_an_error_beside_it_stops_a_child_that_runs_in_a_thread(tmp_path: Path, 
     def start_and_fail() -> None:
         with stopped_on_exit():
             thread.start()
-            wait_for(lambda: mark.exists() and mark.read_text())
+            until(lambda: mark.exists() and mark.read_text())
             stop_all(grace=0.5)  # what the block's end does, with less patience
             raise ValueError("beside it")
 
     with pytest.raises(ValueError, match="beside it"):
         start_and_fail()
-    thread.join(5)
+    thread.join(60)
     assert isinstance(caught[0], Stopped)
     assert not alive(int(mark.read_text()))
 
@@ -107,11 +102,25 @@ def test_a_killed_parent_takes_its_children_along(tmp_path: Path) -> None:
         f"run_module('helper_child', ['sleep', {str(mark)!r}], log=Path({str(tmp_path / 'log.txt')!r}))"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
-    wait_for(lambda: mark.exists() and mark.read_text())
+    until(lambda: mark.exists() and mark.read_text())
     child = int(mark.read_text())
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    wait_for(lambda: not alive(child))
+    until(lambda: not alive(child))
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux tells of the end of a process")
+def test_the_end_of_a_rank_is_noticed_at_once(tmp_path: Path) -> None:
+    group = ProcessGroup("helper_child", "sleep", str(tmp_path / "mark"), log=tmp_path / "log.txt", ranks=2)
+    group.wait(0.1)
+    assert group.poll() is None
+    os.kill(group._children[1].pid, signal.SIGKILL)
+    started = time.monotonic()
+    group.wait(60)
+    assert time.monotonic() - started < 30
+    group.kill()
+    group.wait(60)  # nothing runs any more
+    assert time.monotonic() - started < 50
 
 
 def test_ranks_know_of_each_other(tmp_path: Path) -> None:
@@ -161,5 +170,5 @@ def test_who_wants_several_devices_holds_none_while_waiting() -> None:
             assert second == ["test-1"]
         assert first == "test-0"
         assert not got
-    thread.join(5)
+    thread.join(60)
     assert got == [names]

@@ -13,7 +13,8 @@ import pytest
 
 from flows.commands.cli import main
 from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
-from flows.running.single import only_run, runs_elsewhere
+from flows.running import progress
+from flows.running.single import TURN, in_turn, only_run, runs_elsewhere
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 
@@ -28,8 +29,17 @@ with only_run(load_study(sys.argv[1], root=sys.argv[2])):
 """
 
 
-def hold(root: Path, seconds: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", HOLD, str(TINY), str(root), str(seconds)]
+TAKE = """
+import sys, time
+from flows.running.single import in_turn
+with in_turn():
+    print("holds", flush=True)
+    time.sleep(float(sys.argv[3]))
+"""
+
+
+def hold(root: Path, seconds: float, code: str = HOLD) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, str(TINY), str(root), str(seconds)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
     assert process.stdout is not None
     assert process.stdout.readline() == "holds\n"
@@ -37,7 +47,7 @@ def hold(root: Path, seconds: float) -> subprocess.Popen[str]:
 
 
 def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_path: Path) -> None:
-    study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 60)
+    study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 900)
     words = rf"tiny is running already \(process {first.pid} on .*, since \d{{4}}-.*\); `dreamer status .*--follow"
     with pytest.raises(InputError, match=words), only_run(study):
         pass
@@ -52,11 +62,11 @@ def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_pa
 def test_a_second_start_follows(tmp_path: Path) -> None:
     study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 1)
     with only_run(study, follow=True):
-        assert first.wait(10) == 0
+        assert first.wait(300) == 0
 
 
 def test_sub_flows_alone_and_bundles_take_the_lock_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = hold(tmp_path, 60)
+    first = hold(tmp_path, 900)
     try:
         arguments = {"study": str(TINY), "root": str(tmp_path)}
         for flow in (prepare_data_flow, train_models_flow, evaluate_checkpoints_flow, report_flow):
@@ -67,3 +77,24 @@ def test_sub_flows_alone_and_bundles_take_the_lock_too(tmp_path: Path, capsys: p
     finally:
         first.kill()
         first.wait()
+
+
+def test_studies_of_make_up_wait_for_their_turn_and_others_do_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TURN, raising=False)
+    with in_turn(), in_turn():
+        pass
+    monkeypatch.setenv(TURN, str(tmp_path / "study"))
+    first = hold(tmp_path, 900, TAKE)
+
+    class Ends:
+        """Kills the first study when the second says that it waits."""
+
+        def update(self, key: str, fraction: float, words: str) -> None:
+            if not fraction:
+                assert re.match(rf"waits for process {first.pid} on ", words)
+                first.kill()
+
+    with progress.listening(Ends()), in_turn():
+        assert first.wait(300) == -signal.SIGKILL

@@ -19,7 +19,7 @@ from tests.pipeline.worlds.curation_score import score_curation
 TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 
 
-@pytest.fixture(scope="module", params=["sums", "sums, relations, swaps"])
+@pytest.fixture(scope="module", params=[pytest.param("sums", marks=pytest.mark.slow), "sums, relations, swaps"])
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("study")
     study_file = folder / "study.yaml"

@@ -27,6 +27,7 @@ from flows.study.loading import load_study
 from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
 from tests.flows.small_study import PROJECT, TINY, small_study
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 def states(study: Study) -> dict[str, State]:
@@ -192,11 +193,8 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "flows.commands.cli", "run", str(path), "--root", str(tmp_path / "root")]
     first = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        deadline = time.monotonic() + 400
-        while (training := states(study)["train LA-2 0"]).progress < 0.05:
-            assert first.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: states(study)["train LA-2 0"].progress >= 0.05, first)
+        training = states(study)["train LA-2 0"]
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
@@ -204,13 +202,9 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
     assert "tokens/s" in training.rate
     assert states(study)["train LA-2 0"].state == "stopped"
     watched = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 200
-    while not runs_elsewhere(study):
-        assert watched.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: runs_elsewhere(study), watched)
     watch = [*command[:3], "status", *command[4:], "--watch"]
-    said = subprocess.run(watch, cwd=PROJECT, capture_output=True, text=True, timeout=600)
-    assert watched.wait(60) == 0
+    said = subprocess.run(watch, cwd=PROJECT, capture_output=True, text=True)
+    assert watched.wait(PATIENCE_SECONDS) == 0
     assert said.returncode == 0
     assert f"{study.study_id}: done" in said.stdout

@@ -17,6 +17,7 @@ from model.evaluate import evaluate
 from model.evaluation.job import read_job
 from tests.model.evaluation.evaluation_world import ITEMS, carried, rows, write_job, write_place
 from tests.model.packed_folder import write_packed
+from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def test_processes_share_a_job(place: Path) -> None:
     checkpoints = [{"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)]
     path = write_job(place, "shared", checkpoints=checkpoints, tasks=carried(place))
     processes = [start(path), start(path)]
-    said = [process.communicate(timeout=120) for process in processes]
+    said = [process.communicate(timeout=PATIENCE_SECONDS) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     lines = [line.split(":")[0] for out, _ in said for line in out.splitlines()]
     assert sorted(lines) == [f"run-{i} {i}" for i in range(6)]  # each by one of them, once
@@ -57,8 +58,8 @@ def test_what_a_killed_process_had_in_hand_is_finished_by_another(place: Path) -
         assert first.poll() is None or second.poll() is None
         time.sleep(0.002)
     first.kill()
-    first.communicate(timeout=60)
-    out, err = second.communicate(timeout=120)
+    first.communicate(timeout=PATIENCE_SECONDS)
+    out, err = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 0, err
     assert len(out.splitlines()) == 2
     assert len(list((place / "taken-over").glob("run/*/rows/items.parquet"))) == 2
@@ -73,7 +74,7 @@ def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, numbe
     process.stdout.readline()  # the first checkpoint is done
     time.sleep(0.1)
     process.send_signal(number)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == (-9 if number == signal.SIGKILL else 143)
     finished = list((place / f"killed-{number.value}").glob("*/*[0-9]"))
     assert 0 < len(finished) < 40
@@ -98,7 +99,7 @@ def test_a_kill_amid_a_checkpoint_loses_the_benchmark_in_hand(place: Path) -> No
         while len(list(parts.glob("???"))) < count and process.poll() is None:
             time.sleep(0.002)
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_SECONDS)
         there = {part.name: part.stat().st_ino for part in parts.glob("???")}
         assert process.returncode == -9
         assert count <= len(there) < len(tasks)
@@ -113,7 +114,7 @@ def test_a_kill_amid_a_checkpoint_loses_the_benchmark_in_hand(place: Path) -> No
 
 def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
     process = start(write_job(place, "quiet", limit=2))
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, err) == (0, "")
     assert [line.split(":")[0] for line in out.splitlines()] == ["run 500", "run 1,000"]
 
@@ -163,6 +164,6 @@ def test_an_evaluator_answers_request_after_request(place: Path) -> None:
         asked, at_once = (place / name / "run" / f"{tokens:015d}" for name in ("asked", "asked-as-a-whole"))
         for name in ("evaluations", "items"):
             assert rows(asked, name) == rows(at_once, name)
-    out, err = process.communicate(json.dumps({"job": "nowhere.json", "tokens": 1}), timeout=60)
+    out, err = process.communicate(json.dumps({"job": "nowhere.json", "tokens": 1}), timeout=PATIENCE_SECONDS)
     assert (process.returncode, out) == (2, "")
     assert err == "nowhere.json: there is no such job file\n"

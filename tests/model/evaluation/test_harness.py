@@ -102,7 +102,7 @@ def test_log_likelihoods_of_the_other_families(family: dict[str, bool]) -> None:
     check_log_likelihoods([(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40)], 200, **family)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(tokens, tokens), min_size=1, max_size=8), st.integers(1, 300))
 def test_log_likelihoods_of_anything(pairs: list[tuple[list[int], list[int]]], batch_tokens: int) -> None:
     check_log_likelihoods(pairs, batch_tokens)

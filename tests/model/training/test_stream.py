@@ -61,7 +61,7 @@ def packings(draw):
     return length, [part for part in (rows[:cut], rows[cut:]) if part]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(packings(), st.sampled_from(["all", "responses"]), st.booleans(), st.integers(1, 5), st.integers(0, 3))
 def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuffle, batch_rows, step):
     length, shards = packing
@@ -78,7 +78,7 @@ def test_batches_equal_the_slow_reading(tmp_path_factory, packing, loss_on, shuf
     assert batch.target_tokens == int((batch.targets != IGNORED).sum())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(packings(), st.sampled_from(["all", "responses"]), st.integers(1, 6), st.integers(1, 6), st.integers(0, 3))
 def test_ranks_build_their_own_rows_of_the_batch_of_one_process(
     tmp_path_factory, packing, loss_on, batch_rows, ranks, step

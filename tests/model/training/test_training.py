@@ -25,6 +25,7 @@ from model.training.stream import IGNORED, PADDING, START_HASH, TokenStream, ext
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_packed, write_run
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture(scope="module")
@@ -191,11 +192,10 @@ def test_stop_early_then_go_on_from_a_copy(root, fresh):
 def test_sigterm_saves_and_exits_143(root, fresh):
     folder = fresh(save_every_seconds=1000, tokens=100_000_000, checkpoints=[])
     process = start(folder, "--verbose")
-    while not (folder / "steps.csv").exists() and process.poll() is None:
-        time.sleep(0.01)
+    until((folder / "steps.csv").exists, process)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 143, errors
     assert errors == ""
     state = newest_state(folder / "state")

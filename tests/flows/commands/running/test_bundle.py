@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import duckdb
@@ -17,6 +16,7 @@ from flows.commands.cli import main
 from flows.commands.running.bundle import collect_bundle, write_bundle
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from tests.waiting import PATIENCE_SECONDS, until
 
 PROJECT = Path(__file__).resolve().parents[4]
 TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
@@ -47,13 +47,12 @@ def test_bundled_and_collected_equals_run_here(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{hidden}:{PROJECT}", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "model.carried", str(folder), "--processes", "2"]
     stopped = subprocess.Popen(command, env=environment, cwd=tmp_path)
-    while not list(folder.glob("runs/*/progress.json")):
-        assert stopped.poll() is None
-        time.sleep(0.1)
+    until(lambda: list(folder.glob("runs/*/progress.json")), stopped)
     stopped.terminate()
-    assert stopped.wait(60) == 128 + signal.SIGTERM  # with all that it has started: else these runs were still taken
+    # It ends with all that it has started: else these runs were still taken.
+    assert stopped.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
     for _ in range(2):  # the second time there is nothing left to do
-        ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+        ran = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
     collect_bundle(study, folder)
     assert main(["run", str(TINY), "--root", str(tmp_path / "here")]) == 0

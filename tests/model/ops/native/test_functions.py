@@ -63,7 +63,7 @@ def assert_both_ways_agree(function, *inputs):
 
 
 @needs_compiler
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(sizes, sizes, DTYPES)
 def test_norm(tokens, width, dtype):
     assert_both_ways_agree(
@@ -118,7 +118,7 @@ def attention_sizes(data, hidden):
 
 
 @needs_compiler
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data(), st.integers(1, 110), st.integers(4, 70), st.booleans(), DTYPES)
 def test_projections_of_an_attention(data, tokens, hidden, recurrent, dtype):
     module, prepare = made(SequenceAttention, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
@@ -141,7 +141,7 @@ def context(documents, size, dtype):
 
 
 @needs_compiler
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), st.integers(1, 3), st.integers(1, 40), st.integers(4, 70), st.booleans(), DTYPES)
 def test_whole_attention(data, rows, length, hidden, recurrent, dtype):
     """Keys and values that later depths see pass a gradient on too."""
@@ -166,7 +166,7 @@ def test_whole_attention(data, rows, length, hidden, recurrent, dtype):
 
 
 @needs_compiler
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.data(), st.integers(1, 110), st.integers(4, 70), st.integers(1, 24), DTYPES)
 def test_expert_attention(data, tokens, hidden, experts, dtype):
     module, prepare = made(
@@ -188,7 +188,7 @@ def mixed_product(x, scores, merged, shared, ids):
 
 
 @needs_compiler
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 110), st.integers(1, 9), sizes, sizes, st.booleans(), DTYPES)
 def test_mixture(tokens, experts, inputs, outputs, shared, dtype):
     ids = chosen(tokens, experts, 1)
@@ -292,7 +292,7 @@ def test_whichever_parameters_are_frozen(checkpointing):
 
 
 @needs_compiler
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 2), st.integers(1, 40), st.integers(1, 5), DTYPES)
 def test_depth_attention(tokens, keys, share, size, depths, dtype):
     assert_both_ways_agree(
@@ -303,7 +303,7 @@ def test_depth_attention(tokens, keys, share, size, depths, dtype):
 
 
 @needs_compiler
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.integers(1, 3), st.integers(1, 70), st.integers(1, 2), st.integers(1, 3), st.integers(1, 40), DTYPES, st.data()
 )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.ops.torch_kernels.routing import MOST_ROUNDS, dispatch, route
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(1, 30), st.integers(1, 9), st.data())
 def test_dispatch_sorts_pairs_by_expert(tokens, experts, data):
     active = data.draw(st.integers(1, experts))

@@ -15,8 +15,10 @@ import torch
 
 from model.checkpoint import newest_state
 from model.train import main, train
+from model.training.ranks.failure_detector import LOST_SECONDS
 from model.training.ranks.launch import rank_environments
 from tests.model.packed_folder import write_run
+from tests.waiting import PATIENCE_SECONDS, until
 
 CONTEXT = multiprocessing.get_context("forkserver")  # its processes have torch imported already
 CONTEXT.set_forkserver_preload(["model.train", "pyarrow.csv", "pyarrow.parquet"])
@@ -43,7 +45,7 @@ class Group:
         for process in self.processes:
             process.start()
 
-    def wait(self, seconds=120):
+    def wait(self, seconds=PATIENCE_SECONDS):
         """Their exit statuses and the lines they have printed."""
         deadline = time.monotonic() + seconds
         for process in self.processes:
@@ -53,6 +55,10 @@ class Group:
             if process.exitcode is None:
                 process.kill()
         return statuses, self.errors.read_text().splitlines()
+
+
+def wait_for_any(folder, pattern):
+    until(lambda: list(folder.glob(pattern)), pause=0.01)
 
 
 def steps(folder):
@@ -97,8 +103,7 @@ def test_killed_ranks_go_on_to_the_same_bits_and_in_another_number(tmp_path):
     assert Group(calm, 2).wait() == ([0, 0], [])
     for folder in (killed, fewer):
         group = Group(folder, 2)
-        while not list((folder / "checkpoints").glob("[0-9]*[0-9]")):
-            time.sleep(0.01)
+        wait_for_any(folder, "checkpoints/[0-9]*[0-9]")
         for process in group.processes:
             process.kill()
         group.wait()
@@ -115,12 +120,11 @@ def test_killed_ranks_go_on_to_the_same_bits_and_in_another_number(tmp_path):
 def test_a_lost_rank_ends_the_others_with_one_line(tmp_path, lost):
     folder = write_run(tmp_path, tokens=100_000_000, checkpoints=[], save_every_seconds=0)
     group = Group(folder, 3)
-    while not list(folder.glob("state/[0-9]*[0-9]")):
-        time.sleep(0.01)
+    wait_for_any(folder, "state/[0-9]*[0-9]")
     group.processes[lost].kill()
     killed = time.monotonic()
-    statuses, lines = group.wait(60)
-    assert time.monotonic() - killed < 30
+    statuses, lines = group.wait()
+    assert time.monotonic() - killed < LOST_SECONDS  # known by the end of its connections, not by their silence
     assert statuses == [-signal.SIGKILL if number == lost else 1 for number in range(3)]
     assert len(lines) == 1, lines
     assert f"run: rank {lost} of 3 is lost" in lines[0]
@@ -132,8 +136,7 @@ def test_a_lost_rank_ends_the_others_with_one_line(tmp_path, lost):
 def test_sigterm_to_one_rank_saves_and_stops_all(tmp_path):
     folder = write_run(tmp_path, tokens=100_000_000, checkpoints=[], save_every_seconds=1000)
     group, progress = Group(folder, 2), folder / "progress.json"
-    while not (progress.exists() and json.loads(progress.read_text())["tokens"]):
-        time.sleep(0.01)
+    until(lambda: progress.exists() and json.loads(progress.read_text())["tokens"], pause=0.01)
     group.processes[1].terminate()
     statuses, lines = group.wait()
     assert (statuses, lines) == ([143, 143], [])
@@ -156,7 +159,7 @@ def test_what_meets_the_first_rank_only_ends_all_at_once(tmp_path):
     folder = write_run(tmp_path)
     with (folder / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        statuses, (line,) = Group(folder, 2).wait(60)
+        statuses, (line,) = Group(folder, 2).wait()
     assert statuses == [2, 2]
     assert "is being trained by another process" in line
 
@@ -174,7 +177,7 @@ def test_processes_of_their_own_end_cleanly_too(tmp_path):
         )
         for environment in rank_environments(2)
     ]
-    said = [process.communicate(timeout=200)[1] for process in ranks]
+    said = [process.communicate(timeout=PATIENCE_SECONDS)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [2, 2]
     assert said == ["batch_tokens (16) are 1 rows, for 2 ranks\n", ""]
 

@@ -1,0 +1,104 @@
+"""Simulate a loss of power: what was written and not synced is lost.
+
+Work runs in a process whose `os.fsync` keeps a copy of each file that is synced. The power fails instead of one of the
+syncs. Then every file has the bytes of its last sync, none where the file was never synced, and folders have the names
+of that moment or those of the last sync: a journal keeps the order of names, and may not have written the newest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+from threading import RLock
+
+LOSSES = 200
+NAMES = ("newest", "synced")
+
+
+class Disk:
+    """The files below `root`, of which copies of what is durable lie in `kept`; the power fails at sync `last`."""
+
+    def __init__(self, root: Path, kept: Path, last: int, names: str) -> None:
+        self.root, self.kept, self.left, self.names = root, kept, last, names
+        self._lock = RLock()  # states are saved by a thread
+        self._open: list[int] = []  # files held open, so that no other file gets their inode
+        for path in root.rglob("*"):
+            if path.is_file():
+                self._keep(path)
+        self._tree = self._list()
+
+    def fsync(self, handle: int) -> None:
+        """Record the bytes of a synced file, and the names of all files at this moment, as durable."""
+        with self._lock:
+            self.left -= 1
+            if self.left < 0:
+                self.lose_power()
+            path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+            if path.is_relative_to(self.root) and path.is_file():
+                self._keep(path)
+            self._tree = self._list()
+
+    def lose_power(self) -> None:
+        """End the process, and leave beside the copies which files the disk has."""
+        tree = self._list() if self.names == "newest" else self._tree
+        (self.kept / "tree.json").write_text(json.dumps(tree))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _keep(self, path: Path) -> None:
+        self._open.append(os.open(path, os.O_RDONLY))
+        shutil.copy2(path, self.kept / str(os.fstat(self._open[-1]).st_ino))
+
+    def _list(self) -> dict[str, int | None]:
+        """List folders (None) and files (their inodes) below the root, folders before what is in them."""
+        found: dict[str, int | None] = {}
+        for path in sorted(self.root.rglob("*")):
+            with suppress(FileNotFoundError):  # another thread has just given the file its name
+                found[str(path.relative_to(self.root))] = None if path.is_dir() else path.stat().st_ino
+        return found
+
+
+def restore(root: Path, kept: Path) -> None:
+    """Lay out what the disk has after a loss of power."""
+    shutil.rmtree(root)
+    root.mkdir()
+    for name, inode in json.loads((kept / "tree.json").read_text()).items():
+        if inode is None:
+            (root / name).mkdir()
+        elif (kept / str(inode)).exists():
+            shutil.copy2(kept / str(inode), root / name)
+        else:
+            (root / name).touch()
+
+
+def outlive(work: Callable[[Path], object], root: Path, copies: Path, names: str) -> int:
+    """Call `work(root)` again after every loss of power until the work ends; return the number of losses.
+
+    The power fails at a random sync, soon in the first attempts: a stage may sync dozens of files before it is named.
+    """
+    context = get_context("forkserver")  # whose processes have imported everything already
+    context.set_forkserver_preload(["tests.faults.test_power_loss"])
+    chance = Random(0)
+    for losses in range(LOSSES):
+        kept = copies / str(losses)
+        kept.mkdir(parents=True)
+        process = context.Process(target=_work, args=(work, root, kept, chance.randrange(3 + 2 * losses), names))
+        process.start()
+        process.join()
+        if process.exitcode == 0:
+            return losses
+        assert process.exitcode == -signal.SIGKILL, f"the work failed after {losses} losses of power"
+        restore(root, kept)
+        shutil.rmtree(kept)
+    raise AssertionError(f"not finished after {LOSSES} losses of power")
+
+
+def _work(work: Callable[[Path], object], root: Path, kept: Path, last: int, names: str) -> None:
+    os.fsync = Disk(root, kept, last, names).fsync
+    work(root)

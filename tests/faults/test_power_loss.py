@@ -1,0 +1,107 @@
+"""Data, trainings and evaluations that lose power at any moment end as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from flows.stages.prepare import prepare_data
+from flows.study.loading import load_study
+from model.evaluate import evaluate
+from model.evaluation.job import read_job
+from model.train import train
+from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.stage import decontaminate
+from pipeline.dedup.settings import DedupSettings
+from pipeline.dedup.stage import deduplicate
+from pipeline.storage.integrity import MANIFEST
+from pipeline.storage.store import Store
+from tests.faults.power_loss import NAMES, outlive
+from tests.flows.small_study import small_study
+from tests.model.evaluation.evaluation_world import carried, write_job, write_place
+from tests.model.packed_folder import write_run
+from tests.pipeline.storage.test_resumable import corpus
+
+MEASURED = ("seconds", "log_bytes")  # the log writes seconds too
+
+
+def prepare(root: Path) -> None:
+    study = load_study(root.parent / "small.yaml", root=root)
+    prepare_data(study, Store(study.store_folder))
+
+
+def deduplicate_and_decontaminate(root: Path) -> None:
+    items = pq.read_table(root / "items.parquet")
+    deduplicate([root / "in"], root / "unique", DedupSettings())
+    decontaminate(root / "unique", root / "clean", items, DecontaminationSettings())
+
+
+def train_run(root: Path) -> None:
+    train(root / "run")
+
+
+def evaluate_job(root: Path) -> None:
+    evaluate(read_job(root / "job.json"))
+
+
+def contents(folder: Path) -> dict[str, Any]:
+    """All files of a folder, and of JSON files what no clock has measured."""
+    found: dict[str, Any] = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            found[str(path.relative_to(folder))] = (
+                {name: value for name, value in json.loads(path.read_text()).items() if name not in MEASURED}
+                if path.name in (MANIFEST, "checkpoint.json", "values.json")
+                else path.read_bytes()
+            )
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", NAMES)
+def test_data(tmp_path: Path, names: str) -> None:
+    small_study(tmp_path)
+    (tmp_path / "run").mkdir()
+    prepare(tmp_path / "calm")
+    assert outlive(prepare, tmp_path / "run", tmp_path / "kept", names) > 3
+    assert contents(tmp_path / "run" / "store") == contents(tmp_path / "calm" / "store")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", NAMES)
+def test_stages_of_several_shards(tmp_path: Path, names: str) -> None:
+    calm, root = tmp_path / "calm", tmp_path / "root"
+    pq.write_table(corpus(calm, rows=800), calm / "items.parquet")
+    shutil.copytree(calm, root)
+    deduplicate_and_decontaminate(calm)
+    assert outlive(deduplicate_and_decontaminate, root, tmp_path / "kept", names) > 3
+    for stage in ("unique", "clean"):
+        assert contents(root / stage) == contents(calm / stage)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", NAMES)
+def test_training(tmp_path: Path, names: str) -> None:
+    for place in ("calm", "root"):
+        (tmp_path / place).mkdir()
+        write_run(tmp_path / place)
+    train_run(tmp_path / "calm")
+    assert outlive(train_run, tmp_path / "root", tmp_path / "kept", names) > 5
+    for kind in ("state", "checkpoints"):
+        assert contents(tmp_path / "root" / "run" / kind) == contents(tmp_path / "calm" / "run" / kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", NAMES)
+def test_evaluation(tmp_path: Path, names: str) -> None:
+    place = write_place(tmp_path / "root")
+    write_job(place, "job", tasks=carried(place))
+    shutil.copytree(place, tmp_path / "calm")
+    evaluate_job(tmp_path / "calm")
+    assert outlive(evaluate_job, place, tmp_path / "kept", names) > 3
+    assert contents(place / "job" / "run") == contents(tmp_path / "calm" / "job" / "run")
