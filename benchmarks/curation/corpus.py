@@ -38,19 +38,24 @@ def vocabulary(random: np.random.Generator) -> np.ndarray:
     return np.array(["".join(random.choice(LETTERS, length)) for length in lengths], object)
 
 
-def corpus(folder: Path, documents: int) -> Corpus:
+def corpus(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Corpus:
     """Open the corpus of that many documents under `folder`, or write it."""
-    place = folder / f"corpus-{documents}"
+    place = place_of(folder, documents, mean_words)
     if not (place / KNOWN).exists():
-        return write_corpus(place, documents)
+        return write_corpus(place, documents, mean_words)
     with np.load(place / KNOWN) as known:
         pairs = {kind: known[kind] for kind in known.files if kind != "characters"}
         return Corpus(place, int(known["characters"]), pairs)
 
 
-def write_corpus(folder: Path, documents: int) -> Corpus:
+def place_of(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Path:
+    """Name the folder of a corpus under `folder`."""
+    return folder / f"corpus-{documents}-of-{mean_words}-words"
+
+
+def write_corpus(folder: Path, documents: int, mean_words: int) -> Corpus:
     """Write `documents` rows: 20 % near duplicates (random words exchanged, numbers kept), 3 % exact ones, 2 % equal
-    words with other numbers; the rest are originals of 60 to 240 words, one in ten a number.
+    words with other numbers; the rest are originals of 0.4 to 1.6 times the mean words, one in ten a number.
 
     A near duplicate has one exchange for every 8 to 100 words, so that Jaccard similarities reach from 0.4 to 0.95.
     """
@@ -70,7 +75,7 @@ def write_corpus(folder: Path, documents: int) -> Corpus:
                     text = changed(random, text, words, name)
                     pairs[name].append((original, row))
                 else:
-                    text = original_text(random, words)
+                    text = original_text(random, words, mean_words)
                     if len(kept) < 50_000:
                         kept.append((row, text))
                     else:
@@ -84,9 +89,9 @@ def write_corpus(folder: Path, documents: int) -> Corpus:
     return Corpus(folder, characters, known)
 
 
-def original_text(random: np.random.Generator, words: np.ndarray) -> np.ndarray:
+def original_text(random: np.random.Generator, words: np.ndarray, mean_words: int = MEAN_WORDS) -> np.ndarray:
     """Draw one document as an array of words; the commonest word makes up one in thirty."""
-    count = random.integers(60, 2 * MEAN_WORDS - 60)
+    count = random.integers(2 * mean_words // 5, 8 * mean_words // 5)
     text = words[(len(words) * random.random(count) ** 2).astype(int)]
     at = np.flatnonzero(random.random(count) < 0.1)
     text[at] = random.integers(2, 500, len(at)).astype(str)

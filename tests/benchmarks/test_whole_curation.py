@@ -36,7 +36,7 @@ def test_open_files_and_memory_are_those_of_this_process_at_least(tmp_path: Path
 
 
 def test_a_mirror_that_was_begun_and_killed_is_made_again(tmp_path: Path) -> None:
-    begun = tmp_path / "mirror-20.partial" / "synthetic" / "documents"
+    begun = tmp_path / "mirror-of-corpus-20-of-150-words.partial" / "synthetic" / "documents"
     begun.mkdir(parents=True)
     mirror = mirror_of(tmp_path, 20)
     assert len(list(mirror.glob("synthetic/documents/default/train/*.parquet"))) == 1

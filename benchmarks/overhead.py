@@ -1,0 +1,246 @@
+"""Measure what starting, operating and showing a study costs beside its work, in CPU seconds and by the clock.
+
+    python -m benchmarks.overhead STUDY FOLDER
+
+Runs the study in a new folder, as `dreamer run` does, and looks every second at all that works for the run:
+
+- A child process counts as training, evaluation, Prefect's server or, any other, as data.
+- A thread of this process counts as what its innermost function among FUNCTIONS is for. The time between two looks
+  goes to where the thread is at the second look. Threads of compiled libraries (DuckDB, Arrow) count as what a thread
+  of Python does beside them.
+- Before the first stage everything in this process is "imports and checks".
+
+A stage has begun when its function is seen on a stack. Overhead by the clock is the time in which no data stage and no
+process that trains or evaluates is seen. CPU time of the interpreter's own start counts as "imports and checks"; its
+end is not counted, and neither is by the clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+
+LOOK_SECONDS = 1.0
+TICKS = os.sysconf("SC_CLK_TCK")
+DATA, TRAINING, EVALUATION, SERVER = "data", "training", "evaluation", "Prefect's server"
+WORK = (DATA, TRAINING, EVALUATION)
+IMPORTS, ENTERING, LIVE, DRAWING = "imports and checks", "entering rows", "drawing live", "drawing at the end"
+OTHER, LOOKING = "other", "this measurement"
+FUNCTIONS = {  # the end of a file's name, and a function in the file, or "" for all of them
+    ("pipeline/storage/store.py", "_digest_of"): "hashing",
+    ("pipeline/storage/integrity.py", "damage"): "hashing",
+    ("flows/stages/prepare.py", "prepare_data"): DATA,
+    ("flows/stages/live.py", "_enter"): ENTERING,
+    ("flows/stages/ingest.py", "ingest_stages"): ENTERING,
+    ("flows/stages/live.py", "_draw"): LIVE,
+    ("flows/full_study.py", "report_flow"): DRAWING,
+    ("flows/stages/train.py", ""): "waiting for trainings",
+    ("flows/stages/evaluate.py", ""): "waiting for evaluations",
+    ("flows/running/evaluators.py", ""): "waiting for evaluations",
+    ("flows/running/engine.py", "empty_into"): "sending progress to Prefect",
+    ("prefect/", ""): "Prefect in the flow's process",
+}
+COMPILED = (DATA, ENTERING, LIVE, DRAWING)  # what uses threads of compiled libraries
+PHASES = ("start", "data", "models", "end")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Hold one look: the CPU seconds of each kind since the look before, and the kinds of work that were under way."""
+
+    at: float
+    spent: Counter[str]
+    working: frozenset[str]
+
+
+@dataclass
+class Observer:
+    """Observe this process and its children, and remember the CPU time that each thread and process has used."""
+
+    known: dict[tuple[str, int], float] = field(default_factory=dict)
+    looks: list[Look] = field(default_factory=list)
+    begun: bool = False
+
+    def look(self) -> None:
+        """Note what was used since the last look."""
+        began, spent = time.thread_time(), Counter[str]()
+        doing = {kind for kind in self._threads(spent) if kind in COMPILED}
+        working = set(doing & {DATA})
+        for number, command in descendants(os.getpid()):
+            kind = kind_of_process(command)
+            spent[kind] += self._since("process", number, process_seconds(Path(f"/proc/{number}")))
+            if kind in (TRAINING, EVALUATION):
+                working.add(kind)
+        self.begun = self.begun or bool(working)
+        used = time.thread_time() - began
+        spent[LOOKING] += used
+        self.looks.append(Look(time.monotonic(), spent, frozenset(working)))
+
+    def _threads(self, spent: Counter[str]) -> set[str]:
+        """Add what the threads of this process have used; returns what they are doing."""
+        frames = sys._current_frames()
+        python = {thread.native_id: kind_of_stack(frames.get(thread.ident)) for thread in threading.enumerate()}
+        doing = set(python.values())
+        compiled = next((kind for kind in COMPILED if kind in doing), OTHER)
+        for task in Path("/proc/self/task").iterdir():
+            number = int(task.name)
+            if number == threading.get_native_id():
+                continue
+            used = self._since("thread", number, process_seconds(task))
+            kind = python.get(number, compiled)
+            spent[kind if self.begun or kind == DATA else IMPORTS] += used
+        return doing
+
+    def _since(self, what: str, number: int, seconds: float) -> float:
+        before = self.known.get((what, number), 0.0)
+        self.known[what, number] = seconds
+        return max(seconds - before, 0.0)
+
+
+def kind_of_stack(frame: FrameType | None) -> str:
+    """Say what a thread is doing, from its innermost function that is known."""
+    while frame:
+        if kind := kind_of_function(frame.f_code.co_filename, frame.f_code.co_name):
+            return kind
+        frame = frame.f_back
+    return OTHER
+
+
+@cache
+def kind_of_function(file: str, name: str) -> str | None:
+    """Find what a function is for in FUNCTIONS."""
+    for (ending, function), kind in FUNCTIONS.items():
+        if function in ("", name) and (file.endswith(ending) or f"/site-packages/{ending}" in file):
+            return kind
+    return None
+
+
+def kind_of_process(command: str) -> str:
+    """Say what a child process is for, from its command line."""
+    if "model.train" in command or "model.node" in command:
+        return TRAINING
+    if "model.evaluat" in command:
+        return EVALUATION
+    return SERVER if "prefect" in command else DATA
+
+
+def process_seconds(folder: Path) -> float:
+    """Read the CPU seconds of a process or a thread from its folder in /proc, without its children; 0 if it is gone."""
+    try:
+        values = (folder / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(values[11]) + int(values[12])) / TICKS
+
+
+def descendants(number: int) -> Iterator[tuple[int, str]]:
+    """List the children of a process, their children and so on, each with its command line."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # a process that has ended meanwhile
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    for one in parents:
+        above = parents[one]
+        while above not in (number, 0):
+            above = parents.get(above, 0)
+        if above == number:
+            with suppress(OSError):
+                yield one, Path(f"/proc/{one}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+
+
+@contextmanager
+def observed() -> Iterator[Observer]:
+    """Look at this process and its children every LOOK_SECONDS during the block, and once more at its end."""
+    observer, over = Observer(), threading.Event()
+    observer.look()
+
+    def work() -> None:
+        while not over.wait(LOOK_SECONDS):
+            observer.look()
+        observer.look()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield observer
+    finally:
+        over.set()
+        thread.join()
+
+
+def phases(looks: Sequence[Look]) -> list[str]:
+    """Name the phase of each look: before all work, before all models, until all models are evaluated, afterwards."""
+    at_work = [place for place, look in enumerate(looks) if look.working]
+    of_models = [place for place in at_work if looks[place].working - {DATA}]
+    if not of_models:
+        return [PHASES[0] if not at_work or place < at_work[0] else PHASES[1] for place in range(len(looks))]
+    borders = (at_work[0], of_models[0], of_models[-1] + 1)
+    return [PHASES[sum(place >= border for border in borders)] for place in range(len(looks))]
+
+
+def idle_seconds(looks: Sequence[Look]) -> Counter[str]:
+    """Count, for each phase, the seconds by the clock in which no work was under way."""
+    found = Counter[str]()
+    for (before, after), phase in zip(pairwise(looks), phases(looks)[1:], strict=True):
+        if not after.working:
+            found[phase] += after.at - before.at
+    return found
+
+
+def print_table(looks: Sequence[Look]) -> None:
+    """Print CPU seconds by kind and phase, and what is not work: in sum, by the clock, and as a share of the cores."""
+    named = phases(looks)
+    cells = Counter[tuple[str, str]]()
+    clock = Counter[str]()
+    for look, phase in zip(looks, named, strict=True):
+        for kind, seconds in look.spent.items():
+            cells[kind, phase] += seconds
+    for (before, after), phase in zip(pairwise(looks), named[1:], strict=True):
+        clock[phase] += after.at - before.at
+
+    def row(name: str, values: Sequence[float]) -> None:
+        print(f"{name:<32}" + "".join(f"{value:>9.1f}" for value in [*values, sum(values)]))
+
+    def seconds_of(kinds: Sequence[str]) -> list[float]:
+        return [sum(cells[kind, phase] for kind in kinds) for phase in PHASES]
+
+    print(f"{'CPU seconds':<32}" + "".join(f"{name:>9}" for name in [*PHASES, "sum"]))
+    rest = sorted({kind for kind, _ in cells} - set(WORK) - {LOOKING}, key=lambda kind: -sum(seconds_of([kind])))
+    for kind in [*WORK, *rest, LOOKING]:
+        row(kind, seconds_of([kind]))
+    row("all but work and measurement", seconds_of(rest))
+    idle, cores = idle_seconds(looks), len(os.sched_getaffinity(0))
+    row("seconds by the clock", [clock[phase] for phase in PHASES])
+    row("of them without work", [idle[phase] for phase in PHASES])
+    if clock["models"]:
+        share = sum(cells[kind, "models"] for kind in rest) / clock["models"] / cores
+        print(f"while models train: {share:.2%} of {cores} cores")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a study, print the table, and return the exit status of the run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", metavar="STUDY")
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    with observed() as observer:
+        from flows.commands import cli  # within the block, as this import is a part of what is measured
+
+        status = cli.main(["run", options.study, "--root", str(options.folder)])
+    print_table(observer.looks)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
