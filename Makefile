@@ -8,8 +8,6 @@ demo: $(READY)
 	$(BIN)/dreamer run demo
 
 # A process for each core, 8 at most (slow tests: 4); each takes whole files, whose tests share what they have made.
-test test-slow: export OMP_NUM_THREADS = 1
-
 test: $(READY)
 	$(BIN)/pytest -m "not slow" -n auto --maxprocesses 8 --dist loadfile
 

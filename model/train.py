@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyarrow
 import torch
 
 from model.ops.gpu import on_gpu, slow_products
@@ -128,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: received.append(number))
+    pyarrow.enable_signal_handlers(False)  # which would cancel the reading of a table
     talks = options.verbose or sys.stdout.isatty()
     try:
         status = train(

@@ -58,9 +58,12 @@ class Disk:
     def _list(self) -> dict[str, int | None]:
         """List folders (None) and files (their inodes) below the root, folders before what is in them."""
         found: dict[str, int | None] = {}
-        for path in sorted(self.root.rglob("*")):
-            with suppress(FileNotFoundError):  # another thread has just given the file its name
-                found[str(path.relative_to(self.root))] = None if path.is_dir() else path.stat().st_ino
+        for folder, folders, files in os.walk(self.root):  # reads each folder once: another thread may be making one
+            place = Path(folder)
+            found.update({str((place / name).relative_to(self.root)): None for name in folders})
+            for name in files:
+                with suppress(FileNotFoundError):  # another thread has just given the file its name
+                    found[str((place / name).relative_to(self.root))] = (place / name).stat().st_ino
         return found
 
 

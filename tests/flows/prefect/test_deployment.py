@@ -129,8 +129,9 @@ def test_server_worker_deploy_and_run_by_bare_name(environment: dict[str, str], 
     with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
         variants = connection.execute("SELECT DISTINCT variant FROM data_efficiency ORDER BY ALL").fetchall()
     assert variants == [("DR",), ("DR+DA",), ("LA",)]
-    names = [run["name"] for run in flow_runs(environment)]
-    assert names == ["tiny", "prepare tiny", "train tiny", "evaluate tiny", "report tiny"]
+    first, second, *together, last = [run["name"] for run in flow_runs(environment)]
+    assert (first, second, last) == ("tiny", "prepare tiny", "report tiny")
+    assert sorted(together) == ["evaluate tiny", "train tiny"]  # checkpoints are evaluated while models train
     assert [run["tags"] for run in flow_runs(environment)[1:]] == [["tiny"]] * 4
     unknown = prefect(environment, "deployment", "run", "no-such-study")
     assert unknown.returncode == 1

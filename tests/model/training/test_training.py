@@ -1,8 +1,10 @@
 """Training from the outside: exact counts, and the same result however often a run is stopped, killed or continued."""
 
 import fcntl
+import io
 import json
 import multiprocessing
+import os
 import random
 import resource
 import shutil
@@ -12,6 +14,8 @@ import sys
 import time
 
 import numpy as np
+import pyarrow
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -243,6 +247,29 @@ def exit_status(capsys):
     yield lambda *arguments: (main([str(a) for a in arguments]), capsys.readouterr().err.splitlines())
     for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
         signal.signal(number, handler)
+
+
+class Stopping(io.BytesIO):
+    """A file whose reader gets SIGTERM."""
+
+    def read(self, size=-1):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().read(size)
+
+
+def test_sigterm_while_the_steps_are_read_again_cancels_nothing(root, fresh, exit_status, monkeypatch):
+    folder, read_csv = fresh(), pyarrow.csv.read_csv
+    pyarrow.enable_signal_handlers(True)
+    with monkeypatch.context() as patched:
+
+        def reader(path, **options):
+            return read_csv(Stopping(path.read_bytes()), **options)
+
+        patched.setattr(pyarrow.csv, "read_csv", reader)
+        assert exit_status(folder) == (143, [])
+    assert row_of(folder)["status"] == "stopped"
+    assert train(folder) == "complete"
+    assert_same_run(folder, root / "run")
 
 
 def test_divergence_stops_with_a_clear_line(fresh, exit_status):
