@@ -223,9 +223,20 @@ def print_table(looks: Sequence[Look]) -> None:
     idle, cores = idle_seconds(looks), len(os.sched_getaffinity(0))
     row("seconds by the clock", [clock[phase] for phase in PHASES])
     row("of them without work", [idle[phase] for phase in PHASES])
-    if clock["models"]:
-        share = sum(cells[kind, "models"] for kind in rest) / clock["models"] / cores
-        print(f"while models train: {share:.2%} of {cores} cores")
+    print_thirds([look for look, phase in zip(looks, named, strict=True) if phase == "models"], clock["models"], cores)
+
+
+def print_thirds(looks: Sequence[Look], seconds: float, cores: int) -> None:
+    """Print what is not work in each third of the `seconds` in which models train: a long study is as the last third."""
+    for third in range(3 if looks else 0):
+        start = looks[-1].at - seconds * (3 - third) / 3
+        inside = [look for look in looks if start < look.at <= start + seconds / 3]
+        used = Counter[str]()
+        for look in inside:
+            used.update({kind: spent for kind, spent in look.spent.items() if kind not in (*WORK, LOOKING)})
+        parts = ", ".join(f"{kind} {spent / (seconds / 3):.2%}" for kind, spent in used.most_common(5))
+        share = used.total() / (seconds / 3) / cores
+        print(f"third {third + 1} of the models: {share:.2%} of {cores} cores; of one core: {parts}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -20,13 +20,13 @@ from prefect import Flow, State, get_client, runtime
 from prefect.states import Cancelled, Completed
 
 from flows.running import progress
+from flows.running.pace import Pace
 from flows.running.processes import Stopped
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 CLOSE_SECONDS = 5.0  # for the last reports to reach the server
-SHARE = 0.01  # of the time, at most, that sending takes: the server's work takes a core from the study
 _lost = threading.Event()
 _untold: list[UUID] = []  # flow runs that ended well, of which the server was lost before it heard so
 
@@ -130,6 +130,7 @@ class _Mailbox:
         self._waiting: dict[str, tuple[float, str]] = {}
         self._changed = threading.Condition()
         self._closed = False
+        self._pace = Pace()  # the server's work takes a core from the study
 
     def update(self, key: str, fraction: float, words: str) -> None:
         with self._changed:
@@ -152,6 +153,6 @@ class _Mailbox:
                 key = next(iter(self._waiting))
                 fraction, words = self._waiting.pop(key)
             attempt(listener.update, key, fraction, words)
-            spent = time.monotonic() - began
+            rest = self._pace.rest(time.monotonic() - began)
             with self._changed:
-                self._changed.wait_for(lambda: self._closed, spent * (1 / SHARE - 1))
+                self._changed.wait_for(lambda: self._closed, rest)

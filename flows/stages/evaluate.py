@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -18,6 +19,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import concurrency, shared_slots
 from flows.running.evaluators import Evaluating, Evaluators
+from flows.running.pace import look_again
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
 from flows.running.slurm import EvaluationJobs
@@ -41,8 +43,8 @@ from pipeline.storage.store import Output, Store
 
 PROCESS_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 VERSION = 3
-LOOK_SECONDS = 1.0  # between two looks for new checkpoints of a run: a look takes 1 ms, and runs are many
-REST_SECONDS = 2.0  # between two looks at a run that has not begun, or whose checkpoints are all evaluated
+LOOK_SECONDS = 1.0  # between two looks for new checkpoints of a run, at least: a look takes 1 ms, and runs are many
+REST_SECONDS = 2.0  # between two looks at a run that has not begun, or whose checkpoints are all evaluated, at least
 LOG = "log.txt"
 
 Entered = Callable[[Run, Path], object]
@@ -156,13 +158,14 @@ class _Stage:
 
     def await_run(self, look: Callable[[], Run], *statuses: str) -> Run | None:
         """Wait until a run has one of these statuses; None where the trainings have ended, and the run has not."""
+        began = time.monotonic()
         while True:
             over = self.trained() is not None  # before the look, which then shows how the run has ended
             if (run := look()).status in statuses:
                 return run
             if over:
                 return None
-            self.processes.wait(REST_SECONDS)
+            self.processes.wait(look_again(time.monotonic() - began, REST_SECONDS))
 
     def _build(self, run: Run, work: Callable[[Path], dict[str, Any]]) -> Output:
         trained = Output(*run.output.split("/"), run.folder.parent, {})
@@ -189,6 +192,7 @@ class _Evaluation:
 
     def finish(self) -> dict[str, Any]:
         """Ask for the evaluation of every checkpoint, and return the results when all are evaluated."""
+        seen, changed = (0, 0), time.monotonic()
         while True:
             over = self.stage.trained() is not None
             run = self.look()  # before the checkpoints: those of a complete run are all there
@@ -204,7 +208,9 @@ class _Evaluation:
                 if not (run := self.stage.await_run(self.look, "complete")):
                     raise _NotFinished(self.name)
                 break
-            self.stage.processes.wait(LOOK_SECONDS)
+            if seen != (seen := (len(self.asked), len(self.entered))):
+                changed = time.monotonic()
+            self.stage.processes.wait(look_again(time.monotonic() - changed, LOOK_SECONDS))
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         self.write_job(run, checkpoint_folders(run))
         return {"run_id": run.run_id, "checkpoints": len(self.asked), "limit": self.stage.study.evaluation.limit}

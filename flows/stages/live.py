@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from flows.running import progress
+from flows.running.pace import Pace
 from flows.running.processes import Stopped
 from flows.stages.evaluate import follow_runs
 from flows.stages.ingest import ENTERING, compute_intervals, ingest_rows, ingest_runs, not_ingested
@@ -23,7 +24,6 @@ from pipeline.storage.store import Store
 from reports.data import StudyData, read_study
 from reports.page.report import write_data
 
-SHARE = 0.01  # of the time, at most, that is spent on entering rows, and again on the report
 ENTER_SECONDS = 20.0  # between two looks for what is to be entered, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
 REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time
@@ -89,6 +89,7 @@ class LiveResults:
         self._evaluated: dict[str, set[str]] = defaultdict(set)  # checkpoints of each run
         self._status: dict[str, str] = {}  # of each run, as entered
         self._enter_at = self._report_at = 0.0
+        self._pace = Pace()
         self._drawn = True
 
     def add(self, run: Run, rows: Path) -> None:
@@ -97,7 +98,7 @@ class LiveResults:
         self._added.append(rows)
 
     def update(self) -> None:
-        """Enter what is new and draw the report, unless one of these would take more than its share of the time."""
+        """Enter what is new and draw the report, unless one of these would take more than its share (`Pace`)."""
         if time.monotonic() >= self._enter_at:
             self._enter_at = max(self._spend(self._enter), time.monotonic() + ENTER_SECONDS)
         # When nothing is under way any more, the report stage follows at once.
@@ -113,7 +114,7 @@ class LiveResults:
             except (InputError, FileNotFoundError) as error:  # another program reads, or a stage moves its folder
                 progress.report("live results", 0.0, f"later: {error}")
         ended = time.monotonic()
-        return ended + (ended - began) * (1 / SHARE - 1)
+        return ended + self._pace.rest(ended - began)
 
     def _enter(self) -> None:
         """Enter rows of new evaluations; then, or where a run has another status, of the runs that have got further."""

@@ -1,0 +1,35 @@
+"""Pace work that only shows a study: a hundredth of the time in the first minutes, when somebody looks, then less."""
+
+from __future__ import annotations
+
+import time
+
+FIRST_SHARE = 0.01
+FIRST_SECONDS = 600.0
+LAST_SHARE = 0.002  # from fifty minutes on
+SHARE_OF_SILENCE = 0.01
+LONGEST_SECONDS = 15.0
+
+
+class Pace:
+    """Decides how long work that recurs rests each time, from when this object was made."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def rest(self, spent: float) -> float:
+        """Return the seconds to rest after `spent` seconds of work, so that the work takes no more than its share."""
+        return spent * (1 / share(time.monotonic() - self._began) - 1)
+
+
+def share(elapsed: float) -> float:
+    """Return the share of the time that one kind of showing may take, `elapsed` seconds after its start."""
+    return max(LAST_SHARE, FIRST_SHARE / max(1.0, elapsed / FIRST_SECONDS))
+
+
+def look_again(silence: float, least: float) -> float:
+    """Return the seconds until the next look at what has not changed for `silence` seconds: a hundredth of these.
+
+    At least `least`, and at most LONGEST_SECONDS.
+    """
+    return max(least, min(silence * SHARE_OF_SILENCE, LONGEST_SECONDS))
