@@ -227,7 +227,7 @@ def print_table(looks: Sequence[Look]) -> None:
 
 
 def print_thirds(looks: Sequence[Look], seconds: float, cores: int) -> None:
-    """Print what is not work in each third of the `seconds` in which models train: a long study is as the last third."""
+    """Print what is not work in each third of the `seconds` in which models train; a long study is as the last."""
     for third in range(3 if looks else 0):
         start = looks[-1].at - seconds * (3 - third) / 3
         inside = [look for look in looks if start < look.at <= start + seconds / 3]
