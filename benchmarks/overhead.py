@@ -10,6 +10,8 @@ Runs the study in a new folder, as `dreamer run` does, and looks every second at
   of Python does beside them.
 - Before the first stage everything in this process is "imports and checks".
 
+CPU time of child processes after their last look, and of those that no look has seen, is a row of its own, of no kind.
+
 A stage has begun when its function is seen on a stack. Overhead by the clock is the time in which no data stage and no
 process that trains or evaluates is seen. CPU time of the interpreter's own start counts as "imports and checks"; its
 end is not counted, and neither is by the clock.
@@ -71,6 +73,7 @@ class Observer:
     known: dict[tuple[str, int], float] = field(default_factory=dict)
     looks: list[Look] = field(default_factory=list)
     begun: bool = False
+    before: float = field(default_factory=lambda: seconds_of_ended_children())
 
     def look(self) -> None:
         """Note what was used since the last look."""
@@ -86,6 +89,11 @@ class Observer:
         used = time.thread_time() - began
         spent[LOOKING] += used
         self.looks.append(Look(time.monotonic(), spent, frozenset(working)))
+
+    def unseen(self) -> float:
+        """Return the CPU seconds of children that have ended, beyond what the looks have seen of them."""
+        seen = sum(seconds for (what, _), seconds in self.known.items() if what == "process")
+        return max(seconds_of_ended_children() - self.before - seen, 0.0)
 
     def _threads(self, spent: Counter[str]) -> set[str]:
         """Add what the threads of this process have used; returns what they are doing."""
@@ -144,6 +152,12 @@ def process_seconds(folder: Path) -> float:
     return (int(values[11]) + int(values[12])) / TICKS
 
 
+def seconds_of_ended_children() -> float:
+    """Return the CPU seconds of all children of this process that have ended and were waited for, and of theirs."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def descendants(number: int) -> Iterator[tuple[int, str]]:
     """List the children of a process, their children and so on, each with its command line."""
     parents: dict[int, int] = {}
@@ -198,8 +212,9 @@ def idle_seconds(looks: Sequence[Look]) -> Counter[str]:
     return found
 
 
-def print_table(looks: Sequence[Look]) -> None:
+def print_table(observer: Observer) -> None:
     """Print CPU seconds by kind and phase, and what is not work: in sum, by the clock, and as a share of the cores."""
+    looks = observer.looks
     named = phases(looks)
     cells = Counter[tuple[str, str]]()
     clock = Counter[str]()
@@ -220,6 +235,7 @@ def print_table(looks: Sequence[Look]) -> None:
     for kind in [*WORK, *rest, LOOKING]:
         row(kind, seconds_of([kind]))
     row("all but work and measurement", seconds_of(rest))
+    print(f"{'of children, seen by no look':<32}{observer.unseen():>45.1f}")
     idle, cores = idle_seconds(looks), len(os.sched_getaffinity(0))
     row("seconds by the clock", [clock[phase] for phase in PHASES])
     row("of them without work", [idle[phase] for phase in PHASES])
@@ -249,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from flows.commands import cli  # within the block, as this import is a part of what is measured
 
         status = cli.main(["run", options.study, "--root", str(options.folder)])
-    print_table(observer.looks)
+    print_table(observer)
     return status
 
 

@@ -18,6 +18,7 @@ from benchmarks.overhead import (
     SERVER,
     TRAINING,
     Look,
+    Observer,
     descendants,
     idle_seconds,
     kind_of_process,
@@ -64,6 +65,13 @@ def test_what_was_used_is_seen_whole_with_its_children() -> None:
     assert spent["imports and checks"] >= 0.3
 
 
+def test_what_children_use_after_their_last_look_is_counted_by_itself() -> None:
+    observer = Observer()
+    subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 0.4: pass"], check=True)
+    assert 0.4 <= observer.unseen() < 5
+    assert Observer().unseen() == 0
+
+
 def test_phases_are_told_by_the_work_that_is_seen() -> None:
     work = ["", "", DATA, "", TRAINING, "", EVALUATION, "", ""]
     looks = [Look(float(at), Counter(), frozenset({kind} - {""})) for at, kind in enumerate(work)]
@@ -78,6 +86,7 @@ def test_a_whole_study(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.overhead", str(small_study(tmp_path)), str(tmp_path / "run")]
     said = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
     table = {line[:32].strip(): line[32:].split() for line in said.splitlines()[said.splitlines().index(HEAD) :]}
+    assert float(table["of children, seen by no look"][0]) > 0
     for kind, phase in ((TRAINING, 2), (EVALUATION, 2), (SERVER, 0), ("imports and checks", 0)):
         assert float(table[kind][phase]) > 0
     idle, clock = (list(map(float, table[name])) for name in ("of them without work", "seconds by the clock"))
