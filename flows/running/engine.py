@@ -20,8 +20,8 @@ from prefect import Flow, State, get_client, runtime
 from prefect.states import Cancelled, Completed
 
 from flows.running import progress
-from flows.running.pace import Pace
 from flows.running.processes import Stopped
+from flows.running.throttle import Throttle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -130,7 +130,7 @@ class _Mailbox:
         self._waiting: dict[str, tuple[float, str]] = {}
         self._changed = threading.Condition()
         self._closed = False
-        self._pace = Pace()  # the server's work takes a core from the study
+        self._throttle = Throttle()  # the server's work takes a core from the study
 
     def update(self, key: str, fraction: float, words: str) -> None:
         with self._changed:
@@ -153,6 +153,6 @@ class _Mailbox:
                 key = next(iter(self._waiting))
                 fraction, words = self._waiting.pop(key)
             attempt(listener.update, key, fraction, words)
-            rest = self._pace.rest(time.monotonic() - began)
+            rest = self._throttle.rest(time.monotonic() - began)
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, rest)

@@ -19,10 +19,10 @@ from typing import Any
 from flows.running import progress
 from flows.running.devices import concurrency, shared_slots
 from flows.running.evaluators import Evaluating, Evaluators
-from flows.running.pace import look_again
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
 from flows.running.slurm import EvaluationJobs
+from flows.running.throttle import look_again
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import (
     FILES,
@@ -192,7 +192,7 @@ class _Evaluation:
 
     def finish(self) -> dict[str, Any]:
         """Ask for the evaluation of every checkpoint, and return the results when all are evaluated."""
-        seen, changed = (0, 0), time.monotonic()
+        known, changed = (0, 0), time.monotonic()
         while True:
             over = self.stage.trained() is not None
             run = self.look()  # before the checkpoints: those of a complete run are all there
@@ -208,8 +208,8 @@ class _Evaluation:
                 if not (run := self.stage.await_run(self.look, "complete")):
                     raise _NotFinished(self.name)
                 break
-            if seen != (seen := (len(self.asked), len(self.entered))):
-                changed = time.monotonic()
+            if known != (len(self.asked), len(self.entered)):
+                known, changed = (len(self.asked), len(self.entered)), time.monotonic()
             self.stage.processes.wait(look_again(time.monotonic() - changed, LOOK_SECONDS))
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         self.write_job(run, checkpoint_folders(run))

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from flows.running import progress
-from flows.running.pace import Pace
 from flows.running.processes import Stopped
+from flows.running.throttle import Throttle
 from flows.stages.evaluate import follow_runs
 from flows.stages.ingest import ENTERING, compute_intervals, ingest_rows, ingest_runs, not_ingested
 from flows.stages.models import PlannedModel
@@ -89,7 +89,7 @@ class LiveResults:
         self._evaluated: dict[str, set[str]] = defaultdict(set)  # checkpoints of each run
         self._status: dict[str, str] = {}  # of each run, as entered
         self._enter_at = self._report_at = 0.0
-        self._pace = Pace()
+        self._throttle = Throttle()
         self._drawn = True
 
     def add(self, run: Run, rows: Path) -> None:
@@ -98,7 +98,7 @@ class LiveResults:
         self._added.append(rows)
 
     def update(self) -> None:
-        """Enter what is new and draw the report, unless one of these would take more than its share (`Pace`)."""
+        """Enter what is new and draw the report, unless one of these would take more than its share (`Throttle`)."""
         if time.monotonic() >= self._enter_at:
             self._enter_at = max(self._spend(self._enter), time.monotonic() + ENTER_SECONDS)
         # When nothing is under way any more, the report stage follows at once.
@@ -114,7 +114,7 @@ class LiveResults:
             except (InputError, FileNotFoundError) as error:  # another program reads, or a stage moves its folder
                 progress.report("live results", 0.0, f"later: {error}")
         ended = time.monotonic()
-        return ended + self._pace.rest(ended - began)
+        return ended + self._throttle.rest(ended - began)
 
     def _enter(self) -> None:
         """Enter rows of new evaluations; then, or where a run has another status, of the runs that have got further."""

@@ -19,7 +19,7 @@ import pytest
 import flows.running.processes
 import flows.running.silence
 from flows.full_study import raise_failures
-from flows.running import pace, progress
+from flows.running import progress, throttle
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.stages import evaluate, live
 from flows.stages.evaluate import evaluate_runs
@@ -155,7 +155,7 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(
     training = Training(study)
     ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
     results = LiveResults(study, training.planned, training.looks, lambda data: drawn.append(study.report.read_text()))
-    monkeypatch.setattr(pace, "FIRST_SHARE", 1.0)
+    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
     (layered, recurrent), seen = (look() for look in training.looks), []
 
     def status() -> list[str]:
@@ -260,7 +260,7 @@ def test_evaluated_beside_training_or_after_gives_the_same_rows(
 ) -> None:
     """With screening, only the seed that goes on is evaluated: its early checkpoints too, once the seed is chosen."""
     monkeypatch.setattr(live, "ENTER_SECONDS", 0)
-    monkeypatch.setattr(pace, "FIRST_SHARE", 1.0)  # so short a study would end before its second look at the rows
+    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)  # so short a study would end before its second look at the rows
     study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
     study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})
     store = Store(study.store_folder)

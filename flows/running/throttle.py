@@ -1,4 +1,4 @@
-"""Pace work that only shows a study: a hundredth of the time in the first minutes, when somebody looks, then less."""
+"""Throttle work that only shows a study: a hundredth of the time in the first minutes, then less."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 
 FIRST_SHARE = 0.01
 FIRST_SECONDS = 600.0
-LAST_SHARE = 0.002  # from fifty minutes on
+LAST_SHARE = 0.002  # from fifty minutes on, when nobody waits for the next drawing
 SHARE_OF_SILENCE = 0.01
 LONGEST_SECONDS = 15.0
 
 
-class Pace:
-    """Decides how long work that recurs rests each time, from when this object was made."""
+class Throttle:
+    """Tell work that recurs how long to rest each time; the share of the work falls from the making of this object."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -23,13 +23,13 @@ class Pace:
 
 
 def share(elapsed: float) -> float:
-    """Return the share of the time that one kind of showing may take, `elapsed` seconds after its start."""
+    """Return the share of the time that one kind of work may take, `elapsed` seconds after its start."""
     return max(LAST_SHARE, FIRST_SHARE / max(1.0, elapsed / FIRST_SECONDS))
 
 
 def look_again(silence: float, least: float) -> float:
-    """Return the seconds until the next look at what has not changed for `silence` seconds: a hundredth of these.
+    """Return the seconds until the next look at a run that has not changed for `silence` seconds.
 
-    At least `least`, and at most LONGEST_SECONDS.
+    A hundredth of the silence, but at least `least` seconds and at most LONGEST_SECONDS.
     """
     return max(least, min(silence * SHARE_OF_SILENCE, LONGEST_SECONDS))

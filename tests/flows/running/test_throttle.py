@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.running import pace
-from flows.running.pace import FIRST_SHARE, LAST_SHARE, LONGEST_SECONDS, Pace, look_again, share
+from flows.running import throttle
+from flows.running.throttle import FIRST_SHARE, LAST_SHARE, LONGEST_SECONDS, Throttle, look_again, share
 
 SECONDS = st.floats(0, 1e7)
 
@@ -29,12 +29,12 @@ def test_the_share_never_rises(one: float, other: float) -> None:
 def test_work_that_rests_takes_its_share_of_a_day(costs: list[float]) -> None:
     clock = 0.0
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pace, "time", SimpleNamespace(monotonic=lambda: clock))
-        paced, worked, turn = Pace(), 0.0, 0
+        patched.setattr(throttle, "time", SimpleNamespace(monotonic=lambda: clock))
+        throttled, worked, turn = Throttle(), 0.0, 0
         while clock < 86_400:
             spent = costs[turn % len(costs)]
             clock += spent
-            rest = paced.rest(spent)
+            rest = throttled.rest(spent)
             assert spent / (spent + rest) == pytest.approx(share(clock))
             clock, worked, turn = clock + rest, worked + spent, turn + 1
     assert worked / clock < 0.003
