@@ -22,7 +22,6 @@ from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
 from model.evaluation.questions import KeptQuestions
-from model.evaluation.resume import ANSWERS
 from model.evaluation.tasks import PlainTask, read_items
 from pipeline.errors import InputError
 from pipeline.worlds.tasks import world_specifications
@@ -365,13 +364,13 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     enough = LanguageModel.generate
 
-    def scarce(model: LanguageModel, requests: Any) -> list[str]:
+    def scarce(model: LanguageModel, *asked: Any) -> list[str]:
         sizes.append(model.batch_tokens)
         if model.batch_tokens > 5000:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return enough(model, requests)
+        return enough(model, *asked)
 
-    monkeypatch.setitem(ANSWERS, "generate_until", scarce)
+    monkeypatch.setattr(LanguageModel, "generate", scarce)
     return sizes
 
 
