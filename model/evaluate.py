@@ -61,7 +61,7 @@ def evaluate(
         return list(folders.values())
     asked = questions(job, tokenizer)
     progress = _Progress(job.output / "progress.json", asked.tasks, folders.values())
-    evaluator = _Evaluator(job, tokenizer, asked, progress)
+    evaluator = _Evaluator(job, asked, progress)
     for wait in (False, True):  # first the checkpoints no other process has, then those another may have left
         for checkpoint, folder in wanted.items():
             with _claim(job, checkpoint, wait) as mine:
@@ -76,8 +76,8 @@ def evaluate(
 class _Evaluator:
     """Evaluate checkpoints; a shortage of memory halves all later batches (`Questions.batch_tokens`)."""
 
-    def __init__(self, job: Job, tokenizer: Tokenizer, questions: Questions, progress: _Progress) -> None:
-        self._job, self._tokenizer, self._questions, self._progress = job, tokenizer, questions, progress
+    def __init__(self, job: Job, questions: Questions, progress: _Progress) -> None:
+        self._job, self._questions, self._progress = job, questions, progress
 
     def __call__(self, checkpoint: Checkpoint, folder: Path) -> str:
         """Write the rows of one checkpoint to `folder`; return a line about them."""
@@ -110,7 +110,7 @@ class _Evaluator:
         return [
             load_language_model(
                 checkpoint.path,
-                self._tokenizer,
+                self._questions.tokenizer,
                 self._job.device,
                 weights,
                 batch_tokens=self._questions.batch_tokens or self._job.batch_tokens,

@@ -39,6 +39,7 @@ def generate(
     batch_tokens: int = 16_384,
     depth: int | None = None,
     finished: Callable[[float], None] = nothing,
+    after_prompts: AfterPrompts | None = None,
 ) -> list[list[int]]:
     """Generate the tokens after each prompt: at most `max_new_tokens` tokens, up to and without the end token.
 
@@ -49,7 +50,8 @@ def generate(
     No sequence gets longer than the model's sequence length. Room for the answer is made by cutting prompts on the
     left, but never to less than half of that length: past it, answers end early instead. `batch_tokens` bounds the
     positions in the cache; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more prompts
-    are done. Raises InputError for an empty prompt, or a number that cannot be meant.
+    are done, `after_prompts` when the prompts of a batch are read. Raises InputError for an empty prompt, or a number
+    that cannot be meant.
     """
     S = model.config.sequence_length
     if type(max_new_tokens) is not int or max_new_tokens < 1:
@@ -68,7 +70,8 @@ def generate(
     for batch in _batches(cut, budgets, batch_tokens):
         choose = _Chooser(temperature, seed, batch)
         row_finished = _row_ends(written, budgets, end_token, stop)
-        _write(model, cut, batch, max(budgets[index] for index in batch), choose, row_finished, depth)
+        longest = max(budgets[index] for index in batch)
+        _write(model, cut, batch, longest, choose, row_finished, depth, after_prompts)
         finished(len(batch))
     return written
 
@@ -93,6 +96,11 @@ class Cache:
         self.values = torch.zeros(shape, device=device, dtype=dtype)
         self.lengths = torch.zeros(batch, device=device, dtype=torch.long)  # filled positions of each row, [B]
         self.longest = 0  # of them, known without asking the device
+
+    @property
+    def room(self) -> int:
+        """Number of tokens that every row can still take."""
+        return self.keys.shape[2] - self.longest
 
     def extend(self, model: Dreamer, tokens: Tensor, lengths: Tensor | None = None, depth: int | None = None) -> Tensor:
         """Compute the hidden states [B, S, H] of tokens [B, S] behind those in the cache, and cache the new tokens too.
@@ -126,6 +134,11 @@ class Cache:
         self.keys = self.keys.index_select(1, index)
         self.values = self.values.index_select(1, index)
         self.lengths = self.lengths[index]
+
+
+AfterPrompts = Callable[[list[list[int]], Cache, Tensor], None]
+"""Called with the prompts of a batch, as cut, the cache that holds them, and the hidden states [B, H] of their last
+tokens; other continuations may branch off from a copy of the cache, which itself must stay as it is."""
 
 
 class _CachedRows(Visible):
@@ -221,6 +234,7 @@ def _write(
     choose: _Chooser,
     row_ends: Callable[[int, int], bool],
     depth: int | None,
+    after_prompts: AfterPrompts | None,
 ) -> None:
     """Go on with one batch until every row has ended. When half of the rows have, they are taken out of the cache."""
     device = model.head.device
@@ -229,6 +243,8 @@ def _write(
     cache = Cache(model.config, len(batch), tokens.shape[1] + longest, device, dtype, depth)
     hidden = cache.extend(model, tokens, lengths, depth)
     last = hidden[torch.arange(len(batch), device=device), lengths - 1]
+    if after_prompts is not None:
+        after_prompts([prompts[row] for row in batch], cache, last)
     rows, going = list(batch), set(batch)
     while True:
         chosen = choose(model.logits(last), rows)

@@ -1,7 +1,7 @@
-"""Score and generate text with a trained network: network, tokenizer and batching behind three methods.
+"""Score and generate text with a trained network: network, tokenizer and batching behind a method for each request.
 
-The methods answer the three kinds of lm-eval's requests: log-likelihoods of continuations, rolling log-likelihoods of
-texts, generated answers. Both kinds of tasks (harness_tasks.py, tasks.py) use them.
+lm-eval has three kinds of requests: log-likelihoods of continuations, rolling log-likelihoods of texts, generated
+answers. `LanguageModel.answer` answers all that is asked by tasks of both kinds (harness_tasks.py, tasks.py).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import torch
 
 from model.checkpoint import load_model, weights_in
 from model.dreamer import Dreamer
-from model.evaluation.scoring import log_likelihoods, rolling_windows
+from model.evaluation.scoring import Scoring, log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
-from model.generate import generate, nothing
+from model.generate import AfterPrompts, generate, nothing
 from model.ops.device import choose_device
 from model.ops.gpu import on_gpu, set_up
 from pipeline.errors import InputError
@@ -89,6 +89,16 @@ class LanguageModel:
         """Largest number of tokens the model reads at once."""
         return self.model.config.sequence_length
 
+    def answer(self, requests: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
+        """Answer requests by kind, under lm-eval's names; what is generated from and scored after is read once."""
+        pairs = self.tokenizer.encode_pairs(requests.get("loglikelihood", ()))
+        scoring = Scoring(self.model, pairs, batch_tokens=self.batch_tokens, depth=self.depth, finished=self.finished)
+        return {
+            "generate_until": self.generate(requests.get("generate_until", ()), scoring.after_prompts),
+            "loglikelihood": scoring.finish(),
+            "loglikelihood_rolling": self.rolling_log_likelihoods(requests.get("loglikelihood_rolling", ())),
+        }
+
     def log_likelihoods(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[float, bool]]:
         """Return each continuation's log-probability after its context, and whether greedy decoding generates it.
 
@@ -119,7 +129,9 @@ class LanguageModel:
             totals[owner] += value
         return [(total, len(tokens)) for total, tokens in zip(totals, encoded, strict=True)]
 
-    def generate(self, requests: Sequence[tuple[str, Generation]]) -> list[str]:
+    def generate(
+        self, requests: Sequence[tuple[str, Generation]], after_prompts: AfterPrompts | None = None
+    ) -> list[str]:
         """Generate an answer to each prompt, cut before the first stop string."""
         alike: dict[Generation, list[int]] = defaultdict(list)
         for index, (_, generation) in enumerate(requests):
@@ -137,6 +149,7 @@ class LanguageModel:
                 batch_tokens=self.batch_tokens,
                 depth=self.depth,
                 finished=self.finished,
+                after_prompts=after_prompts,
             )
             for index, tokens in zip(indices, written, strict=True):
                 answers[index] = cut_at_stops(self.tokenizer.decode(tokens), generation.until)

@@ -18,12 +18,13 @@ from pipeline.errors import InputError
 
 @dataclass
 class Questions:
-    """The tasks of a job, and the text on which attention is observed; None: attention is not observed.
+    """The tasks of a job, its tokenizer, and the text on which attention is observed; None: attention is not observed.
 
     `batch_tokens` is set by a shortage of memory, for all that is asked from then on; None: there was no shortage.
     """
 
     tasks: list[Task]
+    tokenizer: Tokenizer
     sample: Sample | None
     batch_tokens: int | None = None
 
@@ -31,7 +32,7 @@ class Questions:
 def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
     """Build the questions of a job. Raises InputError for a task that cannot be asked here."""
     tasks = build_tasks(job)
-    return Questions(tasks, _sample(job, tokenizer, tasks))
+    return Questions(tasks, tokenizer, _sample(job, tokenizer, tasks))
 
 
 class KeptQuestions:

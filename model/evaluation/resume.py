@@ -8,6 +8,7 @@ once all are there, their rows are concatenated under the checkpoint's final nam
 from __future__ import annotations
 
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Rows = Mapping[str, pa.Table]  # by table
-
-ANSWERS: dict[str, Callable[[LanguageModel, list[Any]], list[Any]]] = {
-    "loglikelihood": LanguageModel.log_likelihoods,
-    "loglikelihood_rolling": LanguageModel.rolling_log_likelihoods,
-    "generate_until": LanguageModel.generate,
-}
-"""The method that answers each kind of request, by lm-eval's names."""
 
 
 class Task(Protocol):
@@ -60,12 +54,15 @@ class Part:
 def score_tasks(model: LanguageModel, tasks: Sequence[Task]) -> list[TaskScores]:
     """Score a model on tasks. Requests of one kind are batched together, whatever task they come from."""
     asked = [task.requests for task in tasks]
-    answers: list[dict[str, Sequence[Any]]] = [{} for _ in tasks]
-    for kind, answer in ANSWERS.items():
-        found = iter(answer(model, [request for requests in asked for request in requests.get(kind, ())]))
-        for requests, own in zip(asked, answers, strict=True):
-            own[kind] = [next(found) for _ in requests.get(kind, ())]
-    return [task.score(own) for task, own in zip(tasks, answers, strict=True)]
+    together: dict[str, list[Any]] = defaultdict(list)
+    for requests in asked:
+        for kind, own in requests.items():
+            together[kind] += own
+    found = {kind: iter(answers) for kind, answers in model.answer(together).items()}
+    return [
+        task.score({kind: [next(found[kind]) for _ in own] for kind, own in requests.items()})
+        for task, requests in zip(tasks, asked, strict=True)
+    ]
 
 
 def split_evaluation(

@@ -1,13 +1,15 @@
 """Compute log-likelihoods of given continuations, in batches of similar length.
 
 The continuations of one context (the options of a multiple-choice question) branch off from one pass over the context,
-and logits are computed only at scored positions. Tests compare every number with a plain pass over each sequence.
+which may be that of generation, and logits are computed only at scored positions. Tests compare every number with a
+plain pass over each sequence.
 
 Axes: B batch, S sequence, H hidden, V vocabulary.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -22,7 +24,7 @@ from pipeline.errors import InputError
 LOGIT_VALUES = 2**26
 
 
-@dataclass
+@dataclass(eq=False)
 class _Group:
     """One context and its continuations, each with the number of its request."""
 
@@ -53,10 +55,14 @@ class _Group:
     @property
     def width(self) -> int:
         """Length of the longest row."""
-        return len(self.context) + max(map(len, self.continuations)) - 1
+        return len(self.context) + self.longest - 1
+
+    @property
+    def longest(self) -> int:
+        """Length of the longest continuation."""
+        return max(map(len, self.continuations))
 
 
-@torch.inference_mode()
 def log_likelihoods(
     model: Dreamer,
     pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
@@ -72,14 +78,55 @@ def log_likelihoods(
     batch, padding included; `depth` runs a recurrent model at another depth; `finished(n)` is called when n more
     windows are scored.
     """
-    groups = _grouped(pairs, model.config.sequence_length, batch_tokens)
-    totals, greedy = [0.0] * len(pairs), [True] * len(pairs)
-    for batch in _batches(groups, batch_tokens):
-        for request, value, likeliest in _score(model, batch, depth):
-            totals[request] += value
-            greedy[request] &= likeliest
-        finished(sum(len(group.requests) for group in batch))
-    return list(zip(totals, greedy, strict=True))
+    return Scoring(model, pairs, batch_tokens=batch_tokens, depth=depth, finished=finished).finish()
+
+
+class Scoring:
+    """Scores pairs as `log_likelihoods` does; contexts that generation reads are not read again.
+
+    Give `after_prompts` to `generate`, then call `finish`. Both must run at the same depth.
+    """
+
+    def __init__(
+        self,
+        model: Dreamer,
+        pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+        *,
+        batch_tokens: int = 16_384,
+        depth: int | None = None,
+        finished: Callable[[float], None] = nothing,
+    ) -> None:
+        self._model, self._batch_tokens, self._depth, self._finished = model, batch_tokens, depth, finished
+        self._groups = dict.fromkeys(_grouped(pairs, model.config.sequence_length, batch_tokens))  # not yet scored
+        self._of_context = {tuple(group.context): group for group in self._groups}
+        self._totals, self._greedy = [0.0] * len(pairs), [True] * len(pairs)
+
+    def after_prompts(self, prompts: list[list[int]], cache: Cache, last: Tensor) -> None:
+        """Score the continuations whose context is one of these prompts, token by token (see `AfterPrompts`).
+
+        A continuation longer than its context is left for `finish`, where batches hold continuations of similar length.
+        """
+        groups = []
+        for row, prompt in enumerate(prompts):
+            group = self._of_context.pop(tuple(prompt), None)
+            if group is not None and group.longest <= min(len(prompt), cache.room + 1):
+                groups.append((row, group))
+                del self._groups[group]
+        if groups:
+            self._add([group for _, group in groups], _score_cached(self._model, groups, cache, last, self._depth))
+
+    @torch.inference_mode()
+    def finish(self) -> list[tuple[float, bool]]:
+        """Score what is left; return each pair's log-probability, and whether greedy decoding generates it."""
+        for batch in _batches(list(self._groups), self._batch_tokens):
+            self._add(batch, _score(self._model, batch, self._depth))
+        return list(zip(self._totals, self._greedy, strict=True))
+
+    def _add(self, groups: list[_Group], parts: Iterator[tuple[int, float, bool]]) -> None:
+        for request, value, likeliest in parts:
+            self._totals[request] += value
+            self._greedy[request] &= likeliest
+        self._finished(sum(len(group.requests) for group in groups))
 
 
 def rolling_windows(tokens: Sequence[int], prefix_token: int, length: int) -> list[tuple[list[int], list[int]]]:
@@ -139,10 +186,14 @@ def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[t
     """Yield (request, log-probability, all likeliest) for parts of every continuation in the batch, to be added up."""
     device = model.head.device
     rows = [group.row for group in batch]
-    branches = [(row, group, index) for row, group in enumerate(batch) for index in group.branches]
+    branches = [
+        (group.requests[index], row, group.continuations[index])
+        for row, group in enumerate(batch)
+        for index in group.branches
+    ]
     cache = None
     if branches:
-        width = max(len(group.continuations[index]) - 1 for _, group, index in branches)
+        width = max(len(tokens) - 1 for *_, tokens in branches)
         dtype = model.dtype or model.head.dtype
         cache = Cache(model.config, len(rows), max(map(len, rows)) + width, device, dtype, depth)
     hidden = _forward(model, rows, cache, depth)
@@ -154,13 +205,37 @@ def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[t
     yield from _read(model, hidden, spans)
 
     if branches:
-        cache.take([row for row, _, _ in branches])
-        hidden = _forward(model, [group.continuations[index][:-1] for _, group, index in branches], cache, depth)
-        spans = [
-            (group.requests[index], row, 0, group.continuations[index][1:])
-            for row, (_, group, index) in enumerate(branches)
-        ]
-        yield from _read(model, hidden, spans)
+        yield from _score_branches(model, branches, cache, depth)
+
+
+def _score_cached(
+    model: Dreamer, groups: list[tuple[int, _Group]], cache: Cache, last: Tensor, depth: int | None
+) -> Iterator[tuple[int, float, bool]]:
+    """Yield what `_score` yields, for groups whose contexts are rows of the cache, with hidden states `last` [B, H]."""
+    scored = [
+        (request, row, tokens)
+        for row, group in groups
+        for request, tokens in zip(group.requests, group.continuations, strict=True)
+    ]
+    yield from _read(model, last[:, None], [(request, row, 0, tokens[:1]) for request, row, tokens in scored])
+    branches = sorted((one for one in scored if len(one[2]) > 1), key=lambda one: -len(one[2]))
+    step = max(1, len(last) // 2)  # as many rows as generation itself copies at once
+    for start in range(0, len(branches), step):
+        # `take` gives the copy tensors of its own.
+        yield from _score_branches(model, branches[start : start + step], copy.copy(cache), depth)
+
+
+def _score_branches(
+    model: Dreamer, branches: list[tuple[int, int, list[int]]], cache: Cache, depth: int | None
+) -> Iterator[tuple[int, float, bool]]:
+    """Yield what `_score` yields, for branches (request, row of the cache, tokens) behind their first tokens.
+
+    The cache is used up.
+    """
+    cache.take([row for _, row, _ in branches])
+    hidden = _forward(model, [tokens[:-1] for *_, tokens in branches], cache, depth)
+    spans = [(request, row, 0, tokens[1:]) for row, (request, _, tokens) in enumerate(branches)]
+    yield from _read(model, hidden, spans)
 
 
 def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None, depth: int | None) -> Tensor:

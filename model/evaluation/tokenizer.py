@@ -12,6 +12,9 @@ from typing import Any
 
 from pipeline.errors import InputError
 
+# Encodings of so many tokens are kept, about 80 MB: every checkpoint, and every depth of it, is asked the same texts.
+KEPT_TOKENS = 2**21
+
 
 class Tokenizer:
     """Encodes and decodes text; made by `load_tokenizer`."""
@@ -19,6 +22,7 @@ class Tokenizer:
     def __init__(self, codec: Any, end_token: int) -> None:
         self._codec = codec
         self.end_token = end_token
+        self._kept: dict[str, list[int]] = {}
 
     @property
     def size(self) -> int:
@@ -32,9 +36,11 @@ class Tokenizer:
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """Encode many texts, each distinct text once, adding no special token."""
         texts = list(texts)
-        distinct = list(dict.fromkeys(texts))
-        encodings = self._codec.encode_batch(distinct, add_special_tokens=False)
-        tokens = {text: encoding.ids for text, encoding in zip(distinct, encodings, strict=True)}
+        new = [text for text in dict.fromkeys(texts) if text not in self._kept]
+        encodings = self._codec.encode_batch(new, add_special_tokens=False)
+        tokens = self._kept | {text: encoding.ids for text, encoding in zip(new, encodings, strict=True)}
+        if sum(map(len, tokens.values())) <= KEPT_TOKENS:
+            self._kept = tokens
         return [tokens[text] for text in texts]
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -22,8 +22,8 @@ from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
 from model.evaluation.questions import KeptQuestions
-from model.evaluation.resume import ANSWERS
 from model.evaluation.tasks import PlainTask, read_items
+from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from pipeline.errors import InputError
 from pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
@@ -365,13 +365,13 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     sizes: list[int] = []
     enough = LanguageModel.generate
 
-    def scarce(model: LanguageModel, requests: Any) -> list[str]:
+    def scarce(model: LanguageModel, *asked: Any) -> list[str]:
         sizes.append(model.batch_tokens)
         if model.batch_tokens > 5000:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return enough(model, requests)
+        return enough(model, *asked)
 
-    monkeypatch.setitem(ANSWERS, "generate_until", scarce)
+    monkeypatch.setattr(LanguageModel, "generate", scarce)
     return sizes
 
 
@@ -406,3 +406,35 @@ def test_files_of_items(tmp_path: Path) -> None:
     path.write_text('{"id": "a", "prompt": "?", "target": "7"}\n{"id": "b"}\n')
     with pytest.raises(InputError, match="line 2: not an item"):
         PlainTask(given)
+
+
+def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+
+    class Counting:
+        def __init__(self, codec: Any) -> None:
+            self.codec = codec
+
+        def encode_batch(self, texts: list[str], **options: Any) -> list[Any]:
+            encoded.extend(texts)
+            return self.codec.encode_batch(texts, **options)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.codec, name)
+
+    plain = Tokenizer.__init__
+    monkeypatch.setattr(Tokenizer, "__init__", lambda self, codec, end: plain(self, Counting(codec), end))
+    path, questions = write_job(place, "encoded", tasks=carried(place), depths=[2]), KeptQuestions()
+    for tokens in (500, 1000):
+        evaluate(read_job(path), only=tokens, questions=questions)
+    assert len(encoded) == len(set(encoded)) > 0
+
+
+def test_not_more_than_a_limit_of_encodings_is_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model.evaluation.tokenizer.KEPT_TOKENS", 5)
+    tokenizer = load_tokenizer(place / "tokenizer")
+    texts = ["7", "Ben gives away 12 of 20 apples.", "7", "8"]
+    assert tokenizer.encode_all(texts) == [tokenizer.encode(text) for text in texts]
+    assert not tokenizer._kept
+    assert tokenizer.encode_all(texts[2:]) == [tokenizer.encode(text) for text in texts[2:]]
+    assert tokenizer._kept.keys() == {"7", "8"}
