@@ -34,8 +34,7 @@ from model.settings import check_rules, is_whole
 from pipeline.errors import InputError
 
 RULES = (
-    ("id", lambda value: isinstance(value, str) and value != "", "must be text, and not empty"),
-    ("prompt target", lambda value: isinstance(value, str), "must be text"),
+    ("id prompt target", lambda value: isinstance(value, str), "must be text"),
     ("choices", lambda value: value is None or _are_texts(value), "must be a list of texts, none of them empty"),
     (
         "until",
@@ -147,9 +146,7 @@ def _item(line: bytes, where: str) -> dict[str, Any]:
         raise InputError(f"{where}: not an item with id, prompt and target ({error!r})") from None
     check_rules(SimpleNamespace(**{**_OPTIONAL, **item}), where, RULES)
     if item.get("choices") and item["target"] not in item["choices"]:
-        raise InputError(
-            f"{where}: target is {item['target']!r}, but it must be one of the choices"
-        )
+        raise InputError(f"{where}: target is {item['target']!r}, but it must be one of the choices")
     return item
 
 

@@ -18,7 +18,7 @@ import torch
 
 from model.checkpoint import save_model
 from model.evaluate import evaluate, main
-from model.evaluation.job import read_job
+from model.evaluation.job import PARTS, read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
 from model.evaluation.questions import KeptQuestions
@@ -177,6 +177,17 @@ def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
     assert (row["value"], row["stderr"]) == (1.0, None)
 
 
+def test_items_of_two_tasks_of_a_benchmark_must_not_have_one_id() -> None:
+    one, other = (
+        TaskScores("math", None, 0.0, [MetricValues("acc", "none", {"1": value})], data_version=version)
+        for value, version in ((1, "a"), (0, "b"))
+    )
+    with pytest.raises(InputError, match="benchmark math: two of its tasks have an item '1'; give every item its own"):
+        tables("r", 5, [one, other])
+    (row,) = tables("r", 5, [one, one])["evaluations"].to_pylist()  # one file of items, named by two tasks
+    assert row["items"] == 1
+
+
 def test_measures_of_a_corpus() -> None:
     findings = {"t/0": (-10.0, 5), "t/1": (-2.0, 5), "t/2": (0.0, 0)}
     measures = [
@@ -213,6 +224,47 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     assert folders[0].stat().st_ino == before[0]
     assert rows(folders[1], "items") == pq.read_table(place / "again" / "moved").to_pylist()
     assert not list((place / "again").rglob("*.partial"))
+
+
+def test_a_checkpoint_that_is_not_in_the_job_is_an_error(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_job(place, "only", tasks=carried(place)[:1])
+    assert main([str(path), "--only", "700"]) == 2
+    assert capfd.readouterr().err == "the job has no checkpoint with 700 tokens; those it has are 500, 1000\n"
+
+
+def test_parts_of_a_finished_checkpoint_are_removed(place: Path) -> None:
+    """A kill may come between the rename of a whole checkpoint and the removal of its parts."""
+    path = write_job(place, "parts", tasks=carried(place)[:1])
+    folders = evaluate(read_job(path))
+    parts = folders[0].with_name(folders[0].name + PARTS)
+    (parts / "000").mkdir(parents=True)
+    assert evaluate(read_job(path), only=500) == folders
+    assert not parts.exists()
+
+
+def test_results_of_other_items_are_not_mixed(place: Path, tmp_path: Path) -> None:
+    """Another file of items or task file, metric or filter under the same name; settings of the past knew none."""
+    path = tmp_path / "items.jsonl"
+    (task, *_) = carried(place)
+    shutil.copy(task["plain"], path)
+    yaml = world_specifications(place / "world")[0]["yaml"]
+    changes = {"tasks": [{**task, "plain": str(path)}], "limit": 2}
+    job, written = write_job(place, "items", **changes), place / "items" / "settings.json"
+    evaluate(read_job(job))
+    evaluate(read_job(write_job(place, "items", tasks=[{**task, "yaml": yaml}], limit=2)))
+    for other in ({"metric": "acc"}, {"filter": "none"}):
+        with pytest.raises(InputError, match=r"results of other settings \(definitions\); name another folder"):
+            evaluate(read_job(write_job(place, "items", tasks=[{**task, **other}], limit=2)))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(reversed(lines)))
+    job = write_job(place, "items", **changes)
+    with pytest.raises(InputError, match=r"results of other settings \(definitions\); name another folder"):
+        evaluate(read_job(job))
+    before = json.loads(written.read_text())
+    del before["definitions"]
+    written.write_text(json.dumps(before))
+    evaluate(read_job(job))
+    assert json.loads(written.read_text()) == before  # part of a store, which nothing rewrites
 
 
 def test_what_models_attend_to_is_observed(place: Path) -> None:
@@ -415,7 +467,7 @@ ITEM = {"id": "a", "prompt": "?", "target": "7"}
     [
         ({"target": 7}, "target is 7, but it must be text"),
         ({"prompt": None}, "prompt is None, but it must be text"),
-        ({"id": 3}, "id is 3, but it must be text, and not empty"),
+        ({"id": 3}, "id is 3, but it must be text"),
         ({"target": 1, "choices": ["6", "7"]}, "target is 1, but it must be text"),
         ({"target": "B", "choices": ["6", "7"]}, "target is 'B', but it must be one of the choices"),
         ({"choices": [6, 7]}, r"choices is \[6, 7\], but it must be a list of texts"),
