@@ -27,7 +27,8 @@ def dr(depth: int | None = None, *, baseline: DreamerConfig | None = None, **ove
     """Configure the depth-recurrent model, matched to `baseline` (section 3.8).
 
     Defaults: for the baseline `la(depth)` with the same overrides, for the depth that of the baseline. With both
-    `experts` and `expert_size` among the overrides nothing is matched. Raises InputError when only one is given.
+    `experts` and `expert_size` among the overrides nothing is matched; all else is still the baseline's. Raises
+    InputError when only one is given.
     """
     return _variant(depth, baseline, _named("dr", overrides, recurrent=True))
 
@@ -53,7 +54,7 @@ def _variant(depth: int | None, baseline: DreamerConfig | None, overrides: dict[
         depth = (baseline or DreamerConfig()).depth
     sized = {"experts", "expert_size"} & overrides.keys()
     if len(sized) == 2:
-        return DreamerConfig(**{"depth": depth, **overrides})
+        return dataclasses.replace(baseline or DreamerConfig(), depth=depth, **overrides)
     if sized:
         missing = ({"experts", "expert_size"} - sized).pop()
         raise InputError(
@@ -62,5 +63,4 @@ def _variant(depth: int | None, baseline: DreamerConfig | None, overrides: dict[
     if baseline is None:
         common = {name: value for name, value in overrides.items() if name not in ("recurrent", "depth_attention")}
         baseline = la(depth, **common)
-    variant = dataclasses.replace(baseline, **{"depth": depth, **overrides})
-    return match(baseline, variant)
+    return match(baseline, dataclasses.replace(baseline, depth=depth, **overrides))

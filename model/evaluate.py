@@ -50,14 +50,19 @@ def evaluate(
 
     With `only`, evaluates the checkpoint with so many tokens alone. `questions` builds the job's questions, or knows
     them from an earlier job. `line` gets a line per finished checkpoint. Raises InputError for bad input, also when the
-    output holds results of other tasks, limits or another tokenizer.
+    output holds results of other tasks, items, limits or another tokenizer, or no checkpoint has `only` tokens.
     """
     tokenizer = load_tokenizer(job.tokenizer)
     job.output.mkdir(parents=True, exist_ok=True)
     check_settings(job)
     folders = {checkpoint: _folder(job, checkpoint) for checkpoint in job.checkpoints}
     wanted = {one: folder for one, folder in folders.items() if only is None or one.tokens == only}
+    if not wanted:
+        known = ", ".join(map(str, sorted({checkpoint.tokens for checkpoint in job.checkpoints})))
+        raise InputError(f"the job has no checkpoint with {only} tokens; those it has are {known}")
     if all(folder.exists() for folder in wanted.values()):
+        for folder in wanted.values():
+            remove_parts(folder)  # left by a process that was killed just before removing them
         return list(folders.values())
     asked = questions(job, tokenizer)
     progress = _Progress(job.output / "progress.json", asked.tasks, folders.values())
@@ -68,7 +73,7 @@ def evaluate(
                 if mine and not folder.exists():
                     line(evaluator(checkpoint, folder))
                 elif mine:
-                    remove_parts(folder)  # left by a process that was killed just before removing them
+                    remove_parts(folder)  # of another process, killed since
     progress.tell()
     return list(folders.values())
 

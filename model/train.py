@@ -88,7 +88,7 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
         if recorder:
             recorder.end(status)
         return status if trainer.tokens >= goal else "interrupted"
-    except (TrainingFailed, torch.OutOfMemoryError) as error:
+    except (TrainingFailed, torch.OutOfMemoryError, OSError) as error:
         if recorder:
             recorder.fail()
         if isinstance(error, torch.OutOfMemoryError):  # outside a batch, where the trainer halves nothing

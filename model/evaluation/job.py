@@ -135,7 +135,9 @@ def _task(values: Mapping[str, Any], job: Path) -> Mapping[str, Any]:
 def check_settings(job: Job) -> None:
     """Write what decides the results to `settings.json` beside them, or compare with what is written there.
 
-    Raises InputError if the output holds results of other tasks, limits or another tokenizer: they must not be mixed.
+    Raises InputError if the output holds results of other tasks, items, limits or another tokenizer: they must not be
+    mixed. What one of the two does not say of a task's definition is no difference: a bare machine lacks its YAML, and
+    the definition is not in what was written before it was compared.
     """
     settings = {
         "tasks": [
@@ -146,16 +148,33 @@ def check_settings(job: Job) -> None:
         "depths": list(job.depths),
         "weights": job.weights,
         "observe": job.observe is not None,
-        "tokenizer": hashlib.blake2b((job.tokenizer / "tokenizer.json").read_bytes(), digest_size=16).hexdigest(),
+        "tokenizer": _digest(job.tokenizer / "tokenizer.json"),
+        "definitions": [_definition(task) for task in job.tasks],
     }
     path = job.output / "settings.json"
     if not path.exists():
         write_text_atomically(path, json.dumps(settings), shared=True)
         return
     before = json.loads(path.read_text())
+    definitions = before.get("definitions") or [{}] * len(job.tasks)
+    before["definitions"] = [
+        {part: then.get(part, value) for part, value in now.items()}
+        for now, then in zip(settings["definitions"], definitions, strict=False)
+    ]
     for name, value in settings.items():
         if before.get(name) != value:
             raise InputError(f"{job.output}: holds results of other settings ({name}); name another folder as output")
+
+
+def _definition(task: Mapping[str, Any]) -> dict[str, str]:
+    """Describe what decides a task's items and scores: its metric and filter, and the digests of its files."""
+    files = {name: Path(task[name]) for name in ("plain", "yaml") if task.get(name)}
+    digests = {name: _digest(path) for name, path in files.items() if path.is_file()}
+    return {"metric": task["metric"], "filter": task["filter"], **digests}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
 def _without_places(overrides: Mapping[str, Any]) -> dict[str, Any]:

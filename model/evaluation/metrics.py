@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from model.training.origins.provenance import evaluation_code, packages
+from pipeline.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,7 +97,8 @@ def digest_of_items(items: Iterable[Any]) -> str:
 def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str | None = None) -> dict[str, pa.Table]:
     """Build the rows of one checkpoint for the tables `evaluations`, `items` and `evaluation_versions`.
 
-    `weights` says which weights of the checkpoint were scored: "averaged" or "raw".
+    `weights` says which weights of the checkpoint were scored: "averaged" or "raw". Raises InputError where two tasks
+    of a benchmark have different items of one id.
     Example: tasks a and b of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4 items.
     """
     import pyarrow as pa
@@ -114,7 +116,7 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
         for (metric, filter_), pool in pools.items():
             key = {**place, "metric": metric, "filter": filter_}
             first = pool[0][1]
-            findings = {item: finding for _, values in pool for item, finding in values.findings.items()}
+            findings = _pooled(pool)
             value, error = _value(first.aggregate, list(findings.values()))
             versions = _joined(task.version for task, _ in pool)
             chance = None if metric == GOLD else pool[0][0].chance  # guessing has an accuracy, no bits
@@ -152,6 +154,20 @@ def schema(*columns: str) -> pa.Schema:
 
     kinds = dict.fromkeys(WHOLE, pa.int64()) | dict.fromkeys(REAL, pa.float64())
     return pa.schema([(column, kinds.get(column, pa.string())) for column in columns])
+
+
+def _pooled(tasks: Iterable[tuple[TaskScores, MetricValues]]) -> dict[str, Any]:
+    """Merge the findings of a benchmark's tasks by item id. Tasks that ask the same items, of one file, count once."""
+    pool: dict[str, Any] = {}
+    asked: dict[str, str | None] = {}  # by item id, the digest of the items of its task
+    for task, values in tasks:
+        for item, finding in values.findings.items():
+            if item in pool and (task.data_version is None or asked[item] != task.data_version):
+                raise InputError(
+                    f"benchmark {task.benchmark}: two of its tasks have an item {item!r}; give every item its own id"
+                )
+            pool[item], asked[item] = finding, task.data_version
+    return pool
 
 
 def _joined(versions: Iterable[str | None]) -> str | None:

@@ -1,9 +1,10 @@
 """Ask and score tasks from files of plain items, on machines without lm-eval.
 
-Each line is a JSON object with `id`, `prompt` and `target`. An item with `choices` is multiple choice; with `until` the
-model writes an answer, which is compared with the target; with neither, the target is a text: after the prompt its bits
-per byte are measured, without a prompt also its perplexity. Scores equal those of lm-eval's task of the same form
-(tests compare the two on one model); lm-eval has no texts after a prompt.
+Each line is a JSON object with the texts `id`, `prompt` and `target`. An item with `choices` is multiple choice, its
+target one of the choices; with `until`, one stop string or several, the model writes an answer, which is compared
+with the target; with neither, the target is a text: after the prompt its bits per byte are measured, without a prompt
+also its perplexity. Scores equal those of lm-eval's task of the same form (tests compare the two on one model); lm-eval
+has no texts after a prompt.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from model.evaluation.job import COUNT
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
 from model.evaluation.metrics import (
     MetricValues,
@@ -27,7 +30,20 @@ from model.evaluation.metrics import (
     perplexity,
     token_perplexity,
 )
+from model.settings import check_rules, is_whole
 from pipeline.errors import InputError
+
+RULES = (
+    ("id prompt target", lambda value: isinstance(value, str), "must be text"),
+    ("choices", lambda value: value is None or _are_texts(value), "must be a list of texts, none of them empty"),
+    (
+        "until",
+        lambda value: value is None or isinstance(value, str) or _are_texts(value),
+        "must be text or a list of texts, none of them empty",
+    ),
+    ("max_new_tokens", lambda value: value is None or (is_whole(value) and value >= 1), COUNT),
+)
+_OPTIONAL = dict.fromkeys(("choices", "until", "max_new_tokens"))
 
 Text = tuple[str, str, float, int | None]
 """A text's item id, the text, its log-probability, and its number of tokens; None where a prompt was before it."""
@@ -50,7 +66,8 @@ class PlainTask:
                 self.requests["loglikelihood"].extend((prompt, f" {choice}") for choice in item["choices"])
             elif item.get("until"):
                 tokens = longest or item.get("max_new_tokens") or max_new_tokens
-                self.requests["generate_until"].append((prompt, Generation(tuple(item["until"]), tokens)))
+                settings = Generation.from_arguments({"until": item["until"]}, tokens)
+                self.requests["generate_until"].append((prompt, settings))
                 if gold := _gold_text(item):
                     self.requests["loglikelihood"].append((prompt, f" {gold}"))
             elif prompt:
@@ -74,8 +91,7 @@ class PlainTask:
             name, target = item["id"], item["target"]
             if choices := item.get("choices"):
                 values = [next(given["loglikelihood"])[0] for _ in choices]
-                if target in choices:
-                    gold.append((name, str(target), values[choices.index(target)]))
+                gold.append((name, target, values[choices.index(target)]))
                 if metric == "acc_norm":
                     values = [value / len(choice) for value, choice in zip(values, choices, strict=True)]
                 accuracy[name] = float(choices[int(np.argmax(values))] == target)
@@ -105,26 +121,42 @@ class PlainTask:
 
 def read_items(path: Path) -> list[dict[str, Any]]:
     """Read a file of items. Raises InputError, naming file and line, if missing or empty, or a line is no item."""
+    items: list[dict[str, Any]] = []
+    lines: dict[str, int] = {}  # by id
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        with path.open("rb") as file:  # where only \n ends a line: a text may hold U+2028 and its like
+            for number, line in enumerate(file, start=1):
+                where = f"{path}, line {number}"
+                items.append(item := _item(line, where))
+                if (other := lines.setdefault(item["id"], number)) != number:
+                    raise InputError(f"{where}: id is {item['id']!r} as in line {other}; give every item its own id")
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file of items; write the benchmark again") from None
-    items = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            item = json.loads(line)
-            item["id"], item["prompt"], item["target"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path}, line {number}: not an item with id, prompt and target ({error!r})") from None
-        items.append(item)
     if not items:
         raise InputError(f"{path}: the file holds no item; write the benchmark again")
     return items
 
 
+def _item(line: bytes, where: str) -> dict[str, Any]:
+    """Read and check one item. Raises InputError, beginning with `where`, for what cannot be asked or scored."""
+    try:
+        item = json.loads(line)
+        item["id"], item["prompt"], item["target"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{where}: not an item with id, prompt and target ({error!r})") from None
+    check_rules(SimpleNamespace(**{**_OPTIONAL, **item}), where, RULES)
+    if item.get("choices") and item["target"] not in item["choices"]:
+        raise InputError(f"{where}: target is {item['target']!r}, but it must be one of the choices")
+    return item
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
+
+
 def _gold_text(item: Mapping[str, Any]) -> str:
     """Return the gold answer of an item whose answer is generated; "" where there is none in words."""
-    return item["target"].strip() if isinstance(item["target"], str) else ""
+    return item["target"].strip()
 
 
 def _perplexities(texts: Sequence[Text]) -> list[MetricValues]:

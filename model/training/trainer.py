@@ -158,12 +158,12 @@ class Trainer:
                 f"step {self.step + 1}: loss {loss}, gradient norm {norm}; training stopped, "
                 f"{self._last_good(self.step - 1)}; lower learning_rate or clip"
             )
-        steps = self.config.spike_steps
+        steps = self.config.spike_steps  # the first of them began with the parameters of self.step + 1 - steps
         if has_spiked([*self.losses, loss], self.config.spike_deviations, steps):
             raise TrainingFailed(
                 f"step {self.step + 1}: the loss ({loss:.3f}) has been more than {self.config.spike_deviations:g} "
                 f"deviations above its running median for {steps} steps; training stopped, "
-                f"{self._last_good(self.step + 1 - steps)}; lower learning_rate or clip, or set spike_deviations"
+                f"{self._last_good(self.step - steps)}; lower learning_rate or clip, or set spike_deviations"
             )
 
     def _backward(self, batch: Batch) -> Tensor:

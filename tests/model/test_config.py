@@ -117,6 +117,13 @@ def test_variants_match_the_baseline_with_the_same_overrides():
     assert by_default == dr(4, baseline=la(4, **SMALL, vocabulary_size=512))
 
 
+def test_a_variant_of_given_sizes_is_otherwise_like_its_baseline():
+    baseline = la(4, **SMALL, experts=4, expert_size=64, active_experts=2, vocabulary_size=512)
+    config = dr_da(baseline=baseline, experts=15, expert_size=32)
+    sizes = {"experts": 15, "expert_size": 32}
+    assert config == dataclasses.replace(baseline, recurrent=True, depth_attention=True, **sizes)
+
+
 def test_half_given_sizes_are_refused():
     with pytest.raises(InputError, match="without expert_size"):
         dr(4, experts=40)

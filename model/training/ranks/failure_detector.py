@@ -44,12 +44,13 @@ class FailureDetector:
             thread.start()
 
     def leave(self, status: int) -> None:
-        """Send this rank's exit status; wait for those of the others, after a failure at most NOTICE_SECONDS."""
+        """Send this rank's exit status; wait for those of all others, after a failure NOTICE_SECONDS at most."""
         with self._lock:
             self._leaving = self._leaving or status != 0
         self._send(status, self._connections)
+        deadline = time.monotonic() + NOTICE_SECONDS
         for thread in self._threads:
-            thread.join(NOTICE_SECONDS if status else None)
+            thread.join(max(0.0, deadline - time.monotonic()) if status else None)
 
     def wait(self) -> None:
         """Give another rank's exit status the time to arrive and to end this process."""

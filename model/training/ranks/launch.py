@@ -1,6 +1,7 @@
 """Start, watch and stop child processes: the ranks of one command, as `torchrun` would start them.
 
-Every child has a session of its own, and gets SIGTERM when the process that started it dies.
+Every child has a session of its own and, on Linux, gets SIGTERM when the process that started it dies. Linux sends this
+signal already when the thread that started the child ends: start children from a thread that outlives them.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from pathlib import Path
 
 GRACE_SECONDS = 20.0
 """Time between SIGTERM and SIGKILL, and for ranks to notice that another has failed."""
+
+TORCHRUN = (
+    *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
+    *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+    *("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_ERROR_FILE"),
+)
+"""Variables that tell a process which rank of which job it is: those of a surrounding job are not for its children."""
 
 # PR_SET_PDEATHSIG (1) survives exec; the parent may have died before it was set, hence the second look.
 _BIND_TO_PARENT = """
@@ -52,7 +60,10 @@ def free_port() -> int:
 
 
 def bound_command(module: str, *arguments: str) -> list[str]:
-    """Return the command for `python -m module arguments` in a child that gets SIGTERM when this process dies."""
+    """Return the command for `python -m module arguments` in a child that gets SIGTERM when this process dies.
+
+    On Linux also when the thread that starts the child ends.
+    """
     return [sys.executable, "-c", _BIND_TO_PARENT, str(os.getpid()), sys.executable, "-m", module, *arguments]
 
 
@@ -76,7 +87,8 @@ class ProcessGroup:
         self._failed: float | None = None  # time at which a rank was found failed
         log.parent.mkdir(exist_ok=True)  # none above: a study whose folder was moved must not go on
         command = bound_command(module, *arguments)
-        inherited = {**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})}
+        outside = {name: value for name, value in os.environ.items() if name not in TORCHRUN}
+        inherited = {**outside, "OMP_NUM_THREADS": "1", **(environment or {})}
         try:
             with log.open("ab") as output:
                 for variables in rank_environments(ranks):

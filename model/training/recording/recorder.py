@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from model.accounting import training_flops_per_token
 from model.ops.device import device_name, peak_flops
@@ -59,9 +60,11 @@ class Recorder:
         self.tell(status)
 
     def fail(self) -> None:
-        """Write the tables of a training that has failed; its newest state stays as it is."""
-        self.write_tables("stopped")
-        self.tell("failed")
+        """Write tables and progress of a training that has failed, as far as the disk lets; its newest state stays."""
+        with suppress(OSError):  # which may be what the training has failed by
+            self.write_tables("stopped")
+        with suppress(OSError):
+            self.tell("failed")
 
     def close(self) -> None:
         """Let a state in hand be written to its end, and close the log."""

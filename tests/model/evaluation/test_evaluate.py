@@ -18,7 +18,7 @@ import torch
 
 from model.checkpoint import save_model
 from model.evaluate import evaluate, main
-from model.evaluation.job import read_job
+from model.evaluation.job import PARTS, read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
 from model.evaluation.questions import KeptQuestions
@@ -122,7 +122,6 @@ def test_plain_scores(tmp_path: Path) -> None:
     gold = {"gold_bits_per_byte": {"a": pytest.approx(4 / math.log(2) / 5)}}
     assert scores([line], "acc", answers) == {"acc": {"a": 0.0}, **gold}
     assert scores([line], "acc_norm", answers) == {"acc_norm": {"a": 1.0}, **gold}
-    assert scores([line | {"target": "ten"}], "acc", answers) == {"acc": {"a": 0.0}}
     line = {"id": "a", "prompt": "", "target": "one two"}
     found = scores([line], "word_perplexity", {"loglikelihood_rolling": [(-3.0, 4)]})
     assert found["word_perplexity"] == {"a": (-3.0, 2)}
@@ -178,6 +177,17 @@ def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
     assert (row["value"], row["stderr"]) == (1.0, None)
 
 
+def test_items_of_two_tasks_of_a_benchmark_must_not_have_one_id() -> None:
+    one, other = (
+        TaskScores("math", None, 0.0, [MetricValues("acc", "none", {"1": value})], data_version=version)
+        for value, version in ((1, "a"), (0, "b"))
+    )
+    with pytest.raises(InputError, match="benchmark math: two of its tasks have an item '1'; give every item its own"):
+        tables("r", 5, [one, other])
+    (row,) = tables("r", 5, [one, one])["evaluations"].to_pylist()  # one file of items, named by two tasks
+    assert row["items"] == 1
+
+
 def test_measures_of_a_corpus() -> None:
     findings = {"t/0": (-10.0, 5), "t/1": (-2.0, 5), "t/2": (0.0, 0)}
     measures = [
@@ -214,6 +224,47 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     assert folders[0].stat().st_ino == before[0]
     assert rows(folders[1], "items") == pq.read_table(place / "again" / "moved").to_pylist()
     assert not list((place / "again").rglob("*.partial"))
+
+
+def test_a_checkpoint_that_is_not_in_the_job_is_an_error(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_job(place, "only", tasks=carried(place)[:1])
+    assert main([str(path), "--only", "700"]) == 2
+    assert capfd.readouterr().err == "the job has no checkpoint with 700 tokens; those it has are 500, 1000\n"
+
+
+def test_parts_of_a_finished_checkpoint_are_removed(place: Path) -> None:
+    """A kill may come between the rename of a whole checkpoint and the removal of its parts."""
+    path = write_job(place, "parts", tasks=carried(place)[:1])
+    folders = evaluate(read_job(path))
+    parts = folders[0].with_name(folders[0].name + PARTS)
+    (parts / "000").mkdir(parents=True)
+    assert evaluate(read_job(path), only=500) == folders
+    assert not parts.exists()
+
+
+def test_results_of_other_items_are_not_mixed(place: Path, tmp_path: Path) -> None:
+    """Another file of items or task file, metric or filter under the same name; settings of the past knew none."""
+    path = tmp_path / "items.jsonl"
+    (task, *_) = carried(place)
+    shutil.copy(task["plain"], path)
+    yaml = world_specifications(place / "world")[0]["yaml"]
+    changes = {"tasks": [{**task, "plain": str(path)}], "limit": 2}
+    job, written = write_job(place, "items", **changes), place / "items" / "settings.json"
+    evaluate(read_job(job))
+    evaluate(read_job(write_job(place, "items", tasks=[{**task, "yaml": yaml}], limit=2)))
+    for other in ({"metric": "acc"}, {"filter": "none"}):
+        with pytest.raises(InputError, match=r"results of other settings \(definitions\); name another folder"):
+            evaluate(read_job(write_job(place, "items", tasks=[{**task, **other}], limit=2)))
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(reversed(lines)))
+    job = write_job(place, "items", **changes)
+    with pytest.raises(InputError, match=r"results of other settings \(definitions\); name another folder"):
+        evaluate(read_job(job))
+    before = json.loads(written.read_text())
+    del before["definitions"]
+    written.write_text(json.dumps(before))
+    evaluate(read_job(job))
+    assert json.loads(written.read_text()) == before  # part of a store, which nothing rewrites
 
 
 def test_what_models_attend_to_is_observed(place: Path) -> None:
@@ -438,3 +489,46 @@ def test_not_more_than_a_limit_of_encodings_is_kept(place: Path, monkeypatch: py
     assert not tokenizer._kept
     assert tokenizer.encode_all(texts[2:]) == [tokenizer.encode(text) for text in texts[2:]]
     assert tokenizer._kept.keys() == {"7", "8"}
+
+
+ITEM = {"id": "a", "prompt": "?", "target": "7"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"target": 7}, "target is 7, but it must be text"),
+        ({"prompt": None}, "prompt is None, but it must be text"),
+        ({"id": 3}, "id is 3, but it must be text"),
+        ({"target": 1, "choices": ["6", "7"]}, "target is 1, but it must be text"),
+        ({"target": "B", "choices": ["6", "7"]}, "target is 'B', but it must be one of the choices"),
+        ({"choices": [6, 7]}, r"choices is \[6, 7\], but it must be a list of texts"),
+        ({"choices": ["7", ""]}, "choices is .*, but it must be a list of texts, none of them empty"),
+        ({"until": 3}, "until is 3, but it must be text or a list of texts"),
+        ({"until": "\n", "max_new_tokens": "9"}, "max_new_tokens is '9', but it must be a whole number"),
+        ({}, "id is 'a' as in line 1; give every item its own id"),
+    ],
+)
+def test_an_item_that_cannot_be_scored_is_named_by_file_and_line(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "items.jsonl"
+    path.write_text(f"{json.dumps(ITEM)}\n{json.dumps({**ITEM, **changes})}\n")
+    with pytest.raises(InputError, match=rf"items\.jsonl, line 2: {message}"):
+        read_items(path)
+
+
+def test_one_stop_string_may_stand_alone(tmp_path: Path) -> None:
+    lines = [{**ITEM, "id": str(number), "until": until} for number, until in enumerate(("Question:", ["\n", "."]))]
+    path = tmp_path / "items.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    task = PlainTask({"benchmark": "b", "task": "t", "metric": "exact_match", "filter": "none", "plain": str(path)})
+    assert [settings.until for _, settings in task.requests["generate_until"]] == [("Question:",), ("\n", ".")]
+
+
+def test_only_a_line_feed_ends_an_item(tmp_path: Path) -> None:
+    """Characters that end a line elsewhere are text in JSON."""
+    path, texts = tmp_path / "items.jsonl", [f"one{mark}two" for mark in "\u2028\u2029\u0085"]
+    lines = [json.dumps({**ITEM, "id": text, "target": text}, ensure_ascii=False) for text in texts]
+    path.write_text("\r\n".join(lines), newline="")
+    assert [item["target"] for item in read_items(path)] == texts

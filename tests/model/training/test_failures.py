@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from model.checkpoint import newest_state
 from model.train import main, train
+from model.training import saving
 from model.training.config import read_run
 from model.training.failures import TrainingFailed, has_spiked, spike_limit
+from model.training.recording.records import StepLog
 from model.training.step.optimizer import AdamW
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
@@ -55,9 +57,34 @@ def test_a_spike_stops_the_run_and_names_the_checkpoint_before_it(tmp_path, caps
     failed = int(str(caught.value).split("step ")[1].split(":")[0])
     assert values["step"] + 5 <= failed
     checkpoints = sorted((folder / "checkpoints").iterdir())
-    good = [json.loads((path / "checkpoint.json").read_text())["step"] <= failed - 5 for path in checkpoints]
+    good = [json.loads((path / "checkpoint.json").read_text())["step"] < failed - 5 for path in checkpoints]
     assert good[:2] == [True, True]
     assert f"the last good checkpoint is {checkpoints[sum(good) - 1]};" in str(caught.value)
+    assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
+
+
+def test_a_checkpoint_that_the_first_spike_began_with_is_not_good(tmp_path):
+    """A step's loss tells of the parameters before the step: spikes at steps 21 to 25 are of those after step 20."""
+    folder = write_run(tmp_path, spike_deviations=3.0, spike_steps=5)
+    trainer = Trainer(read_run(folder))
+    for step in (19, 20):
+        (folder / "checkpoints" / f"{step:015d}").mkdir(parents=True)
+        (folder / "checkpoints" / f"{step:015d}" / "checkpoint.json").write_text(json.dumps({"step": step}))
+    trainer.step = 24
+    trainer.losses.extend([2.0] * 20 + [9.0] * 4)
+    with pytest.raises(TrainingFailed, match=rf"step 25: .*the last good checkpoint is \S+{19:015d};"):
+        trainer._check(9.0, 1.0)
+
+
+def test_a_full_disk_leaves_no_running_training_behind(tmp_path, monkeypatch, capsys):
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    folder = write_run(tmp_path)
+    monkeypatch.setattr(saving, "save_state", fails)
+    monkeypatch.setattr(StepLog, "write_table", fails)
+    assert main([str(folder)]) == 1
+    assert "No space left on device" in capsys.readouterr().err
     assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
 
 

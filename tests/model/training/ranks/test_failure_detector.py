@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,6 +100,16 @@ def test_who_does_not_come_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(failure_detector, "JOIN_SECONDS", 0.1)
     with pytest.raises(OSError, match="timed out"):
         FailureDetector("run", 0, 2, lambda numbers: numbers)
+
+
+def test_a_failed_rank_waits_for_all_others_together(monkeypatch):
+    waits = []
+    peer = SimpleNamespace(join=lambda seconds: waits.append(min(seconds, 3.0)))  # hears nothing for 3 seconds
+    monkeypatch.setattr(failure_detector, "time", SimpleNamespace(monotonic=lambda: sum(waits)))
+    failed = FailureDetector.__new__(FailureDetector)
+    failed._leaving, failed._lock, failed._connections, failed._threads = False, threading.Lock(), {}, [peer] * 4
+    failed.leave(1)
+    assert sum(waits) == failure_detector.NOTICE_SECONDS
 
 
 def may_cut():
