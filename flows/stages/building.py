@@ -25,7 +25,7 @@ VERSIONS = {
     "items": 2,
     "tokenizer": 1,
     "tokens": 3,
-    "funnel": 2,
+    "funnel": 3,
 }
 # Version 3 packed the second copies of a source with a weight between 1 and 2 at the end of training. Only tokens with
 # such weights have another version: all others are as they were, and so are the models trained on them.
