@@ -46,7 +46,7 @@ def read_source(
     """
     limit = limit if limit is not None else source.limit
     sizes = [max(path.stat().st_size, 1) for path in files]
-    done = [sum(sizes[:number]) / sum(sizes) for number in range(len(files) + 1)]
+    done = [sum(sizes[:number]) / (sum(sizes) or 1) for number in range(len(files) + 1)]
     found: list[dict[str, Any]] = []
     with resumable_parts(output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files) as folder:
         planned = _planned(files, limit, run) if run is not serial else []
