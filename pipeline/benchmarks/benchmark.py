@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
-from pipeline.sources.entries import CONFIG, Column, Columns, Name, Repository, Texts
+from pipeline.sources.entries import CONFIG, Column, Columns, Name, Repository, Revision, Texts
 
 PERPLEXITIES = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
 
@@ -41,7 +41,7 @@ class Benchmark:
     repository: Repository
     tasks: Annotated[Mapping[str, str], BeforeValidator(_as_texts), Field(min_length=1, description="a mapping")]
     split: str = "test"
-    revision: str | None = None
+    revision: Revision = None
     metric: str = ""
     filter: str = "none"
     chance: Annotated[float | None, Field(strict=True, ge=0, lt=1, description="a number from 0 to below 1")] = None

@@ -97,7 +97,7 @@ def _data(benchmark: Benchmark, folder: Path, configuration: str, output: Path |
         if benchmark.text:
             overrides["doc_to_target"] = f"{{{{{benchmark.text}}}}}"
         card = folder / CARD
-        named = card_configurations(card.read_text(errors="replace")) if card.is_file() else {}
+        named = card_configurations(card.read_text(errors="replace"), card) if card.is_file() else {}
         if benchmark.split in named.get(configuration, {}):
             return str(folder), overrides
     suffix = next((suffix for suffix in LOADERS if files[0].name.endswith(suffix)), "")

@@ -123,31 +123,29 @@ def resolve_benchmark(entry: str | Mapping[str, Any] | Benchmark) -> Benchmark:
 
     In a mapping, `task` with `configuration` (or a list as `configurations`; default "default") is short for `tasks`; a
     `text` needs no task. A mapping without `repository` whose name is in the table changes fields of that benchmark.
-    A null leaves a field as it is. Raises InputError, in one line, for unknown names and keys (naming the nearest valid
-    one) and for values that do not fit.
+    A null stands for a field's default. Raises InputError, in one line, for unknown names and keys (naming the nearest
+    valid one) and for values that do not fit.
     """
     if isinstance(entry, Benchmark):
         return entry
-    if isinstance(entry, Mapping):
-        entry = {key: value for key, value in entry.items() if value is not None}
     base, values = resolve(Benchmark, BENCHMARKS, entry, _SHORT_KEYS)
     if isinstance(entry, str):
         return build(Benchmark, base, values)
     where = f"benchmark {values['name']!r}"
-    if short := [key for key in _SHORT_KEYS if key in entry]:
+    if short := {key: entry[key] for key in _SHORT_KEYS if entry.get(key) is not None}:
         if "tasks" in values:
             raise InputError(f"{where}: give either tasks or {' and '.join(short)}")
-        chosen = entry.get("configurations", entry.get("configuration", "default"))
+        chosen = short.get("configurations", short.get("configuration", "default"))
         chosen = [chosen] if isinstance(chosen, str) else chosen
         if not isinstance(chosen, list | tuple) or not all(isinstance(name, str) for name in chosen):
             raise InputError(f"{where}: configuration must be a text or a list of texts, not {chosen!r}")
         named = next(iter(base.tasks.values())) if base else values["name"]
-        values["tasks"] = dict.fromkeys(chosen, str(entry.get("task") or named))
+        values["tasks"] = dict.fromkeys(chosen, str(short.get("task", named)))
     elif not base:
         values.setdefault("tasks", {"default": values["name"]})
     if values.get("text"):
-        values.setdefault("metric", PERPLEXITIES[0])
+        values["metric"] = values.get("metric") or PERPLEXITIES[0]
     benchmark = build(Benchmark, base, values)
-    if not (benchmark.text or benchmark.yaml or base or "task" in entry or "tasks" in entry):
+    if not (benchmark.text or benchmark.yaml or base or "task" in short or entry.get("tasks")):
         raise InputError(f"{where}: name lm-eval's task (task, or a file as yaml), or a column as text for perplexity")
     return benchmark

@@ -32,6 +32,7 @@ from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import KEPT, DocumentWriter, count_documents, is_shard, sum_counts
+from pipeline.storage.files import atomic_file
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import make_once, resumable_parts, save_arrays, write_document_shard
@@ -148,7 +149,7 @@ def _search(
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
         batches = [batch for _, batch in numbered_batches(shard)]  # at most `SHARD_BYTES` and a document
         removed: list[dict[int, Match]] = []  # by batch: row -> cause
-        with pq.ParquetWriter(folder / f"matches-{number}.parquet", MATCHES) as file:
+        with atomic_file(folder / f"matches-{number}.parquet") as partial, pq.ParquetWriter(partial, MATCHES) as file:
             for batch in batches:
                 matches = list(search(index, batch["question"], batch["response"]))
                 if matches:

@@ -36,6 +36,13 @@ def _check_repository(repository: str) -> None:
         raise InputError(f"repository {repository!r} is not of the form owner/name")
 
 
+def _check_revision(revision: str | None) -> None:
+    if revision is not None and not re.fullmatch(r"[0-9a-f]{7,40}", revision):
+        raise InputError(
+            f"revision {revision!r} is no commit (7 to 40 of 0-9 and a-f): branches and tags move, so give the commit"
+        )
+
+
 def _check_columns(text: str | tuple[str, ...]) -> None:
     if text:
         expressions.parse(text)
@@ -58,6 +65,7 @@ Texts = Annotated[
 ]
 Name = Annotated[str, _after(_check_name)]  # names and repositories become parts of paths and ids
 Repository = Annotated[str, _after(_check_repository)]
+Revision = Annotated[str | None, _after(_check_revision)]  # a commit, or its beginning
 Column = Annotated[str, _after(_check_columns)]  # one expression
 Columns = Annotated[str | tuple[str, ...], Field(description="a text or a list of texts"), _after(_check_columns)]
 ColumnList = Annotated[Texts, _after(lambda texts: [_check_columns(text) for text in texts])]
@@ -71,8 +79,8 @@ def resolve(
     """Find the entry of `table` that a study's entry names or changes, and the fields that the study's entry gives.
 
     An entry without `repository` changes the entry of its name in the table. `also` are keys that are no fields; they
-    are left out. A null stands for a field's default. Raises InputError for a name that is not in the table, an unknown
-    key (naming the nearest valid one), and a missing name or repository.
+    are left out. A null stands for a field's default, and for nothing where a field has none. Raises InputError for a
+    name that is not in the table, an unknown key (naming the nearest valid one), and a missing name or repository.
     """
     what = kind.__name__.lower()
     if isinstance(entry, str):
@@ -87,7 +95,7 @@ def resolve(
     for key in entry:
         if key not in fields and key not in also:
             raise InputError(f"{where}: unknown key {key!r}{nearest(str(key), [*fields, *also])}")
-    base = None if "repository" in entry else table.get(str(entry.get("name")))
+    base = None if entry.get("repository") is not None else table.get(str(entry.get("name")))
     if missing := [key for key in ("name", "repository") if not base and not entry.get(key)]:
         raise InputError(f"{where}: {' and '.join(missing)} must be given{nearest(str(entry.get('name')), table)}")
     values = {key: _default(fields[key]) if value is None else value for key, value in entry.items() if key in fields}

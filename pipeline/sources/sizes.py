@@ -11,8 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
+from pipeline.sources.files.readers import COMPRESSIONS
 from pipeline.sources.source import Source
 
+COMPRESSED = (".parquet", *COMPRESSIONS)
 COMPRESSION = 2.2  # of text in public Parquet and gzip files: 18.5 GB in 8.3 GB (OpenThoughts2), 5.0 in 2.1 (DeepMath)
 SOLUTION_FRACTION = 0.1  # of a response with a trace: 1,450 of 14,367 characters (DeepMath)
 
@@ -52,7 +54,7 @@ def size_of(source: Source, files: list[Path]) -> Size:
     """Measure a source's files, which then need not be fetched; without files, look up the published size."""
     if not files:
         return SIZES.get(source.name, UNKNOWN)
-    text = sum(path.stat().st_size * (COMPRESSION if path.suffix in (".parquet", ".gz") else 1) for path in files)
+    text = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     rows = None
     if all(path.suffix == ".parquet" for path in files):
         rows = sum(_rows(source, path) for path in files)

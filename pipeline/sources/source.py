@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
 from pipeline.sources.columns.expressions import as_text, parse
-from pipeline.sources.entries import CONFIG, ColumnList, Columns, Flag, Name, Patterns, Repository, Texts
+from pipeline.sources.entries import CONFIG, ColumnList, Columns, Flag, Name, Patterns, Repository, Revision, Texts
 
 Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
 
@@ -57,7 +57,7 @@ class Source:
     answer: Columns = ""
     configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
     split: str = "train"
-    revision: str | None = None
+    revision: Revision = None
     where: Annotated[
         Mapping[str, str | tuple[str, ...]],
         BeforeValidator(_wanted_values),

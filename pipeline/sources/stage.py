@@ -6,7 +6,6 @@ rows that the source's own flags and filters exclude.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
@@ -19,9 +18,9 @@ from pipeline.sources.files.readers import count_rows, open_rows
 from pipeline.sources.rows import RowConverter
 from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter, sum_counts
-from pipeline.storage.files import sync, write_text_atomically
+from pipeline.storage.files import sync
 from pipeline.storage.parallel import Run, serial
-from pipeline.storage.resumable import resumable_parts
+from pipeline.storage.resumable import do_once, resumable_parts
 
 
 def read_source(
@@ -47,7 +46,7 @@ def read_source(
     """
     limit = limit if limit is not None else source.limit
     sizes = [max(path.stat().st_size, 1) for path in files]
-    done = [sum(sizes[:number]) / sum(sizes) for number in range(len(files) + 1)]
+    done = [sum(sizes[:number]) / (sum(sizes) or 1) for number in range(len(files) + 1)]
     found: list[dict[str, Any]] = []
     with resumable_parts(output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files) as folder:
         planned = _planned(files, limit, run) if run is not serial else []
@@ -109,11 +108,9 @@ def _read_once(
     report: Callable[[float, int], None] = lambda done, rows: None,
 ) -> dict[str, Any]:
     """Read a file unless a killed attempt has; return what `_read_file` returned, after a round trip through JSON."""
-    note = folder / f"read-{number}.json"
-    if not note.exists():
-        found = _read_file(source, path, output, number, first_row, quota, report)
-        write_text_atomically(note, json.dumps(found))
-    return json.loads(note.read_text())
+    return do_once(
+        folder / f"read-{number}.json", lambda: _read_file(source, path, output, number, first_row, quota, report)
+    )
 
 
 def _read_file(

@@ -1,7 +1,8 @@
 """Resume a killed stage: parts that an earlier attempt finished are kept and not made again.
 
-Parts lie in `unfinished/` of the stage's output and are written atomically. A shard's documents get their names before
-the note that counts them. The folder is removed at the end: the output is equal however often the stage was killed.
+Parts lie in `unfinished/` of the stage's output and are written atomically. The files of a finished piece of work are
+on the disk, under their names, before the note that says so. The folder is removed at the end: the output is equal
+however often the stage was killed.
 """
 
 from __future__ import annotations
@@ -27,28 +28,31 @@ from pipeline.storage.numbered_shards import find_shards
 from pipeline.storage.parallel import Run, serial
 from pipeline.storage.store import FULL, digest
 
+UNFINISHED = "unfinished"
 _KINDS = ("documents", "dropped")
 _OFFLOADED = "max_temp_directory_size"  # DuckDB names this setting, by default the free disk, where the disk is full
 
 
 @contextmanager
-def resumable_parts(output: Path, settings: Any, files: Sequence[os.PathLike]) -> Iterator[Path]:
+def resumable_parts(
+    output: Path, settings: Any, files: Sequence[os.PathLike], *, kinds: Sequence[str] = _KINDS
+) -> Iterator[Path]:
     """Yield the folder of a stage's parts; parts made from other settings or input files are removed first.
 
-    Raises InputError as `within_means` does.
+    So are the folders `kinds` of the output, to which finished shards go. Raises InputError as `within_means` does.
     """
-    folder = output / "unfinished"
+    folder = output / UNFINISHED
     states = [(os.fspath(file), os.stat(file)) for file in files]
     made_from = digest([settings, [[path, state.st_size, state.st_mtime_ns] for path, state in states]])
     if not (folder / made_from).exists():
-        for old in (folder, *(output / kind for kind in _KINDS)):
+        for old in (folder, *(output / kind for kind in kinds)):
             shutil.rmtree(old, ignore_errors=True)
-    for kind in _KINDS:
-        (output / kind).mkdir(parents=True, exist_ok=True)
-    folder.mkdir(exist_ok=True)
+    for path in (folder, *(output / kind for kind in kinds)):
+        path.mkdir(parents=True, exist_ok=True)
     (folder / made_from).touch()
     with within_means(output):
         yield folder
+    (folder / made_from).unlink()  # first: a folder that is removed in part would be taken for a whole one
     shutil.rmtree(folder)
 
 
@@ -79,6 +83,26 @@ def make_once(path: Path, write: Callable[[Path], None]) -> Path:
     return path
 
 
+def do_once(note: Path, work: Callable[[], Any], *files: Path) -> Any:
+    """Do `work`, unless a killed attempt has; returns what `work` returned, after a round trip through JSON.
+
+    The `files` that `work` writes are synced before the note: after a loss of power a note stands for whole files.
+    """
+    if not note.exists():
+        found = work()
+        for path in files:
+            sync(path)
+        write_text_atomically(note, json.dumps(found))
+    return json.loads(note.read_text())
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write an array, for `np.load`: `np.save` and `tofile` are silent where a full disk cuts off the end of a file."""
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+        file.write(array.data)
+
+
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     """Write named arrays, for `np.load`."""
     with path.open("wb") as file:  # `np.savez` of a path does not tell a full disk from other errors
@@ -92,8 +116,8 @@ def write_document_shard(
 
     Returns "counts" and "results", the value that `write` returned, after a round trip through JSON.
     """
-    note = folder / f"written-{number}.json"
-    if not note.exists():
+
+    def work() -> dict[str, Any]:
         partial = folder / f"documents-{number}.partial"
         shutil.rmtree(partial, ignore_errors=True)
         try:
@@ -105,8 +129,9 @@ def write_document_shard(
                     path.rename(output / kind / f"{number:05d}.parquet")
         finally:
             shutil.rmtree(partial, ignore_errors=True)
-        write_text_atomically(note, json.dumps({"counts": writer.counts(), "results": results}))
-    return json.loads(note.read_text())
+        return {"counts": writer.counts(), "results": results}
+
+    return do_once(folder / f"written-{number}.json", work)
 
 
 def shard_by_shard(

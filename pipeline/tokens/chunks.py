@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from pipeline.storage.documents import SCHEMA, read_shard, shards
+from pipeline.storage.documents import SCHEMA, open_shard, read_shard
+from pipeline.storage.numbered_shards import Shard
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,23 @@ class Chunk:
 
 def bytes_of_text(path: Path) -> int:
     """Sum the bytes of the questions and responses of a shard."""
-    with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(columns=["question", "response"])
-        return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for batch in batches for column in batch.columns)
+    batches = read_shard(path, columns=["question", "response"])
+    return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for batch in batches for column in batch.columns)
 
 
-def divide(source: Path, chunk_bytes: int) -> list[Chunk]:
+def divide(files: Sequence[Shard], chunk_bytes: int) -> list[Chunk]:
     """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before compression."""
     chunks: list[Chunk] = []
-    first = 0
-    for path in shards(source):
-        metadata = pq.read_metadata(path)
-        groups, rows, size = [], 0, 0
+    for shard in files:
+        with open_shard(shard.path) as file:
+            metadata = file.metadata
+        first, groups, rows, size = shard.start, [], 0, 0
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
             groups.append(number)
             rows, size = rows + group.num_rows, size + group.total_byte_size
             if size >= chunk_bytes or number == metadata.num_row_groups - 1:
                 if rows:
-                    chunks.append(Chunk(len(chunks), str(path), tuple(groups), first))
+                    chunks.append(Chunk(len(chunks), str(shard.path), tuple(groups), first))
                 first, groups, rows, size = first + rows, [], 0, 0
     return chunks

@@ -4,8 +4,10 @@ The tokenizer is trained on curated documents, so tokens are counted afterwards,
 the stages. A stage's kept tokens of a source are those that the next stage kept and dropped, unless the next stage
 changed a text of the source; the final stage's are those that the packing took.
 
-Groups (stage, source, reason) of up to `EXACT_CHARACTERS` are counted in full. Of a larger group, a random sample of
-about as many characters gives the tokens per character (error below 0.5 %). A document's tokens include its end mark.
+Groups (stage, source, reason) of up to `EXACT_CHARACTERS` or `LEAST_SAMPLED` documents are counted in full. Of a larger
+group, a random sample of about as many characters, and at least as many documents, gives the tokens per character: the
+error is below 0.5 % where documents are short, and up to a few percent where the sample is a few hundred long ones. A
+document's tokens include its end mark.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pipeline.storage.documents import KEPT, read_shard, shards
 from pipeline.tokens.tokenizer import encode_documents, read_tokenizer
 
 EXACT_CHARACTERS = 2_000_000
+LEAST_SAMPLED = 300  # documents: of ten documents too long for the clean text, a sample by characters may hold none
 BATCH = 1024
 TEXTS = ("question", "response")
 
@@ -49,8 +52,8 @@ def count_tokens(
 ) -> list[dict[str, Any]]:
     """Count tokens: a row {"stage", "source", "reason", "tokens", "exact"} for every count of the stages.
 
-    `stages` are in the order of curation; `packed` are the counts of the packing, with tokens. Groups larger than
-    `most` characters are sampled.
+    `stages` are in the order of curation; `packed` are the counts of the packing, with tokens. Groups of more than
+    `most` characters and `LEAST_SAMPLED` documents are sampled.
     """
     codec = read_tokenizer(tokenizer)
     taken: Counter[str] = Counter()  # by the packing: packed, and held out for validation
@@ -79,12 +82,14 @@ def count_tokens(
 
 def _tokens_of(codec: Any, stage: Stage, kind: str, most: int) -> dict[tuple[str, str], tuple[int, bool]]:
     """Count the tokens of each (source, reason) in `kind` of a stage; True where each document was counted."""
-    characters = {
-        (row["source"], row["reason"]): row["characters"]
-        for row in stage.counts
-        if (row["reason"] == KEPT) == (kind == "documents")
+    groups_of = [row for row in stage.counts if (row["reason"] == KEPT) == (kind == "documents")]
+    characters = {(row["source"], row["reason"]): row["characters"] for row in groups_of}
+    fractions = {
+        (row["source"], row["reason"]): min(
+            1.0, max(most / max(row["characters"], 1), LEAST_SAMPLED / max(row["documents"], 1))
+        )
+        for row in groups_of
     }
-    fractions = {group: min(1.0, most / max(total, 1)) for group, total in characters.items()}
     counted: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2, np.int64))  # characters, tokens
     random = np.random.default_rng(0)
     for path in shards(stage.folder, kind):

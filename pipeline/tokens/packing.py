@@ -6,7 +6,7 @@ many are nearly as long as a row. Sorting by length would put documents of like 
 
 Files of a packed folder: `packed.json`; for each shard `tokens-00000.bin` (little-endian, rows x sequence length, flat)
 and `index-00000.npy`, int64 [spans, 3]: start, response start and end of each span of a document, as offsets into the
-shard. Positions outside all spans are padding: they hold the end mark, are not counted and never a target.
+shard; "documents" in `packed.json` counts these spans. Positions outside all spans are padding: they hold the end mark, are not counted and never a target.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.errors import InputError
+from pipeline.storage.resumable import save_array
 
 LOOK_AHEAD = 4096
 
@@ -94,6 +95,11 @@ def _filling(free: int, row: int, present: int, mirrored: int, waiting: list[lis
     return max(0, (present & ((2 << free) - 1)).bit_length() - 1)
 
 
+def shard_files(folder: Path, number: int) -> tuple[Path, Path]:
+    """Return the paths of a shard's tokens and of the index of its spans."""
+    return folder / f"tokens-{number:05d}.bin", folder / f"index-{number:05d}.npy"
+
+
 def write_token_shard(
     folder: Path, number: int, documents: Documents, row: int, end_token: int, dtype: np.dtype
 ) -> dict:
@@ -112,9 +118,11 @@ def write_token_shard(
     order = np.argsort(offsets)
     owner, within, size, offsets = owner[order], within[order], size[order], offsets[order]
     copy_spans(documents.tokens, documents.starts[owner] + within, flat, offsets, size)
-    flat.astype(dtype.newbyteorder("<"), copy=False).tofile(folder / f"tokens-{number:05d}.bin")
+    tokens_file, index_file = shard_files(folder, number)
+    with tokens_file.open("wb") as file:
+        file.write(flat.astype(dtype.newbyteorder("<"), copy=False).data)
     responses = offsets + np.clip(prompts[owner] - within, 0, size)
-    np.save(folder / f"index-{number:05d}.npy", np.stack([offsets, responses, offsets + size], axis=1))
+    save_array(index_file, np.stack([offsets, responses, offsets + size], axis=1))
     return {"rows": rows, "documents": len(size)}
 
 

@@ -25,11 +25,12 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, count_documents, shards, sum_counts
-from pipeline.storage.files import write_text_atomically
+from pipeline.storage.documents import KEPT, count_documents, sum_counts
+from pipeline.storage.numbered_shards import find_shards
 from pipeline.storage.parallel import workers
+from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
 from pipeline.tokens.chunks import Chunk, bytes_of_text, divide
-from pipeline.tokens.packing import Documents, copy_spans, write_token_shard
+from pipeline.tokens.packing import Documents, copy_spans, shard_files, write_token_shard
 from pipeline.tokens.random_numbers import random_numbers
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
 from pipeline.tokens.validation import VALIDATION, hash_bound, hold_out, write_validation
@@ -58,13 +59,13 @@ class _Job:
     end_token: int
     weights: tuple[tuple[str, float], ...]  # of the sources that have another weight than 1
 
-    @property
-    def scratch(self) -> Path:
-        return Path(self.output) / "scratch"
+    def part(self, kind: str, number: int, what: str) -> Path:
+        """Return the path of a part of a chunk or a shard."""
+        return Path(self.output) / UNFINISHED / f"{kind}-{number:05d}.{what}"
 
-    def held_out(self, chunk: Chunk) -> Path:
+    def held_out(self, number: int) -> Path:
         """Return the path of the documents of a chunk that are held out."""
-        return self.scratch / f"chunk-{chunk.number:05d}.{VALIDATION}.parquet"
+        return self.part("chunk", number, f"{VALIDATION}.parquet")
 
     @property
     def bounds(self) -> list[int]:
@@ -98,17 +99,17 @@ def pack(
     `LEFT_OUT` those that a weight below 1 leaves out; "tokens" and "documents" count all that is packed.
 
     Raises InputError when there are no documents, no tokenizer, or rows of less than 2 tokens, and when all documents
-    share one question that is held out.
+    share one question that is held out; for a shard that cannot be read and for a full disk.
     """
     if sequence_length < 2:
         raise InputError(f"sequence_length={sequence_length}: a row needs at least 2 tokens")
     source, output, tokenizer = Path(source), Path(output), Path(tokenizer)
     meta = read_meta(tokenizer)
     read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
-    files = shards(source)
-    text_bytes = sum(bytes_of_text(path) for path in files)
+    files = find_shards([source])
+    text_bytes = sum(bytes_of_text(shard.path) for shard in files)
     most = max([1.0, *(weights or {}).values()])  # a source of this weight alone would be packed as often
-    chunks = divide(source, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
+    chunks = divide(files, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
     job = _Job(
@@ -118,16 +119,18 @@ def pack(
         seed=seed,
         chunks=len(chunks),
         shards=max(1, -(-int(text_bytes * most) // shard_bytes)),
-        hash_bound=hash_bound(sum(pq.read_metadata(path).num_rows for path in files), validation),
+        hash_bound=hash_bound(files[-1].stop, validation),
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],
         weights=tuple(sorted((weights or {}).items())),
     )
-    _clear_unless_same(job, chunks)
     counted, packed = [], []
     tokens = documents = 0
-    with workers(processes, cluster) as run:
-        for done, encoded in enumerate(run(_encode_chunk, [(job, chunk) for chunk in chunks]), 1):
+    made_from = [asdict(job), [asdict(chunk) for chunk in chunks]]
+    with resumable_parts(output, made_from, files, kinds=()) as parts, workers(processes, cluster) as run:
+        if not any(parts.glob("shard-*")):
+            _remove_former(output)
+        for done, encoded in enumerate(run(_encode_once, [(job, chunk) for chunk in chunks]), 1):
             counted.append(encoded["counts"])
             tokens, documents = tokens + encoded["tokens"], documents + encoded["documents"]
             progress(0.9 * done / len(chunks), "tokenising")
@@ -137,23 +140,22 @@ def pack(
                 f"{source}: nothing is left to pack, as all documents share a question that is held out or have a low "
                 "weight; set data.validation to 0, or raise the weights of the sources"
             )
-        for shard in run(_pack_shard, [(job, number) for number in range(job.shards)]):
+        for shard in run(_pack_once, [(job, number) for number in range(job.shards)]):
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
+        held_out = [job.held_out(chunk.number) for chunk in chunks]
+        items = write_validation(held_out, output, validation) if job.hash_bound else 0
+        described = {
+            "dtype": job.dtype,
+            "sequence_length": sequence_length,
+            "shards": packed,
+            "tokens": tokens,
+            "documents": sum(shard["documents"] for shard in packed),
+            "end_token": job.end_token,
+            "vocabulary_size": meta["vocabulary_size"],
+        }
+        (output / "packed.json").write_text(json.dumps(described, indent=1))
     rows = sum(shard["rows"] for shard in packed)
-    held_out = [job.held_out(chunk) for chunk in chunks]
-    items = write_validation(held_out, output, validation) if job.hash_bound else 0
-    described = {
-        "dtype": job.dtype,
-        "sequence_length": sequence_length,
-        "shards": packed,
-        "tokens": tokens,
-        "documents": sum(shard["documents"] for shard in packed),
-        "end_token": job.end_token,
-        "vocabulary_size": meta["vocabulary_size"],
-    }
-    (output / "packed.json").write_text(json.dumps(described, indent=1))
-    shutil.rmtree(job.scratch)
     return {
         "tokens": tokens,
         "documents": documents,
@@ -167,14 +169,17 @@ def pack(
 # --- the parts of the work, each a function of files ---
 
 
+def _encode_once(job: _Job, chunk: Chunk) -> dict[str, Any]:
+    files = [job.part("chunk", chunk.number, f"{what}.npy") for what in ("tokens", "records", "bounds")]
+    note = job.part("chunk", chunk.number, "json")
+    return do_once(note, lambda: _encode_chunk(job, chunk), job.held_out(chunk.number), *files)
+
+
 def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
     """Encode a chunk and write it sorted by random number, and apart what is held out.
 
     Returns "counts", rows as of `count_documents`, and the "tokens" and "documents" to pack.
     """
-    done = job.scratch / f"chunk-{chunk.number:05d}.json"
-    if done.exists():
-        return json.loads(done.read_text())
     codec = _tokenizer(job.tokenizer)
     tokens, prompts, lengths, copies, held_out, counts = [], [], [], [], [], []
     first = chunk.first
@@ -190,7 +195,7 @@ def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
         held_out.append(documents)
         reasons = pa.array(np.where(here, VALIDATION, np.where(times > 0, KEPT, LEFT_OUT)))
         counts.append(count_documents(batch, reasons, found.lengths))
-    pq.write_table(pa.concat_tables(held_out), job.held_out(chunk))
+    pq.write_table(pa.concat_tables(held_out), job.held_out(chunk.number))
     records = np.empty(sum(map(len, lengths)), RECORD)
     records["prompt"], records["length"] = np.concatenate(prompts), np.concatenate(lengths)
     records["key"] = random_numbers(job.seed, chunk.first, len(records))
@@ -198,41 +203,39 @@ def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
     records, starts = repeat(records, starts, np.concatenate(copies))
     order = np.argsort(records["key"], kind="stable")
     tokens, records, starts = np.concatenate(tokens), records[order], starts[order]
-    stem = job.scratch / f"chunk-{chunk.number:05d}"
-    np.save(f"{stem}.tokens.npy", _in_order(tokens, starts, records["length"]))
-    np.save(f"{stem}.records.npy", records)
-    np.save(f"{stem}.bounds.npy", _places(records, job.bounds))
-    made = {
+    save_array(job.part("chunk", chunk.number, "tokens.npy"), _in_order(tokens, starts, records["length"]))
+    save_array(job.part("chunk", chunk.number, "records.npy"), records)
+    save_array(job.part("chunk", chunk.number, "bounds.npy"), _places(records, job.bounds))
+    return {
         "counts": sum_counts(counts),
         "tokens": int(records["length"].sum(dtype=np.int64)),
         "documents": len(records),
     }
-    write_text_atomically(done, json.dumps(made))
-    return made
+
+
+def _pack_once(job: _Job, number: int) -> dict[str, int]:
+    note = job.part("shard", number, "json")
+    return do_once(note, lambda: _pack_shard(job, number), *shard_files(Path(job.output), number))
 
 
 def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     """Gather one shard's documents from all chunks, in the order of their random numbers, and pack them."""
-    done = job.scratch / f"shard-{number:05d}.json"
-    if done.exists():
-        return json.loads(done.read_text())
-    stems = [job.scratch / f"chunk-{chunk:05d}" for chunk in range(job.chunks)]
-    bounds = [np.load(f"{stem}.bounds.npy")[number : number + 2] for stem in stems]
-    found, gathered = (
-        _gather([f"{stem}.{part}.npy" for stem in stems], [bound[:, column] for bound in bounds], kind)
-        for column, part, kind in ((0, "records", RECORD), (1, "tokens", np.dtype(job.dtype)))
+    tokens, records, bounds = (
+        [job.part("chunk", chunk, f"{what}.npy") for chunk in range(job.chunks)]
+        for what in ("tokens", "records", "bounds")
     )
+    spans = [np.load(path)[number : number + 2] for path in bounds]
+    found = _gather(records, [span[:, 0] for span in spans], RECORD)
+    gathered = _gather(tokens, [span[:, 1] for span in spans], np.dtype(job.dtype))
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
     documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
-    shard = write_token_shard(
+    return write_token_shard(
         Path(job.output), number, documents, job.sequence_length, job.end_token, np.dtype(job.dtype)
     )
-    write_text_atomically(done, json.dumps(shard))
-    return shard
 
 
-def _gather(files: list[str], spans: list[np.ndarray], kind: np.dtype) -> np.ndarray:
+def _gather(files: list[Path], spans: list[np.ndarray], kind: np.dtype) -> np.ndarray:
     """Join a span of each file's array: one file is open at a time, as a corpus has thousands of chunks."""
     gathered = np.empty(sum(int(stop - start) for start, stop in spans), kind)
     filled = 0
@@ -269,14 +272,9 @@ def _tokenizer(folder: str) -> Tokenizer:
     return read_tokenizer(folder)
 
 
-def _clear_unless_same(job: _Job, chunks: list[Chunk]) -> None:
-    """Keep the files of an interrupted attempt at this very job; remove those of another job."""
-    plan = json.dumps([asdict(job), [asdict(chunk) for chunk in chunks]])
-    path = job.scratch / "plan.json"
-    if path.exists() and path.read_text() == plan:
-        return
-    shutil.rmtree(job.scratch, ignore_errors=True)
-    job.scratch.mkdir(parents=True)
-    for old in [*Path(job.output).glob("tokens-*.bin"), *Path(job.output).glob("index-*.npy")]:
-        old.unlink()
-    path.write_text(plan)
+def _remove_former(output: Path) -> None:
+    """Remove what an attempt at another job has left, `scratch/` of one before parts lay in `unfinished/`."""
+    for path in [*output.glob("tokens-*.bin"), *output.glob("index-*.npy")]:
+        path.unlink()
+    for name in ("dropped", "scratch"):
+        shutil.rmtree(output / name, ignore_errors=True)

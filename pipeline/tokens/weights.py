@@ -21,7 +21,10 @@ def copies_of(sources: pa.Array, weights: Iterable[tuple[str, float]], seed: int
     wanted = np.ones(len(sources))
     for name, weight in weights:
         wanted[np.asarray(pc.equal(sources, name))] = weight
-    drawn = scattered(random_numbers(seed, first, len(sources))) / 2.0**64  # other numbers than those that shuffle
+    # The numbers that shuffle the first copies, scattered once, shuffle the second ones: where there may be second
+    # copies, their number is drawn from those of another seed. Else second copies would all be at the end of training.
+    once = scattered(random_numbers(seed, first, len(sources)))
+    drawn = np.where(wanted > 1, random_numbers(~seed, first, len(sources)), once) / 2.0**64
     return (wanted + drawn).astype(np.int64)
 
 

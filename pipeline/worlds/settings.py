@@ -11,6 +11,7 @@ from pipeline.worlds.planting import EDITS
 from pipeline.worlds.problem import Family
 
 FAMILIES = ("sums", "relations", "swaps")
+MOST_STEPS = 24  # of sums: a question of so many has at most 126 n-grams, and `pipeline.worlds.crowd` counts below 128
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ class WorldSettings:
     leak_edits: tuple[str, ...] = ("verbatim", "spacing", "case")
 
     def __post_init__(self) -> None:
-        if not 1 <= self.shortest <= self.longest:
-            raise InputError(f"world: shortest={self.shortest}, longest={self.longest}: need 1 <= shortest <= longest")
+        if not 1 <= self.shortest <= self.longest <= MOST_STEPS:
+            wanted = f"need 1 <= shortest <= longest <= {MOST_STEPS}"
+            raise InputError(f"world: shortest={self.shortest}, longest={self.longest}: {wanted}")
         if self.nouns is not None and not 4 <= self.nouns <= len(sums.THINGS):
             raise InputError(f"world: nouns={self.nouns}: need 4 to {len(sums.THINGS)}, or none for all")
         most = len(relations.NAMES) - 2  # one person more than statements, and one whom an edit can put in

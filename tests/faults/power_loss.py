@@ -1,8 +1,9 @@
 """Simulate a loss of power: what was written and not synced is lost.
 
 Work runs in a process whose `os.fsync` keeps a copy of each file that is synced. The power fails instead of one of the
-syncs. Then every file has the bytes of its last sync, none where the file was never synced, and folders have the names
-of that moment or those of the last sync: a journal keeps the order of names, and may not have written the newest.
+syncs. Then a file has the bytes of its last sync, none where the file was never synced; half of the files, by chance,
+have the bytes of that moment, as the kernel writes files back whenever it likes. Folders have the names of that moment
+or those of the last sync: a journal keeps the order of names, and may not have written the newest.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Disk:
 
     def __init__(self, root: Path, kept: Path, last: int, names: str) -> None:
         self.root, self.kept, self.left, self.names = root, kept, last, names
+        self._chance = Random(last)
         self._lock = RLock()  # states are saved by a thread
         self._open: list[int] = []  # files held open, so that no other file gets their inode
         for path in root.rglob("*"):
@@ -47,6 +49,10 @@ class Disk:
 
     def lose_power(self) -> None:
         """End the process, and leave beside the copies which files the disk has."""
+        for name in sorted(name for name, inode in self._list().items() if inode is not None):
+            with suppress(FileNotFoundError):  # another thread has just renamed the file
+                if self._chance.random() < 0.5:
+                    self._keep(self.root / name)
         tree = self._list() if self.names == "newest" else self._tree
         (self.kept / "tree.json").write_text(json.dumps(tree))
         os.kill(os.getpid(), signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,14 @@ from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.storage.integrity import MANIFEST
 from pipeline.storage.store import Store
+from pipeline.tokens.stage import pack
+from pipeline.tokens.tokenizer import train_tokenizer
 from tests.faults.power_loss import NAMES, outlive
 from tests.flows.small_study import small_study
 from tests.model.evaluation.evaluation_world import carried, write_job, write_place
 from tests.model.packed_folder import write_run
 from tests.pipeline.storage.test_resumable import corpus
+from tests.pipeline.tokens.token_documents import DOCUMENTS, write
 
 MEASURED = ("seconds", "log_bytes")  # the log writes seconds too
 
@@ -35,10 +39,17 @@ def prepare(root: Path) -> None:
     prepare_data(study, Store(study.store_folder))
 
 
-def deduplicate_and_decontaminate(root: Path) -> None:
-    items = pq.read_table(root / "items.parquet")
-    deduplicate([root / "in"], root / "unique", DedupSettings())
-    decontaminate(root / "unique", root / "clean", items, DecontaminationSettings())
+def deduplicate_all(root: Path) -> None:
+    deduplicate([root / "in"], root / "out", DedupSettings())
+
+
+def decontaminate_all(root: Path) -> None:
+    decontaminate(root / "in", root / "out", pq.read_table(root / "items.parquet"), DecontaminationSettings())
+
+
+def pack_all(root: Path) -> None:
+    options = {"sequence_length": 64, "seed": 5, "validation": 2, "shard_bytes": 2000}
+    pack(root / "in", root / "tokenizer", root / "out", **options)
 
 
 def train_run(root: Path) -> None:
@@ -74,14 +85,18 @@ def test_data(tmp_path: Path, names: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", NAMES)
-def test_stages_of_several_shards(tmp_path: Path, names: str) -> None:
+@pytest.mark.parametrize("stage", [deduplicate_all, decontaminate_all, pack_all])
+def test_stages_of_several_shards(tmp_path: Path, stage: Callable[[Path], None], names: str) -> None:
     calm, root = tmp_path / "calm", tmp_path / "root"
-    pq.write_table(corpus(calm, rows=800), calm / "items.parquet")
+    if stage is pack_all:
+        write(calm / "in", DOCUMENTS, rows=7, shard_bytes=1000)
+        train_tokenizer(calm / "in", calm / "tokenizer", 400)
+    else:
+        pq.write_table(corpus(calm, rows=800), calm / "items.parquet")
     shutil.copytree(calm, root)
-    deduplicate_and_decontaminate(calm)
-    assert outlive(deduplicate_and_decontaminate, root, tmp_path / "kept", names) > 3
-    for stage in ("unique", "clean"):
-        assert contents(root / stage) == contents(calm / stage)
+    stage(calm)
+    assert outlive(stage, root, tmp_path / "kept", names) > 3
+    assert contents(root / "out") == contents(calm / "out")
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ class _Listing:
     def files(self, part: Part) -> list[str]:
         """Name the files of a split; of a repository with a record of `dreamer download`, of complete splits only."""
         if not self.record:
-            return select_files(self.paths, *part, card_configurations(self.card))
+            return select_files(self.paths, *part, card_configurations(self.card, f"{self.origin}/{CARD}"))
         names = next((e["files"] for e in self.record["parts"] if (e["configuration"], e["split"]) == part), [])
         return names if self.paths.keys() >= set(names) else []
 

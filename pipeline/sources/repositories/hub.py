@@ -105,7 +105,7 @@ def _fetch(
 
     # The hub's card is kept apart from ours, which names only what is here.
     text = get(CARD, folder / ".hub").read_text(errors="replace") if CARD in sizes else ""
-    card = card_configurations(text)
+    card = card_configurations(text, f"{repository}/{CARD}")
     wanted: dict[Part, list[str]] = {}
     for configuration, split in parts:
         wanted[configuration, split] = select_files(sizes, configuration, split, card)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from pipeline.errors import InputError
 from pipeline.sources.files.readers import SUFFIXES
@@ -22,20 +23,48 @@ Card = Mapping[str, Mapping[str, Sequence[str]]]  # patterns of file names by co
 _SPLIT_WORD = re.compile(r"(^|[^a-z])(train|training|test|testing|val|valid|validation|dev|eval)([^a-z]|$)")
 
 
-def card_configurations(text: str) -> dict[str, dict[str, list[str]]]:
+class _Files(BaseModel):
+    """The files of one split, in a card's header."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    split: str
+    path: str | list[str]
+
+
+class _Configuration(BaseModel):
+    """One entry of `configs:` in a card's header."""
+
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+    config_name: str = "default"
+    data_dir: str | None = None
+    data_files: str | list[str | _Files] | None = None
+
+
+_CONFIGURATIONS = TypeAdapter(list[_Configuration] | None)
+
+
+def card_configurations(text: str, where: object = CARD) -> dict[str, dict[str, list[str]]]:
     """Read the `configs:` of a data set card: file patterns by configuration and split; empty without `configs:`.
 
-    Raises InputError when the card's header is not YAML.
+    Raises InputError, naming the card as `where`, when its header is not YAML or its `configs:` have another form.
     """
+    try:
+        entries = _CONFIGURATIONS.validate_python(parse_card(text, where)[0].get("configs"))
+    except ValidationError as error:
+        place = next((f" (entry {part + 1})" for part in error.errors()[0]["loc"] if isinstance(part, int)), "")
+        raise InputError(
+            f"{where}: its `configs:` must be a list of entries with `config_name` and `data_files`: a text, or a list "
+            f"of texts or of entries with `split` and `path`{place}"
+        ) from None
     found: dict[str, dict[str, list[str]]] = {}
-    for entry in parse_card(text)[0].get("configs") or []:
+    for entry in entries or []:
         splits: dict[str, list[str]] = {}
-        files = entry.get("data_files") or []
+        folder = f"{entry.data_dir.rstrip('/')}/" if entry.data_dir else ""
+        files = entry.data_files or []
         for item in [files] if isinstance(files, str) else files:
-            split, path = ("train", item) if isinstance(item, str) else (str(item["split"]), item["path"])
-            folder = f"{entry['data_dir'].rstrip('/')}/" if entry.get("data_dir") else ""
+            split, path = ("train", item) if isinstance(item, str) else (item.split, item.path)
             splits.setdefault(split, []).extend(folder + p for p in ([path] if isinstance(path, str) else path))
-        found[str(entry.get("config_name", "default"))] = splits
+        found[entry.config_name] = splits
     return found
 
 
@@ -133,16 +162,16 @@ def _listing(folder: Path) -> tuple[list[str], Card]:
                 raise InputError(f"{path}: a link to {os.readlink(path)}, which is not there; fetch the file again")
             names.append(path.relative_to(folder).as_posix())
     card = folder / CARD
-    return names, card_configurations(card.read_text(errors="replace")) if card.is_file() else {}
+    return names, card_configurations(card.read_text(errors="replace"), card) if card.is_file() else {}
 
 
-def parse_card(text: str) -> tuple[dict[str, Any], str]:
+def parse_card(text: str, where: object = CARD) -> tuple[dict[str, Any], str]:
     """Split a card into its YAML header, between two lines of three dashes, and the rest; {} without a header."""
     found = re.match(r"\ufeff?---\s*\n(.*?)^---\s*$\n?(.*)", text, re.DOTALL | re.MULTILINE)
     try:
         header = yaml.safe_load(found[1] if found else "")
     except yaml.YAMLError as error:
-        raise InputError(f"{CARD}: its header is not YAML ({str(error).splitlines()[0]})") from error
+        raise InputError(f"{where}: its header is not YAML ({str(error).splitlines()[0]})") from error
     return header if isinstance(header, dict) else {}, found[2] if found else ""
 
 

@@ -30,6 +30,8 @@ from pipeline.errors import InputError
         ({"name": "x", "repository": "a/b", "task": "t", "metric": "acc", "rows": 5}, "rows is for the perplexity"),
         ({"name": "x", "repository": "a/b", "text": "t", "rows": 0}, "rows must be a whole number above 0"),
         ({"name": "x", "repository": "a/b", "text": "t[", "rows": 1}, "not a column or a path"),
+        ({"name": "gsm8k", "revision": "main"}, "revision 'main' is no commit"),
+        ({"name": "gsm8k", "metric": None}, "metric must be given"),
     ],
 )
 def test_a_bad_entry_is_refused_in_one_line(entry, message):
@@ -43,3 +45,10 @@ def test_an_entry_with_a_name_of_the_table_changes_only_what_it_says():
     assert changed == dataclasses.replace(BENCHMARKS["gsm8k"], filter="strict-match")
     for benchmark in BENCHMARKS.values():
         assert resolve_benchmark(json.loads(json.dumps(dataclasses.asdict(benchmark)))) == benchmark
+
+
+def test_a_null_stands_for_the_default_of_a_field():
+    changed = resolve_benchmark({"name": "gsm8k", "revision": None, "filter": None, "repository": None, "task": None})
+    assert changed == dataclasses.replace(BENCHMARKS["gsm8k"], revision=None, filter="none")
+    text = {"name": "x", "repository": "a/b", "text": "t"}
+    assert resolve_benchmark(text | {"metric": None, "rows": None}) == resolve_benchmark(text)

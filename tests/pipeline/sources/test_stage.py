@@ -80,6 +80,8 @@ def test_a_source_without_rows_is_refused(tmp_path):
     for name in ("a.jsonl", "a.parquet"):
         with pytest.raises(InputError, match="source 'plain' has no rows"):
             read_source(resolve_source(PLAIN), [tmp_path / name], tmp_path / "out")
+    with pytest.raises(InputError, match="source 'plain' has no rows in no files"):
+        read_source(resolve_source(PLAIN), [], tmp_path / "out")
 
 
 def test_where_takes_several_values_and_patterns(tmp_path):

@@ -363,6 +363,8 @@ def test_every_source_survives_being_stored_as_json():
         ({"name": "x", "repository": "a/b", "text": "t", "answer": "boxd(t)"}, "did you mean 'boxed'"),
         ({"name": "x", "repository": "a/b", "text": "t", "keep_if": "flag"}, r"keep_if needs a response with \[\*\]"),
         ({"name": "gsm8k", "gated": "yes"}, "gated must be true or false"),
+        ({"name": "gsm8k", "revision": "main"}, "revision 'main' is no commit .* tags move, so give the commit"),
+        ({"name": "gsm8k", "revision": "v1.0"}, "revision 'v1.0' is no commit"),
     ],
 )
 def test_a_bad_entry_is_refused_in_one_line(entry, message):
@@ -374,7 +376,7 @@ def test_a_bad_entry_is_refused_in_one_line(entry, message):
 def test_an_entry_with_a_name_of_the_table_changes_only_what_it_says():
     changed = resolve_source({"name": "openmathinstruct-2", "split": "train_1M", "limit": 1000})
     assert dataclasses.replace(changed, split="train", limit=None) == SOURCES["openmathinstruct-2"]
-    assert resolve_source({"name": "gsm8k", "revision": None}).prefix == "gsm8k"
+    assert resolve_source({"name": "gsm8k", "revision": None, "repository": None}).prefix == "gsm8k"
 
 
 def test_no_source_is_named_like_a_path():

@@ -2,6 +2,7 @@
 
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -183,6 +184,24 @@ def test_parts_of_other_settings_are_not_taken(tmp_path: Path) -> None:
     decontaminate(tmp_path / "in", tmp_path / "clean", items, settings)
     decontaminate(tmp_path / "in", tmp_path / "expected", items, settings)
     assert contents(tmp_path / "clean") == contents(tmp_path / "expected")
+
+
+def test_killed_while_parts_are_removed_it_ends_with_the_same_bytes(tmp_path: Path, monkeypatch) -> None:
+    items = corpus(tmp_path, 400)
+    real = shutil.rmtree
+
+    def half(folder: Path, **options: bool) -> None:
+        if folder.name != "unfinished" or not folder.exists():
+            real(folder, **options)
+            return
+        (folder / "matches-0.parquet").unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(shutil, "rmtree", half)
+        with pytest.raises(KeyboardInterrupt):
+            run("decontaminate", tmp_path, "out", items)
+    assert run("decontaminate", tmp_path, "out", items) == run("decontaminate", tmp_path, "undisturbed", items)
 
 
 def documents(folder: Path, rows: list[tuple[str, str, str]]) -> Path:

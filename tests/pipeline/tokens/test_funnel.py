@@ -82,10 +82,24 @@ def test_of_large_groups_a_sample_is_counted(stages: list[Stage], tmp_path: Path
     assert near == count_tokens(stages, packed["counts"], tokenizer, most=20_000)
 
 
+def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path) -> None:
+    long = documents(3).set_column(4, "response", pa.array([f"coins and {i} " * 3000 for i in range(3)]))
+    with DocumentWriter(tmp_path / "clean") as writer:
+        writer.keep(documents(300))
+        writer.drop(long, "response too long")
+    train_tokenizer(tmp_path / "clean", tmp_path / "tokenizer", 300)
+    stages = [Stage("clean", tmp_path / "clean", writer.counts(), frozenset())]
+    packed = pack(tmp_path / "clean", tmp_path / "tokenizer", tmp_path / "packed", sequence_length=64, seed=0)
+    rows = count_tokens(stages, packed["counts"], tmp_path / "tokenizer", most=1000)
+    found = {(row["source"], row["reason"]): row["tokens"] for row in rows if row["reason"] != KEPT}
+    expected = by_hand(tmp_path / "clean", tmp_path / "tokenizer")
+    assert found == {group: tokens for group, tokens in expected.items() if group[1] != KEPT}
+
+
 def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path) -> None:
     """Source a is mended, source b is not: the tokens of b are exact, and no text of b is encoded again."""
     with DocumentWriter(tmp_path / "documents") as writer:
-        writer.keep(documents(300))
+        writer.keep(documents(600))
     stages = [Stage("documents", tmp_path / "documents", writer.counts(), frozenset())]
     cleaned = clean(stages[0].folder, tmp_path / "clean")["counts"]
     stages.append(Stage("clean", tmp_path / "clean", cleaned, frozenset("a")))

@@ -121,11 +121,28 @@ def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: 
         return real(folder, number, *rest)
 
     monkeypatch.setattr(pipeline.tokens.stage, "write_token_shard", failing)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match=r"disk is full \(No space left"):
         pack(source, tokenizer, tmp_path / "out", **options)
     assert not (tmp_path / "out/packed.json").exists()
     pack(source, tokenizer, tmp_path / "out", **options)
     assert calls[:3] == [0, 1, 1], "the finished shard is not made again"
+    assert files(tmp_path / "out") == files(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("missing", [100, 70_000])
+def test_a_full_disk_is_one_line_and_nothing_is_lost(tokenizer: Path, tmp_path: Path, missing: int) -> None:
+    source = write(tmp_path / "in", DOCUMENTS * 20, rows=100)
+    options = {"sequence_length": 64, "seed": 5}
+    pack(source, tokenizer, tmp_path / "whole", **options)
+    largest = max(path.stat().st_size for path in (tmp_path / "whole").iterdir())
+    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - missing, hard))  # what a full disk does, to the largest file
+    try:
+        with pytest.raises(InputError, match=r"disk is full.*finished shards are kept"):
+            pack(source, tokenizer, tmp_path / "out", **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    pack(source, tokenizer, tmp_path / "out", **options)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
@@ -135,8 +152,9 @@ def test_leftovers_of_another_job_are_not_used(documents: Path, tokenizer: Path,
 
     with monkeypatch.context() as broken:
         broken.setattr(pipeline.tokens.stage, "write_token_shard", failing)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(InputError, match=r"disk is full \(No space left"):
             pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=1)
+    (tmp_path / "out/tokens-00007.bin").touch()  # a shard that only the other job had
     pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=2)
     pack(documents, tokenizer, tmp_path / "fresh", sequence_length=64, seed=2)
     assert files(tmp_path / "out") == files(tmp_path / "fresh")
@@ -149,6 +167,10 @@ def test_what_cannot_be_packed_is_refused(documents: Path, tokenizer: Path, tmp_
         pack(write(tmp_path / "empty", []), tokenizer, tmp_path, sequence_length=64, seed=0)
     with pytest.raises(InputError, match=r"tokenizer_meta\.json cannot be read"):
         pack(documents, tmp_path, tmp_path, sequence_length=64, seed=0)
+    (shard,) = (write(tmp_path / "in", DOCUMENTS) / "documents").iterdir()
+    shard.write_bytes(shard.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"00000\.parquet: cut off or damaged"):
+        pack(tmp_path / "in", tokenizer, tmp_path / "out", sequence_length=64, seed=0)
 
 
 def test_weights_repeat_documents_and_leave_some_out(tokenizer: Path, codec, tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from random import Random
 
 import pytest
 import yaml
 
 from pipeline.errors import InputError
+from pipeline.worlds.crowd import Crowd
 from pipeline.worlds.likeness import grams, jaccard, words
 from pipeline.worlds.settings import FAMILIES, WorldSettings
 from pipeline.worlds.tasks import world_items, world_specifications
@@ -219,6 +221,7 @@ def test_scores_of_a_perfect_and_of_a_lazy_pipeline(world: Path, truth: list[dic
     [
         ({"shortest": 0}, "shortest=0"),
         ({"shortest": 4, "longest": 3}, "longest=3"),
+        ({"longest": 25}, "longest=25: need 1 <= shortest <= longest <= 24"),
         ({"documents": 0}, "documents=0"),
         ({"leaked": 1.5}, "leaked=1.5"),
         ({"near_edits": ("typo",)}, "typo"),
@@ -233,6 +236,14 @@ def test_scores_of_a_perfect_and_of_a_lazy_pipeline(world: Path, truth: list[dic
 def test_settings_that_make_no_sense_are_refused(values: dict, named: str) -> None:
     with pytest.raises(InputError, match=re.escape(named)):
         WorldSettings(**values)
+
+
+def test_the_longest_problems_fit_a_crowd() -> None:
+    family = WorldSettings(shortest=24, longest=24).family("sums")
+    drawn = [family.draw(Random(seed), 24) for seed in range(50)]
+    wordy = [replace(step, change=1 + place % 9, link=1) for place, step in enumerate(drawn[0].steps)]
+    longest = replace(drawn[0], steps=tuple(wordy))  # every step in five words
+    Crowd([*drawn, longest])
 
 
 def test_worlds_that_cannot_be_filled_are_refused(tmp_path: Path) -> None:

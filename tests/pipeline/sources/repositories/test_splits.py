@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories.splits import card_configurations, data_files, select_files
+from pipeline.sources.repositories.splits import card_configurations, data_files, find_split, select_files
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,31 @@ def test_a_card_without_a_header_or_with_a_broken_one():
     assert card_configurations("") == {}
     with pytest.raises(InputError, match="its header is not YAML"):
         card_configurations("---\na: [\n---\n")
+
+
+@pytest.mark.parametrize(
+    ("configs", "entry"),
+    [
+        ("configs: [main]", r" \(entry 1\)"),
+        ("configs: {a: 1}", ""),
+        ("configs: main", ""),
+        ("configs:\n- config_name: m\n- data_files:\n  - {split: train}", r" \(entry 2\)"),
+        ("configs:\n- data_files:\n  - {path: a.csv}", r" \(entry 1\)"),
+        ("configs:\n- data_files: {train: a.csv}", r" \(entry 1\)"),
+        ("configs:\n- data_dir: [a]", r" \(entry 1\)"),
+    ],
+)
+def test_configs_of_another_form_name_their_file(tmp_path, configs, entry):
+    (tmp_path / "README.md").write_text(f"---\n{configs}\n---\n")
+    with pytest.raises(InputError, match=rf"{tmp_path}/README\.md: its `configs:` must be a list .*`path`{entry}$"):
+        find_split(tmp_path, "main", "train")
+
+
+def test_numbers_name_configurations_and_null_names_none():
+    assert card_configurations("---\nconfigs:\n- config_name: 2019\n  data_files: a.csv\n---\n") == {
+        "2019": {"train": ["a.csv"]}
+    }
+    assert card_configurations("---\nconfigs:\n---\n") == {}
 
 
 def test_only_data_is_data():
