@@ -21,6 +21,7 @@ BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirector
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
 GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
+ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "profile", "sources", "dropped", "preview"}
 OLD_NAMES = {"carry": "bundle", "adopt": "collect"}
 
 
@@ -56,14 +57,18 @@ def _run(given: list[str]) -> int:
             if signals:  # DuckDB and Prefect answer a signal by errors of their own
                 print(STOPPED, file=sys.stderr)
                 return 128 + signals[0]
-            return _status_of(error)
+            return _status_of(error, only_prints=given[0] in ONLY_PRINT)
 
 
-def _status_of(error: BaseException) -> int:
-    """Print an error that a user can understand as one line; returns the exit status. Raises any other error."""
-    if isinstance(error, BrokenPipeError):  # the reader of our output (head, less) has gone
+def _status_of(error: BaseException, *, only_prints: bool) -> int:
+    """Print an error that a user can understand as one line; returns the exit status. Raises any other error.
+
+    Where the reader of our output (head, less) has gone, a command that only prints has done all that it was asked for.
+    """
+    if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if only_prints:
+            return 0
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
     print(f"dreamer: {error}", file=sys.stderr)

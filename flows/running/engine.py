@@ -7,7 +7,6 @@ function returns or raises, whatever becomes of the server. The loss is said onc
 from __future__ import annotations
 
 import copy
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -96,7 +95,7 @@ def note_loss(error: Exception) -> None:
     if not _lost.is_set():
         _lost.set()
         reason = " ".join(str(error).split()) or type(error).__name__
-        sys.stderr.write(f"Prefect's server is lost ({reason}); the study goes on without showing itself there\n")
+        progress.write_line(f"Prefect's server is lost ({reason}); the study goes on without showing itself there")
 
 
 def forget_loss() -> None:

@@ -10,6 +10,8 @@ from typing import TextIO
 
 from pipeline.errors import InputError
 
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
+
 
 def private_folder(name: str) -> Path:
     """Make a folder for this user alone in the temporary directory; all processes of the user have `name` in common.
@@ -25,6 +27,15 @@ def private_folder(name: str) -> Path:
         if state.st_mode & 0o077:
             folder.chmod(0o700)
     return home / name
+
+
+def compiled_libraries() -> dict[str, str]:
+    """Return the environment variable that names the folder of torch's compiled libraries: the user's choice, or ours.
+
+    Every process that uses torch is started with this: torch would keep the libraries in a folder of a name that
+    anybody can guess, and load them from there.
+    """
+    return {COMPILED: os.environ.get(COMPILED) or str(private_folder("compiled"))}
 
 
 def open_private(path: Path) -> TextIO:

@@ -8,7 +8,6 @@ cancellation reach the main thread, so the main thread calls `stop_all` while wo
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,13 +17,12 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
-from flows.running.private import private_folder
+from flows.running.private import compiled_libraries
 from model.training.ranks.launch import GRACE_SECONDS, ProcessGroup, stop
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing
 
 BAD_INPUT = 2
-COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 TICK_SECONDS = 1.0
 _living: set[Child] = set()
 _waited_for: WeakSet[threading.Condition] = WeakSet()
@@ -111,9 +109,7 @@ def check_status(child: Child, status: int, command: str) -> None:
 
 def _started(module: str, arguments: Sequence[str], **options: Any) -> ProcessGroup:
     wait_unless_stopping(0)
-    # torch would keep compiled libraries in a shared folder of a name that anybody can guess, and load them from there.
-    cache = os.environ.get(COMPILED) or str(private_folder("compiled"))
-    options["environment"] = {COMPILED: cache, **(options.get("environment") or {})}
+    options["environment"] = {**compiled_libraries(), **(options.get("environment") or {})}
     return ProcessGroup(module, *arguments, **options)
 
 

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from typing import Any, Protocol
 
@@ -28,10 +28,21 @@ _lock = threading.Lock()
 
 
 def report(key: str, fraction: float, words: str = "") -> None:
-    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail, such as time left."""
+    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail, such as time left.
+
+    No work depends on a listener: a full disk or a reader that has gone ends none.
+    """
     with _lock:
         for listener in _listeners:
-            listener.update(key, min(max(fraction, 0.0), 1.0), words)
+            with suppress(OSError):
+                listener.update(key, min(max(fraction, 0.0), 1.0), words)
+
+
+def write_line(text: str) -> None:
+    """Write a line to standard error, if anybody can read the line there."""
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")  # not print: Prefect takes that over inside a flow
+        sys.stderr.flush()
 
 
 @contextmanager
@@ -92,9 +103,7 @@ class Lines:
             return
         self.last[key] = step
         seconds = time.monotonic() - self.started
-        # Not print: Prefect takes that over inside a flow.
-        sys.stderr.write(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip() + "\n")
-        sys.stderr.flush()
+        write_line(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip())
 
 
 class Artifacts:

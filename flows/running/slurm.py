@@ -2,7 +2,7 @@
 
 The job runs on a machine that sees the study's folder under this path. Its batch script is the user's, or SCRIPT: it
 starts the command that it is given on every node of the job, and writes the exit status, by which a study knows the
-end of the job also where SLURM keeps no accounts. `python -m flows.running.slurm` is that command for several ranks.
+end of the job also where SLURM keeps no accounts. `python -m flows.running.slurm` is that command.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from pathlib import Path
 
 from flows.running.devices import shared_slots
 from flows.running.evaluators import URGENCY, Evaluating
-from flows.running.processes import follow, wait_unless_stopping
+from flows.running.private import compiled_libraries
+from flows.running.processes import BAD_INPUT, follow, wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
@@ -135,10 +136,8 @@ class Job:
         self.log = log
         self._note, self._status = log.with_suffix(".job"), log.with_suffix(".status").absolute()
         self._looked, self._gone, self._seen = 0.0, 0.0, QUEUED[0]
-        command = [sys.executable, "-m", module, *arguments]
-        if nodes > 1 or ranks > 1:
-            own = [sys.executable, "-m", "flows.running.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
-            command = [*own, *arguments[:1], "--", *arguments[1:]]
+        own = [sys.executable, "-m", "flows.running.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
+        command = [*own, module, "--", *arguments]
         own_name = f"{name}-{hashlib.blake2b(bytes(log.absolute()), digest_size=6).hexdigest()}"
         self.number = self._left(command, own_name)
         if self.number:
@@ -252,17 +251,30 @@ def first_host(nodes: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Become `python -m model.node` of this node of the job; all nodes meet at a port that follows from the job."""
-    parser = argparse.ArgumentParser(prog="python -m flows.running.slurm", description="Train a run in a job of SLURM.")
-    parser.add_argument("folder", help="a folder with run.json")
-    parser.add_argument("--nodes", required=True, help="how many machines train the run")
-    parser.add_argument("--ranks", required=True, help="processes on each machine")
-    parser.add_argument("options", nargs="*", help="behind --: options of python -m model.train")
+    """Become the process of a job on this machine: `python -m module`, or `python -m model.node` for several ranks.
+
+    All nodes of the job meet at a port that follows from the job.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m flows.running.slurm", description="Run a module in a job of SLURM."
+    )
+    parser.add_argument("module", help="model.train where several ranks train a run")
+    parser.add_argument("--nodes", type=int, default=1, help="how many machines train the run")
+    parser.add_argument("--ranks", type=int, default=1, help="processes on each machine")
+    parser.add_argument("arguments", nargs="*", help="behind --: those of the module")
     options = parser.parse_args(arguments)
+    try:
+        os.environ.update(compiled_libraries())  # here: the folder is this machine's
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(BAD_INPUT)
+    if options.nodes == options.ranks == 1:
+        os.execv(sys.executable, [sys.executable, "-m", options.module, *options.arguments])
     host = first_host(os.environ.get("SLURM_STEP_NODELIST", os.environ.get("SLURM_JOB_NODELIST", ""))) or "127.0.0.1"
     address = f"{host}:{PORTS[int(os.environ.get('SLURM_JOB_ID', '0')) % len(PORTS)]}"
-    node = ["--node", os.environ.get("SLURM_NODEID", "0"), "--nodes", options.nodes, "--ranks", options.ranks]
-    command = [sys.executable, "-m", "model.node", options.folder, *node, "--first", address, "--", *options.options]
+    node = ["--node", os.environ.get("SLURM_NODEID", "0"), "--nodes", str(options.nodes), "--ranks", str(options.ranks)]
+    run, *rest = options.arguments
+    command = [sys.executable, "-m", "model.node", run, *node, "--first", address, "--", *rest]
     os.execv(sys.executable, command)
 
 

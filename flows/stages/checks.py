@@ -61,11 +61,15 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
 
 
 def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
-    """Count the bytes of all checkpoints of a study, with the averaged weights where an average is kept."""
+    """Count the bytes of all checkpoints of a study, with the averaged weights where an average is kept.
+
+    A seed that is screened writes checkpoints too, up to the point at which the best seed is chosen.
+    """
     training = study.training
-    seeds = 1 if training.stop_at else len(training.seeds)
+    of_others = sum(point <= (training.stop_at or training.tokens) for point in training.points)
+    checkpoints = len(training.points) + (len(training.seeds) - 1) * of_others
     copies = 2 if training.averaging else 1
-    return sum(4 * model.parameters * copies * len(training.points) * seeds for model in planned)
+    return sum(4 * model.parameters * copies * checkpoints for model in planned)
 
 
 def state_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Sequence
 
+from flows.running.progress import write_line
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.storage.documents import KEPT
@@ -61,4 +61,4 @@ def unmarked_warnings(stripped: Output) -> list[str]:
 def say(lines: Sequence[str]) -> None:
     """Write lines to standard error; above the bars of a terminal, as rich takes it over."""
     for line in lines:
-        sys.stderr.write(f"WARNING: {line}\n")  # not print: Prefect takes that over inside a flow
+        write_line(f"WARNING: {line}")

@@ -112,7 +112,8 @@ def _look(study: Study, store: Store, packed: Output, model: PlannedModel, begun
     if output := store.find(*begun.output.split("/")):
         return describe_output(study, packed, model, begun.seed, output)
     seeds = study.training.seeds if study.training.stop_at is None else _decided(begun.folder.parent)
-    return replace(begun, status="training") if begun.seed in seeds and begun.folder.exists() else begun
+    started = (begun.folder / "progress.json").exists()  # the trainer's; the folder is there while the run waits too
+    return replace(begun, status="training") if begun.seed in seeds and started else begun
 
 
 def describe_output(study: Study, packed: Output, model: PlannedModel, seed: int, output: Output) -> Run:

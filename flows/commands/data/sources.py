@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -67,7 +66,7 @@ def print_notices(chosen: Iterable[Source]) -> None:
     """Print what a person should know of the sources before they are used, on standard error."""
     for source in chosen:
         for notice in notices(source):
-            print(f"note: {notice}", file=sys.stderr)
+            progress.write_line(f"note: {notice}")
 
 
 def _entries(name: str) -> list[Source | Benchmark]:

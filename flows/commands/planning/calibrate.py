@@ -11,14 +11,20 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from flows.commands.planning.time_plan import Pace, pace_of_flops
 from flows.running import progress
 from flows.running.devices import Slots, gpus
-from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit, wait_unless_stopping
+from flows.running.processes import (
+    Failed,
+    child_process,
+    read_progress,
+    side_by_side,
+    stopped_on_exit,
+    wait_unless_stopping,
+)
 from flows.stages.evaluate import job_settings
 from flows.stages.models import PlannedModel, describe_run, plan_models
 from flows.stages.outputs import Prepared, read_finished
@@ -111,11 +117,10 @@ def _train(
         except (FileNotFoundError, ValueError):  # a line is being written
             return []
 
-    with ExitStack() as held:
-        group = ProcessGroup("model.train", str(folder), log=folder / "train.log", environment=environment)
-        held.callback(group.kill)
+    with child_process("model.train", [str(folder)], log=folder / "train.log", environment=environment) as group:
         _wait(group, lambda: len(steps()) > 1, START_SECONDS)
         _wait(group, lambda: len(steps()) > 2 and steps()[-1][1] - steps()[0][1] >= seconds, START_SECONDS)
+        _wait(group, lambda: _checkpoints(folder), START_SECONDS)  # written beside the first steps
     (before, begin), (after, end) = steps()[0], steps()[-1]
     return (after - before) / (end - begin)
 
@@ -124,11 +129,12 @@ def _evaluate(
     study: Study, prepared: Prepared, model: PlannedModel, folder: Path, environment: dict[str, str], seconds: float
 ) -> float:
     """Evaluate the untrained model for some seconds; returns the seconds that an evaluation of all items takes."""
+    (checkpoint,) = _checkpoints(folder)
     job = {
         **job_settings(study),
         "depths": [],
         "weights": "raw",
-        "checkpoints": [{"run_id": model.model_id, "tokens": 0, "path": str(_checkpoint(folder).resolve())}],
+        "checkpoints": [{"run_id": model.model_id, "tokens": 0, "path": str(checkpoint.resolve())}],
         "tokenizer": str(prepared.tokenizer.path.resolve()),
         "tasks": prepared.tasks,
         "output": str(folder / "results"),
@@ -139,28 +145,29 @@ def _evaluate(
     def begun() -> bool:
         return bool(read_progress(path).get("done"))
 
-    with ExitStack() as held:
-        group = ProcessGroup("model.evaluate", str(folder / "job.json"), log=folder / "log", environment=environment)
-        held.callback(group.kill)
+    job_file = str(folder / "job.json")
+    with child_process("model.evaluate", [job_file], log=folder / "log", environment=environment) as group:
         _wait(group, begun, START_SECONDS)
         until = time.monotonic() + seconds
-        _wait(group, lambda: time.monotonic() > until, seconds + POLL_SECONDS)
+        _wait(group, lambda: time.monotonic() > until, seconds + START_SECONDS)
     values = read_progress(path)
     return values["total"] / values["items_per_second"]
 
 
-def _checkpoint(folder: Path) -> Path:
-    (found,) = (folder / "checkpoints").glob("[0-9]*[0-9]")
-    return found
+def _checkpoints(folder: Path) -> list[Path]:
+    """List the finished checkpoints of a run; others have a suffix."""
+    return list((folder / "checkpoints").glob("[0-9]*[0-9]"))
 
 
-def _wait(group: ProcessGroup, finished: Callable[[], bool], seconds: float) -> None:
+def _wait(group: ProcessGroup, finished: Callable[[], object], seconds: float) -> None:
     """Wait until `finished`, or the process has ended well. Raises Failed when it fails or takes too long."""
     deadline = time.monotonic() + seconds
     while not finished():
         status = group.poll()
         if status == 0:
             return
-        if status or time.monotonic() > deadline:
+        if status:
             raise Failed(f"the measurement ended with status {status}: {group.last_line()}")
+        if time.monotonic() > deadline:
+            raise Failed(f"the measurement has not come further in {seconds:,.0f} s: {group.last_line()}")
         wait_unless_stopping(POLL_SECONDS)

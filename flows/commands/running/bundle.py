@@ -7,9 +7,10 @@ GPU nodes often have torch and no network, no Prefect and no DuckDB. A bundle is
 from __future__ import annotations
 
 import argparse
+import filecmp
 import json
-import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,9 @@ def write_bundle(study: Study, folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{study.name}: {', '.join(harnessed)} need lm-eval, which a bare machine has not; leave them out"
         )
+    tasks = _copy_items(prepared.tasks, folder)
     for name, output in (("tokens", prepared.packed), ("tokenizer", prepared.tokenizer)):
         shutil.copytree(output.path, folder / name, dirs_exist_ok=True)
-    (folder / "tasks").mkdir(exist_ok=True)
-    tasks = []
-    for task in prepared.tasks:
-        items = shutil.copy(task["plain"], folder / "tasks")
-        tasks.append({**task, "plain": os.path.relpath(items, folder), "yaml": None, "dataset_path": None})
     runs = []
     for model in plan_models(study, prepared.vocabulary_size):
         for seed in study.training.seeds:
@@ -90,6 +87,27 @@ def write_bundle(study: Study, folder: Path) -> dict[str, Any]:
     plan = {"study_id": study.study_id, "stop_at": study.training.stop_at, "runs": runs, "evaluation": evaluation}
     plan_file.write_text(json.dumps(plan, indent=1))
     return plan
+
+
+def _copy_items(tasks: Sequence[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
+    """Copy the plain items of every task to `folder`; returns the tasks as a bare machine reads them.
+
+    Raises InputError where two benchmarks have a task of one name with other items.
+    """
+    (folder / "tasks").mkdir(exist_ok=True)
+    taken: dict[str, dict[str, Any]] = {}
+    copied = []
+    for task in tasks:
+        name = f"tasks/{task['task'].replace('/', '-')}.items.jsonl"  # files of two benchmarks may have one name
+        other = taken.setdefault(name, task)
+        if not filecmp.cmp(other["plain"], task["plain"], shallow=False):
+            raise InputError(
+                f"benchmarks {other['benchmark']!r} and {task['benchmark']!r} both have a task {task['task']!r}, of "
+                f"{other['plain']} and of {task['plain']}; give one of them another 'task'"
+            )
+        shutil.copy(task["plain"], folder / name)
+        copied.append({**task, "plain": name, "yaml": None, "dataset_path": None})
+    return copied
 
 
 def collect_bundle(study: Study, folder: Path) -> None:

@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 from flows.running.devices import Slots
+from flows.running.private import compiled_libraries
 from flows.running.processes import BAD_INPUT, Failed
 from flows.stages.models import describe_run, plan_models
 from flows.stages.outputs import Prepared, read_returned
@@ -72,7 +73,7 @@ def find_packed(study: Study) -> Output | None:
 def _profile(folder: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "model.profiling.profile", str(folder)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        env={**os.environ, "OMP_NUM_THREADS": "1", **compiled_libraries(), **environment},
         capture_output=True,
         text=True,
     )

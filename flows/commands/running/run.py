@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -47,10 +46,10 @@ def run(options: argparse.Namespace) -> None:
         check_devices(study)
         with progress.on_terminal():
             join_trainings(study, node, partial(are_trained, study, before=_changed(study)))
-        print(f"The trainings of {study.study_id} have ended; node 0 evaluates the models.", file=sys.stderr)
+        progress.write_line(f"The trainings of {study.study_id} have ended; node 0 evaluates the models.")
         return
     if is_complete(study):
-        print(f"Nothing to do: {study.study_id} is complete.", file=sys.stderr)
+        progress.write_line(f"Nothing to do: {study.study_id} is complete.")
     else:
         with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
             if not (options.follow and is_complete(study)):
@@ -141,7 +140,7 @@ def preflight(study: Study, *, trust_code: bool) -> None:
             f"`dreamer plan {study.arguments}` says what for"
         )
     for notice in notices:
-        print(notice, file=sys.stderr)
+        progress.write_line(notice)
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
     share_ranks(study, len(planned))
@@ -150,4 +149,4 @@ def preflight(study: Study, *, trust_code: bool) -> None:
     try:
         connect(study.database, wait=1).close()
     except Busy as busy:
-        print(f"{busy}; rows wait, the study goes on", file=sys.stderr)
+        progress.write_line(f"{busy}; rows wait, the study goes on")

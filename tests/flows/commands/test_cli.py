@@ -1,5 +1,6 @@
 """The dreamer command: bad input is one clear line and status 2, within seconds, and nothing is lost."""
 
+import errno
 import gzip
 import json
 import shlex
@@ -8,11 +9,13 @@ import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flows.commands import cli
 from flows.commands.cli import main
 from flows.commands.parser import GROUPS, parser
 from tests.sql.empty import empty_file
@@ -115,6 +118,19 @@ def test_a_reader_that_leaves_early_is_no_failure() -> None:
     command = f"set -o pipefail; '{sys.executable}' -m flows.commands.cli sources --long | head -1"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("command", "status"), [("run", 1), ("clean", 1), ("plan", 0)])
+def test_work_that_a_broken_pipe_ends_is_not_done(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str, status: int
+) -> None:
+    def breaks(_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(cli, "import_module", lambda name: SimpleNamespace(**{command: breaks}))
+    monkeypatch.setattr(cli.os, "dup2", lambda *_: None)
+    assert main([command, "demo"]) == status
+    assert ("Broken pipe" in capfd.readouterr().err) == bool(status)
 
 
 def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -44,11 +44,13 @@ trap : TERM
 """,
 }
 HELPER = """
-import pathlib, sys, time
+import os, pathlib, sys, time
 what, mark = sys.argv[1], pathlib.Path(sys.argv[2])
 print("begins", flush=True)
 if what == "sleep":
     mark.write_text("up")
     time.sleep(60)
+if what == "compiles":
+    mark.write_text(os.environ["TORCHINDUCTOR_CACHE_DIR"])
 sys.exit({"fail": 1, "bad": 2}.get(what, 0))
 """

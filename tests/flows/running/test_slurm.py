@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -81,6 +82,19 @@ def test_jobs_ask_for_what_a_training_needs(cluster: Path, tmp_path: Path) -> No
     run_job(study(), "helper_job", ["end", "-"], log=tmp_path / "log")
     assert "--gpus" not in submitted(cluster)[1]
     assert (tmp_path / "log").read_text() == "begins\n" * 2
+
+
+def test_a_job_keeps_compiled_libraries_in_a_private_folder_of_its_machine(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    there = tmp_path / "there"
+    there.mkdir()
+    monkeypatch.setenv("TMPDIR", str(there))  # of the job alone: this process has looked already
+    run_job(study(), "helper_job", ["compiles", str(tmp_path / "named")], log=tmp_path / "log")
+    folder = there / f"dreamer-{os.getuid()}" / "compiled"
+    assert (tmp_path / "named").read_text() == str(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_nothing_of_this_machine_counts_for_jobs() -> None:

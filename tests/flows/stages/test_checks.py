@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from flows.stages import checks
-from flows.stages.checks import check_study, machine_memory
+from flows.stages.checks import check_study, checkpoint_bytes, machine_memory
+from flows.stages.models import plan_models
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 
@@ -86,3 +87,11 @@ def test_a_full_disk_and_a_folder_that_is_a_file(tmp_path: Path, monkeypatch: py
     (tmp_path / "run").unlink()
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
     assert "of checkpoints and states, and 0.0 GB are free" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(("screening", "written"), [(0, 40), (0.5, 10 + 3 * 5), (0.05, 10)])
+def test_the_checkpoints_of_screened_seeds_are_counted(tmp_path: Path, screening: float, written: int) -> None:
+    settings = {"seeds": [0, 1, 2, 3], "checkpoints": 10, "screening": screening}
+    study = load_study(changed(tmp_path, training=settings))
+    planned = plan_models(study, 300)
+    assert checkpoint_bytes(study, planned) == written * sum(2 * 4 * model.parameters for model in planned)

@@ -80,6 +80,8 @@ class Training:
         self.planned = plan_models(study, 300)
         self.looks = lookouts(study, self.store, self.prepared.packed, self.planned)
         self.ended: Trained | None = None
+        for look in self.looks:  # the folders of all runs are made at once, before the first of them is trained
+            look().folder.mkdir(parents=True)
 
     @staticmethod
     def _results(folder: Path) -> dict[str, Any]:
@@ -96,6 +98,7 @@ class Training:
         step = {"run_id": run.run_id, "step": 1, "tokens": tokens, "loss": 1.0}
         for table, values in (("runs", row), ("steps", step)):
             pq.write_table(pa.Table.from_pylist([values]), run.folder / "rows" / f"{table}.parquet")
+        (run.folder / "progress.json").write_text(json.dumps({"tokens": tokens}))
         unfinished.rename(folder)
 
     def end(self, *names: str, failed: bool = False) -> None:

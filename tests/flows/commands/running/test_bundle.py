@@ -1,5 +1,6 @@
 """A study carried to a bare machine and back has the results of one that was run in one place."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,9 +14,11 @@ import pandas as pd
 import pytest
 
 from flows.commands.cli import main
+from flows.commands.running import bundle
 from flows.commands.running.bundle import collect_bundle, write_bundle
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from tests.flows.stages.training_by_hand import Training, tiny
 from tests.waiting import PATIENCE_SECONDS, until
 
 PROJECT = Path(__file__).resolve().parents[4]
@@ -111,3 +114,30 @@ def test_damaged_files_of_a_carried_study(box: Path, tmp_path: Path, name: str, 
     with pytest.raises(InputError, match=said):
         collect_bundle(load_study(TINY, root=tmp_path / "run"), box)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def same_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Training:
+    """A study with two benchmarks whose files of plain items have one name."""
+    training, tasks = Training(tiny(tmp_path / "run")), []
+    for name in ("first", "second"):
+        items = tmp_path / name / "items.jsonl"
+        items.parent.mkdir()
+        items.write_text(json.dumps({"prompt": name}))
+        tasks.append({"benchmark": name, "task": name, "plain": str(items), "yaml": None, "dataset_path": None})
+    training.prepared = dataclasses.replace(training.prepared, tasks=tuple(tasks))
+    monkeypatch.setattr(bundle, "prepare_data", lambda study, store: training.prepared)
+    return training
+
+
+def test_items_of_two_benchmarks_in_files_of_one_name_are_both_carried(same_names: Training, tmp_path: Path) -> None:
+    tasks = write_bundle(same_names.study, tmp_path / "box")["evaluation"]["tasks"]
+    read = [json.loads((tmp_path / "box" / task["plain"]).read_text())["prompt"] for task in tasks]
+    assert read == [task["task"] for task in tasks] == ["first", "second"]
+
+
+def test_two_tasks_of_one_name_with_other_items_are_refused(same_names: Training, tmp_path: Path) -> None:
+    for task in same_names.prepared.tasks:
+        task["task"] = "one"
+    with pytest.raises(InputError, match=r"benchmarks 'first' and 'second' both have a task 'one'"):
+        write_bundle(same_names.study, tmp_path / "box")

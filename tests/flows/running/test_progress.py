@@ -1,0 +1,40 @@
+"""Work goes on where nobody can read its progress."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from flows.running import progress
+from flows.running.engine import forget_loss, note_loss
+from flows.stages.losses import say
+from tests.flows.running.test_silence import Heard
+
+
+@pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
+def test_a_standard_error_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Its reader has gone (`2>&1 | tee` that was killed), or the disk is full."""
+
+    def fail(*_: str) -> None:
+        raise OSError(number, "no")
+
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=fail, flush=fail, isatty=lambda: False))
+    with progress.on_terminal(), progress.listening(Heard()) as heard:
+        progress.report("train", 0.5, "half")
+        say(["a stage lost much"])
+        note_loss(RuntimeError("no server"))
+        forget_loss()
+    assert heard.reports == [("train", 0.5, "half")], "the other listeners are told"
+
+
+def test_a_listener_that_cannot_write_ends_no_work() -> None:
+    class Full:
+        def update(self, *_: object) -> None:
+            raise OSError(errno.ENOSPC, "no")
+
+    with progress.listening(Full()), progress.listening(Heard()) as heard:
+        progress.report("train", 1.0)
+    assert heard.reports == [("train", 1.0, "")]
