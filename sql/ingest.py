@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import duckdb
@@ -28,11 +29,10 @@ def ingest(path: Path | str, tables: Mapping[str, pa.Table | Sequence[Path]], *,
     Items, expert usage and depth attention replace all rows of their evaluation or checkpoint. Repeating a call changes
     nothing, so that a results file can be rebuilt at any time.
 
-    Raises InputError for unknown tables or columns, missing key columns, values that do not fit, unreadable files, and
-    a run whose tokens go back from one step to a later one.
+    Raises InputError for unknown tables or columns, missing key columns, values that do not fit, unreadable files, a
+    run whose tokens go back from one step to a later one, and where the file cannot be written (a full disk).
     """
-    connection = connect(path, wait=wait)
-    try:
+    with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
         keys = _keys(connection)
         for table in sorted(tables):
             if table not in keys:
@@ -40,35 +40,52 @@ def ingest(path: Path | str, tables: Mapping[str, pa.Table | Sequence[Path]], *,
         connection.execute("begin")
         counts = {table: _insert(connection, table, keys[table], rows) for table, rows in tables.items()}
         connection.execute("commit")
-    finally:
-        connection.close()  # rolls back what is not committed
     return counts
 
 
 def forget(path: Path | str, tables: Sequence[str], runs: Sequence[str], *, wait: float = 30.0) -> None:
-    """Delete the rows of some runs from tables, all or none."""
-    connection = connect(path, wait=wait)
-    try:
+    """Delete the rows of some runs from tables, all or none. Raises InputError where the file cannot be written."""
+    with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
         connection.execute("begin")
         for table in tables:
             connection.execute(f"delete from {table} where run_id in (select unnest(?))", [list(runs)])
         connection.execute("commit")
-    finally:
-        connection.close()  # rolls back what is not committed
 
 
 def replace_computed(connection: duckdb.DuckDBPyConnection, study_id: str, frames: Mapping[str, pd.DataFrame]) -> None:
-    """Replace a study's rows of computed tables, all or none; a read-only connection stores nothing."""
-    writable = "select not readonly from duckdb_databases() where database_name = current_database()"
-    if not connection.execute(writable).fetchall()[0][0]:
+    """Replace a study's rows of computed tables, all or none; a read-only connection stores nothing.
+
+    Raises InputError where the file cannot be written.
+    """
+    opened = "select readonly, path from duckdb_databases() where database_name = current_database()"
+    read_only, path = connection.execute(opened).fetchall()[0]
+    if read_only:
         return
-    connection.execute("begin")
-    for table, frame in frames.items():
-        connection.register("computed", frame)
-        connection.execute(f"delete from {table} where study_id = ?", [study_id])
-        connection.execute(f"insert into {table} by name select * from computed")
-        connection.unregister("computed")
-    connection.execute("commit")
+    with _writable(path):
+        try:
+            connection.execute("begin")
+            for table, frame in frames.items():
+                connection.register("computed", frame)
+                connection.execute(f"delete from {table} where study_id = ?", [study_id])
+                connection.execute(f"insert into {table} by name select * from computed")
+                connection.unregister("computed")
+            connection.execute("commit")
+        except duckdb.Error:
+            with suppress(duckdb.Error):  # a commit that failed has been rolled back
+                connection.execute("rollback")
+            raise
+
+
+@contextmanager
+def _writable(path: Path | str) -> Iterator[None]:
+    """Raise InputError in place of an error of DuckDB while rows are written."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise InputError(
+            f"{path}: rows could not be written, and the file stays as it was: {one_line(error)}; where the disk is "
+            "full, make room, then give the same command again"
+        ) from error
 
 
 def _keys(connection: duckdb.DuckDBPyConnection) -> dict[str, tuple[str, ...]]:

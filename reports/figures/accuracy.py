@@ -26,12 +26,12 @@ def accuracy(
     raw: pd.DataFrame,
     styles: Mapping[str, Style],
     depth: int,
-    seen_twice_from: float | None = None,
+    second_epoch_from: float | None = None,
 ) -> Figure | None:
     """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
 
     A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
-    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights; from `seen_twice_from` tokens on the
+    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights; from `second_epoch_from` tokens on the
     stream was in its second epoch. None without accuracies.
     """
     frames = (curve[curve["accuracy"].notna()], runs, efficiency, raw)
@@ -47,8 +47,8 @@ def accuracy(
         panels.append(panel(task_name(task), description, _token_chart(*parts, shown), **keys))
     notes = " Faint lines are the seeds." if curve["seeds"].max() > 1 else ""
     notes += " Dotted coloured lines are the raw weights, the others their running averages." if len(frames[3]) else ""
-    if seen_twice_from and seen_twice_from <= curve["tokens"].max():
-        notes += f" From {tokens(seen_twice_from)} tokens on the models had seen documents before."
+    if second_epoch_from and second_epoch_from <= curve["tokens"].max():
+        notes += f" From {tokens(second_epoch_from)} tokens on the models had seen all documents before."
     goal = " The dotted line is chance."
     if frames[2]["baseline_accuracy"].notna().any():
         goal = (

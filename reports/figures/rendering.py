@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -129,9 +130,9 @@ def export(figure: Figure, folder: Path) -> None:
     text = vl_convert.__version__ + json.dumps(specification, sort_keys=True)
     mark = f"<!-- drawn from {hashlib.sha256(text.encode()).hexdigest()} -->\n"
     svg, pdf, png = (folder / f"{figure.name}.{ending}" for ending in ENDINGS)
-    whole = all(file.exists() and file.stat().st_size for file in (svg, pdf, png))
-    if whole and svg.read_text(encoding="utf-8").endswith(mark):
-        return
+    with suppress(FileNotFoundError):  # not there yet, or another report is drawing
+        if all(file.stat().st_size for file in (svg, pdf, png)) and svg.read_text(encoding="utf-8").endswith(mark):
+            return
     drawing = vl_convert.vegalite_to_svg(specification)
     folder.mkdir(parents=True, exist_ok=True)
     svg.unlink(missing_ok=True)  # written last: no figure that ends half way is taken for whole

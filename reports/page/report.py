@@ -7,11 +7,13 @@ looked at, so that the page holds each of them once; they fit their place, show 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 import jinja2
 import pandas as pd
@@ -32,6 +34,8 @@ from reports.text.names import depth_name
 from reports.text.numbers import listed, tokens
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
+PARTIAL = ".partial"  # ends the names of pages that are being written
+LEFT_AFTER = 3600  # seconds after which nobody writes on at such a page, which takes less than one
 SCRIPTS = ("choice", "figures", "files", "tables", "origins", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
 Build = Callable[[StudyData, Mapping[str, Style]], tuple[FirstScreen, list[Section]]]
@@ -57,15 +61,33 @@ def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
     )
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
-    written = page.with_name(".index.html.partial")  # a reader never sees half a page
-    written.write_text(text, encoding="utf-8")
-    _remove_old_figures(page, {figure.name for figure in figures})
-    written.replace(page)
+    with _replacing(page) as written:
+        written.write_text(text, encoding="utf-8")
+        _remove_old_figures(page, {figure.name for figure in figures})
     if configuration:
         (folder / "study.yaml").write_text(configuration, encoding="utf-8")
     for figure in figures if papers else ():
         export(figure, folder / "figures")
     return page
+
+
+@contextmanager
+def _replacing(page: Path) -> Iterator[Path]:
+    """Yield a path to write to, then put the file there in the place of the page: no reader sees half a page.
+
+    Each of several writers has a path of its own. Removes what writers that were killed have left.
+    """
+    written = page.with_name(f".{page.name}.{uuid4().hex}{PARTIAL}")
+    try:
+        yield written
+        made = written.stat().st_mtime
+        for other in page.parent.glob(f".{page.name}*{PARTIAL}"):
+            with suppress(FileNotFoundError):  # another writer is done
+                if other.stat().st_mtime < made - LEFT_AFTER:
+                    other.unlink()
+        written.replace(page)
+    finally:
+        written.unlink(missing_ok=True)
 
 
 def make_page(

@@ -48,7 +48,7 @@ def sections(data: StudyData, styles: Mapping[str, Style], *, one_stream: bool =
 
 def _accuracy(data: StudyData, styles: Mapping[str, Style], one_stream: bool) -> list[Block]:
     """Show accuracy curves, a figure for each depth, their numbers, and the curves of the losses."""
-    blocks, twice = [], token_stream.seen_twice_from(data.checkpoints) if one_stream else None
+    blocks, twice = [], token_stream.second_epoch_from(data.checkpoints) if one_stream else None
     seeds, losses = (frame[frame["run_id"].isin(data.counted["run_id"])] for frame in (data.accuracy, data.loss))
     frames = (data.curve, seeds, data.efficiency, data.raw_accuracy)
     for depth in data.depths:
@@ -107,11 +107,13 @@ def data_blocks(data: StudyData) -> list[Block]:
         return []
     read, kept = data.funnel["documents"].iloc[0], data.funnel["kept"].iloc[-1]
     sources = sorted(data.curation["source"].dropna().unique())
-    packed = token_stream.corpus_tokens(data)
+    kept_tokens, repeated = token_stream.corpus_tokens(data), token_stream.repeated_sources(data)
+    amount = f" as {tokens(kept_tokens)} tokens" if kept_tokens else ""
+    once = ", each document counted once" if amount and repeated else ""
     text = (
         f"Of {number(read)} documents from {counted(len(sources), 'source')} ({listed(sources)}), "
-        f"{number(kept)} went into training{f' as {tokens(packed)} tokens' if packed else ''}."
-    )
+        f"{number(kept)} went into training{amount}{once}. {repeated}"
+    ).strip()
     return [
         Block("prose", text),
         *(Block("doubt", doubt) for doubt in data_doubts(data)),

@@ -154,7 +154,7 @@ def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task
 
 
 def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
-    """Tabulate the factors on the average in tokens, in FLOPs and in seconds of training (`compute_efficiency`)."""
+    """Tabulate the factors on the average in tokens, FLOPs and device-seconds (`compute_efficiency`)."""
     rows = rows[(rows["task"] == AVERAGE) & (rows["variant"] != BASELINE) & rows["factor_tokens"].notna()]
     body = []
     for row in ordered(rows, styles).to_dict("records"):
@@ -165,9 +165,9 @@ def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values]))
     return table(
         "table-compute",
-        "The average’s factors counted in training tokens, in FLOPs, and in seconds of training at the speeds "
-        "measured in this study. A variant that trains more slowly gains less in time than in tokens. The last columns "
-        f"are the training time to the best accuracy of {BASELINE}, of all devices of a run together; a dash: not "
+        "The average’s factors counted in training tokens, in FLOPs, and in time of training at the speeds measured in "
+        "this study. A variant that trains more slowly gains less in time than in tokens. Times are those of all "
+        f"devices of a run together; the last columns are the times to the best accuracy of {BASELINE}, a dash: not "
         "reached.",
         [left("Model"), "Depth", "Tokens", "FLOPs", "Time", f"{BASELINE} took", "The variant took"],
         body,

@@ -11,12 +11,25 @@ SHOWN = 3  # mismatches that are listed
 
 
 def corpus_tokens(data: StudyData) -> float:
-    """Return the tokens kept by the final stage that counts tokens; 0 when none does."""
+    """Return the tokens kept by the final stage that counts tokens, each document once; 0 when none does."""
     kept = data.funnel["tokens_kept"].dropna()
     return 0 if kept.empty else float(kept.iloc[-1])
 
 
-def seen_twice_from(checkpoints: pd.DataFrame) -> float | None:
+def repeated_sources(data: StudyData) -> str:
+    """Say which sources the study's configuration packs more than once in an epoch; empty when there are none."""
+    entries = data.section("data").get("sources")
+    sources = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+    weights = [(source.get("name"), source.get("weight", 1)) for source in sources]
+    often = [
+        f"those of {name} {weight:g} times{'' if weight == int(weight) else ' on average'}"
+        for name, weight in weights
+        if isinstance(weight, int | float) and weight > 1
+    ]
+    return f"In one epoch documents are packed more than once: {listed(often)}." if often else ""
+
+
+def second_epoch_from(checkpoints: pd.DataFrame) -> float | None:
     """Return the tokens of the first checkpoint in the stream's second epoch; None when there was one epoch."""
     beyond = checkpoints[checkpoints["epoch"] > 1]["tokens"]
     return None if beyond.empty else float(beyond.min())
@@ -24,20 +37,22 @@ def seen_twice_from(checkpoints: pd.DataFrame) -> float | None:
 
 def epochs(data: StudyData) -> str:
     """Say how many epochs of the packed data the longest run read; empty when that is unknown."""
-    held, trained, times = corpus_tokens(data), data.runs["tokens"].max(), data.checkpoints["epoch"].max()
+    trained, times, repeated = data.runs["tokens"].max(), data.checkpoints["epoch"].max(), repeated_sources(data)
+    held = 0 if repeated else corpus_tokens(data)  # packed are more where sources are repeated
     if pd.isna(times):
         if pd.isna(trained) or not held:
-            return ""
+            return repeated
         times = trained / held
     amounts = f" ({tokens(trained)} tokens of training, {tokens(held)} in the data)" if held and trained else ""
+    read = f"longest run read {100 * times:.0f}% of the packed data{amounts}."
     if times <= 1:
-        return f"No document was seen twice: the longest run read {100 * times:.0f}% of the packed data{amounts}."
-    first = seen_twice_from(data.checkpoints)
-    since = f" From the checkpoint at {tokens(first)} tokens on, models had seen documents before." if first else ""
+        return f"The {read} {repeated}" if repeated else f"No document was seen twice: the {read}"
+    first = second_epoch_from(data.checkpoints)
+    since = f" From the checkpoint at {tokens(first)} tokens on, models had seen all documents before." if first else ""
     return (
         f"The stream went over the data more than once: the longest run ended after {times:.1f} epochs{amounts}, each "
-        f"in a fresh order.{since} Later tokens are worth less than new ones would be."
-    )
+        f"in a fresh order.{since} Later tokens are worth less than new ones would be. {repeated}"
+    ).strip()
 
 
 def mismatch(data: StudyData) -> str:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import resource
+from contextlib import contextmanager
+
 import duckdb
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
 from sql import results
+from sql.ingest import forget, replace_computed
 from tests.sql.by_hand import ITEM, count, items, one_line, rows
 
 
@@ -99,3 +104,33 @@ def test_files_that_cannot_be_read_are_named(path, tmp_path):
         with pytest.raises(InputError, match=said) as error:
             results.ingest(path, {"items": [file]})
         one_line(error)
+
+
+@contextmanager
+def no_space():
+    """Let no file grow, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_told_and_nothing_is_changed(path):
+    results.ingest(path, {"items": items(3)})
+    for write in (lambda: results.ingest(path, {"items": items(4)}), lambda: forget(path, ["items"], ["r"])):
+        with no_space(), pytest.raises(InputError, match=r"results\.duckdb: rows could not be written") as error:
+            write()
+        assert "make room" in one_line(error)
+        assert count(path, "items") == 3
+    assert results.ingest(path, {"items": items(4)}) == {"items": 4}
+
+
+def test_computed_rows_stay_where_the_disk_is_full(path):
+    rows_of = {"factor_intervals": pd.DataFrame([{"study_id": "s", "variant": "DR", "task": "t", "rule": "first"}])}
+    with results.connect(path) as connection:
+        replace_computed(connection, "s", rows_of)
+        with no_space(), pytest.raises(InputError, match=r"results\.duckdb: rows could not be written"):
+            replace_computed(connection, "s", rows_of)
+    assert count(path, "factor_intervals") == 1

@@ -1,14 +1,16 @@
--- One row: a model and task, with its factor of data_efficiency in tokens, in FLOPs and in seconds of training.
+-- One row: a model and task, with its factor of data_efficiency in tokens, in FLOPs and in device-seconds of training.
 -- needs: data_efficiency, model_costs, variant_order
 -- Variants are matched in FLOPs, so the first two are nearly equal. A variant that trains slower for each token gains
--- less in seconds. The bound holds for all three. `baseline_device_seconds` and `variant_device_seconds` are the training
--- times to LA's best accuracy in absolute numbers, of all devices together; null where the variant never reaches the goal.
+-- less in seconds, which are those of all devices together: models need not have equally many. The bound holds for all
+-- three. `baseline_device_seconds` and `variant_device_seconds` are the training times to LA's best accuracy in absolute
+-- numbers; null where the variant never reaches the goal.
 create or replace view compute_efficiency as
 select
     factors.study_id, factors.depth, factors.variant, factors.task,
     factors.factor as factor_tokens,
     factors.factor * baseline.flops_per_token / own.flops_per_token as factor_flops,
-    factors.factor * own.tokens_per_second / baseline.tokens_per_second as factor_seconds,
+    factors.factor * (own.tokens_per_second / own.devices)
+    / (baseline.tokens_per_second / baseline.devices) as factor_seconds,
     factors.bound,
     factors.near_chance,
     factors.baseline_tokens / baseline.tokens_per_second * baseline.devices as baseline_device_seconds,
@@ -22,4 +24,4 @@ left join model_costs as baseline
     and (baseline.depth, baseline.variant) is not distinct from (factors.depth, 'LA')
 order by study_id, depth, variant_order(factors.variant), variant, factors.task = 'average', task;
 
-comment on view compute_efficiency is 'The data-efficiency factors in tokens, FLOPs and seconds of training';
+comment on view compute_efficiency is 'The data-efficiency factors in tokens, FLOPs and device-seconds of training';

@@ -47,10 +47,10 @@ def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
 
 def test_documents_seen_before_are_said_with_the_curves() -> None:
     said = [
-        accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, 4, seen_twice_from=beyond).caption  # type: ignore[union-attr]
+        accuracy(curve(), RUNS, FACTORS, NO_RAW, DRAWN, 4, second_epoch_from=beyond).caption  # type: ignore[union-attr]
         for beyond in (None, 2e6, 17e6)
     ]
-    assert ["From 2M tokens on the models had seen documents before." in words for words in said] == [
+    assert ["From 2M tokens on the models had seen all documents before." in words for words in said] == [
         False,
         True,
         False,

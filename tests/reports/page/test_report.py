@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -13,8 +15,10 @@ import altair as alt
 import pytest
 
 from pipeline.errors import InputError
+from reports.data import read_study
+from reports.page import report as page_of_study
 from reports.page.packing import unpacked
-from reports.page.report import write_report
+from reports.page.report import write_data, write_report
 from sql.results import connect
 from tests.reports.small_results import (
     POINTS,
@@ -221,6 +225,31 @@ def test_the_answer_is_drawn_without_script_in_colours_of_the_page(place: Path, 
     assert 'fill="#' not in drawings[0]
     assert 'stroke="#' not in drawings[0]
     assert "All figures lie beside the page" in text.split("<noscript>")[1].split("</noscript>")[0]
+
+
+def test_two_writers_of_one_page_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = read_study(entered(tmp_path / "results.duckdb", {"studies": [study()], "curation": curation()}), STUDY)
+    whole, within = write_data(data, tmp_path / "report", papers=False).read_text(), []
+
+    def other_writer(page: Path, names: set[str]) -> None:
+        monkeypatch.undo()
+        within.append(write_data(data, page.parent, papers=False).read_text())
+
+    monkeypatch.setattr(page_of_study, "_remove_old_figures", other_writer)
+    page = write_data(data, tmp_path / "report", papers=False)
+    assert [*within, page.read_text()] == [whole, whole]
+    assert not list(page.parent.glob(".*"))
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    folder.mkdir()
+    left, at_work = folder / ".index.html.partial", folder / ".index.html.0123.partial"
+    for file, age in ((left, 7200), (at_work, 10)):
+        file.write_text("half a page")
+        os.utime(file, (time.time() - age,) * 2)
+    report(tmp_path, {"studies": [study()], "curation": curation()})
+    assert [*folder.glob(".*")] == [at_work]
 
 
 def test_every_figure_says_what_it_shows(place: Path, page: Page) -> None:

@@ -157,6 +157,15 @@ def test_compute_efficiency_weighs_tokens_with_flops_and_seconds(sql):
     assert rows == [("LA", 1.0, 1.0, 1.0), ("DR", 2.0, pytest.approx(2 / 1.1), 1.0)]
 
 
+def test_more_devices_make_no_factor_in_seconds(sql):
+    pair(sql, {10: 0.1, 20: 0.5}, {10: 0.1, 20: 0.5})
+    sql.execute("update runs set tokens_per_second = if(model_id = 'LA-4', 200, 300)")
+    sql.execute("insert into run_details select run_id, if(model_id = 'LA-4', 2, 3), null from runs")
+    columns = "factor_seconds, baseline_device_seconds / variant_device_seconds"
+    rows = sql.execute(f"select variant, {columns} from compute_efficiency where task = 't'").fetchall()
+    assert rows == [("LA", 1.0, 1.0), ("DR", 1.0, 1.0)]
+
+
 # Interpolation ------------------------------------------------------------------------------------------------------
 
 
