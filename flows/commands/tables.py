@@ -53,13 +53,13 @@ def print_table(table: pd.DataFrame) -> None:
 
 
 def cell(value: Any) -> str:
-    """Format one value of a table: four digits of a number below a million, a dash for null."""
+    """Format one value of a table: four digits of a number below 10,000, else whole numbers; a dash for null."""
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, float) and math.isinf(value):
         return "unbounded"
     if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     if isinstance(value, Integral) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ URGENCY = (0,)  # before the trainings that wait: an evaluation is short and sho
 
 
 class Evaluating(ABC):
-    """What evaluates checkpoints when asked, at most `count` at once: processes here, or jobs of a cluster."""
+    """Evaluates checkpoints when asked, at most `count` at once, by processes here or by jobs of a cluster."""
 
     def __init__(self, count: int) -> None:
         self._pool = ThreadPoolExecutor(count)
@@ -58,6 +59,7 @@ class Evaluators(Evaluating):
         self._idle: list[ProcessGroup] = []
         self._started = 0
         self._living: dict[ProcessGroup, ExitStack] = {}
+        self._closing = threading.Lock()  # a process is either known to `close`, or ended by its starter
 
     def evaluate(self, job: Path, tokens: int) -> Future[str]:
         future: Future[str] = Future()
@@ -67,7 +69,8 @@ class Evaluators(Evaluating):
 
     def close(self) -> None:
         """Drop the requests that wait, and end the evaluating processes."""
-        super().close()
+        with self._closing:
+            super().close()
         self._waiting.clear()
         for process in list(self._living):
             self._end(process)
@@ -118,8 +121,12 @@ class Evaluators(Evaluating):
         process = held.enter_context(
             child_process(MODULE, log=log, environment={**self._environment, **devices}, asked=True)
         )
-        self._living[process] = held
-        return process
+        with self._closing:
+            if not self._closed:
+                self._living[process] = held
+                return process
+        held.close()
+        raise Stopped("the evaluation has ended")
 
     def _end(self, process: ProcessGroup) -> None:
         if held := self._living.pop(process, None):

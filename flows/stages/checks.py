@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.running.devices import check_devices, gpus
+from flows.running.looks import folder_size
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BASELINE, BUILTIN, Study
 from model.evaluation.trust import check_overrides, check_task_file
@@ -127,7 +128,7 @@ def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
     free = shutil.disk_usage(study.store_folder).free
     if needed <= free:
         return
-    written = sum(path.stat().st_size for path in study.store_folder.glob("training/**/*") if path.is_file())
+    written = folder_size(study.store_folder / "training")
     if needed - written > free:
         raise InputError(
             f"{study.store_folder}: training writes {needed / 1e9:,.1f} GB of checkpoints and states, and "

@@ -84,7 +84,8 @@ def follow_runs(
     `looks` tell how far each run is, `trained` what all have become, None while they go on. `tick` is called every
     second. What goes wrong ends the evaluation, and not the trainings beside it.
     """
-    (study.folder / FILES[Evaluated]).unlink(missing_ok=True)  # of an earlier attempt
+    if store.builds:
+        (study.folder / FILES[Evaluated]).unlink(missing_ok=True)  # of an earlier attempt
     place = study.folder / "evaluators"
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((place / "cache").resolve())}
     found: dict[str, str] = {}

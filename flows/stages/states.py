@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from flows.running.looks import found_in, written_at
 from flows.running.processes import read_progress
 from flows.running.record import Reported, read_record
 from flows.running.silence import KEY_END, silence
@@ -154,8 +155,9 @@ def _runs(study: Study, prepared: Prepared | None) -> Iterator[Run]:
 def _newest_runs(store: Path) -> dict[str, Path]:
     """Find the folder of every run in a store by its id, the one begun last where several studies have trained it."""
     found: dict[str, Path] = {}
-    paths = [path for path in store.glob("training/*/seed*/run.json") if path.exists()]
-    for path in sorted(paths, key=lambda path: path.stat().st_mtime):
+    paths = [path for training in found_in(store, "training/*") for path in found_in(training, "seed*/run.json")]
+    begun = {path: at for path in paths if (at := written_at(path)) is not None}
+    for path in sorted(begun, key=begun.__getitem__):
         run_id = read_progress(path).get("run_id")
         if run_id:
             found[run_id] = path.parent
@@ -247,4 +249,5 @@ def _evaluation(
 
 def _lives(path: Path, since: float | None) -> bool:
     """Check that the process which runs the study now, since `since`, has written the file."""
-    return since is not None and path.exists() and path.stat().st_mtime >= since
+    written = written_at(path)
+    return since is not None and written is not None and written >= since

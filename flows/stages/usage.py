@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.running.looks import folder_size
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, write_text_atomically
 from pipeline.storage.store import Store, digest
@@ -62,9 +63,8 @@ def stored(store: Path, folders: list[Path]) -> list[Stored]:
     found = []
     for path in sorted(store.glob("*/*/")):
         name = f"{path.parent.name}/{path.name}"
-        size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         users = tuple(folder for folder, names in uses.items() if name in names)
-        found.append(Stored(path.parent.name, path, size, users))
+        found.append(Stored(path.parent.name, path, folder_size(path), users))
     return found
 
 

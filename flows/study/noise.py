@@ -6,11 +6,12 @@ the average loss, else the loss on held-out documents.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from importlib import resources
 
 from flows.study.configuration import Study
 from flows.study.loading import read_yaml
-from sql.results import query
+from sql.results import Busy, OutOfDate, query
 from sql.statistics.resolution import Noise
 
 MEASURED = """
@@ -23,9 +24,10 @@ LIMIT 1
 
 
 def noise_of(study: Study) -> Noise:
-    """Return the noise measured by the study if it has results of several seeds, else what `noise.yaml` says."""
+    """Return the noise measured by the study if results of several seeds can be read, else what `noise.yaml` says."""
     if study.database.exists():
-        for row in query(study.database, MEASURED.format(study_id=study.study_id)).itertuples():
-            return Noise(row.seed_deviation, row.item_error, f"this study's own results ({row.metric})")
+        with suppress(Busy, OutOfDate):  # a plan needs no results file; a run migrates an old one
+            for row in query(study.database, MEASURED.format(study_id=study.study_id)).itertuples():
+                return Noise(row.seed_deviation, row.item_error, f"this study's own results ({row.metric})")
     measured = read_yaml("noise.yaml", (resources.files("flows.study") / "noise.yaml").read_text())
     return Noise(**measured.get(study.name, measured["demo"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +14,7 @@ from flows.running.devices import Slots
 from flows.running.evaluators import Evaluators
 from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
 from flows.study.loading import load_study
+from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
 from tests.waiting import until
 
@@ -88,6 +89,27 @@ def test_with_gpus_a_process_ends_when_nothing_waits(tmp_path: Path, monkeypatch
         second = processes.evaluate(Path("a.json"), 2).result(300).split()
     assert (first[1], second[1]) == ("3", "3")
     assert first[0] != second[0]
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_process_that_starts_while_the_evaluation_ends_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise an idle process would stay for as long as the study's trainings."""
+    started, start = [], flows.running.evaluators.child_process
+
+    @contextmanager
+    def start_and_close(*arguments: object, **options: object) -> Iterator[ProcessGroup]:
+        with start(*arguments, **options) as process:
+            processes.close()
+            started.append(process)
+            yield process
+
+    monkeypatch.setattr(flows.running.evaluators, "child_process", start_and_close)
+    with made(tmp_path) as processes:
+        with pytest.raises(Stopped):
+            processes.evaluate(Path("a.json"), 1).result(300)
+        assert started[0].poll() is not None
 
 
 class _Taken(dict):

@@ -1,5 +1,6 @@
 """Several machines train one study: each knows its place, joins living trainings only, and changes no result."""
 
+import errno
 import json
 import os
 import subprocess
@@ -25,7 +26,7 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 SMALL = {
     "name": "small",
@@ -219,8 +220,16 @@ def test_the_sign_of_life_outlives_a_failing_file_system(tmp_path: Path, monkeyp
 def test_a_sign_of_life_that_goes_while_it_is_looked_at_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Path, "exists", lambda path: True)
-    assert flows.running.nodes._Pulse(tmp_path / "alive").lost() == ""
+    """The file system may also fail otherwise, as one of a network does that has lost a handle."""
+
+    def fails(path: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    sign = tmp_path / "alive"
+    sign.touch()
+    pulse = flows.running.nodes._Pulse(sign)
+    monkeypatch.setattr(Path, "stat", fails)
+    assert pulse.lost() == ""
 
 
 def train(chosen: Study) -> Trained:
@@ -257,7 +266,7 @@ def test_two_nodes_train_together_what_one_process_does(
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     other = second_node(tmp_path / "two")
     together = steps(train(study(tmp_path / "two", nodes=2, ranks=2)))
-    _, said = other.communicate(timeout=300)
+    _, said = other.communicate(timeout=PATIENCE_SECONDS)
     assert other.returncode == 0, said
     assert said.splitlines()[-1].endswith("have ended; node 0 evaluates the models.")
     assert not list((tmp_path / "two" / "nodes").glob("*.json"))
@@ -277,15 +286,14 @@ def test_a_lost_node_ends_the_training_and_the_same_commands_go_on(
     other = second_node(root)
 
     def kill_after_a_state() -> None:
-        while not list(root.glob("store/training/*/seed0/state/[0-9]*[0-9]")):
-            time.sleep(0.05)
+        until(lambda: list(root.glob("store/training/*/seed0/state/[0-9]*[0-9]")))
         other.kill()
 
-    killer = threading.Thread(target=kill_after_a_state)
+    killer = threading.Thread(target=kill_after_a_state, daemon=True)
     killer.start()
     assert [run.status for run in train(chosen).runs] == ["failed"]
     killer.join()
     again = second_node(root)
     trained = train(chosen)
-    assert again.wait(300) == 0
+    assert again.wait(PATIENCE_SECONDS) == 0
     assert [run.status for run in trained.runs] == ["complete"]

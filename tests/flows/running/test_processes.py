@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 import model.training.ranks.launch
+from flows.running import devices
 from flows.running.devices import lock_gpus
-from flows.running.processes import Failed, Stopped, run_module, stop_all, stopped_on_exit
+from flows.running.processes import Failed, Stopped, run_module, stop_all, stopped_on_exit, wait_unless_stopping
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 HELPER = """
 import os, signal, sys, time
@@ -155,8 +156,14 @@ def test_a_device_is_held_by_one_at_a_time() -> None:
 
 
 @pytest.mark.usefixtures("own_locks")
-def test_who_wants_several_devices_holds_none_while_waiting() -> None:
-    names, got = ["test-0", "test-1"], []
+def test_who_wants_several_devices_holds_none_while_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    names, got, waits = ["test-0", "test-1"], [], threading.Event()
+
+    def note(seconds: float) -> None:
+        waits.set()
+        wait_unless_stopping(seconds)
+
+    monkeypatch.setattr(devices, "wait_unless_stopping", note)
 
     def wait_for_both() -> None:
         with lock_gpus(names, 2) as found:
@@ -165,7 +172,7 @@ def test_who_wants_several_devices_holds_none_while_waiting() -> None:
     with lock_gpus(names) as (first,):
         thread = threading.Thread(target=wait_for_both)
         thread.start()
-        time.sleep(0.1)
+        assert waits.wait(PATIENCE_SECONDS)
         with lock_gpus(["test-1"]) as second:
             assert second == ["test-1"]
         assert first == "test-0"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import json
 import re
@@ -30,7 +31,7 @@ from flows.stages.outputs import report_mark
 from flows.stages.prepare import prepare_data
 from flows.stages.train import reopen_failed, train_models
 from pipeline.errors import InputError
-from pipeline.storage.store import Store
+from pipeline.storage.store import Missing, Store
 from sql.results import ingest, query
 from tests.flows.stages.training_by_hand import Evaluating, Training, never, tiny
 
@@ -73,6 +74,18 @@ def test_checkpoints_are_evaluated_while_their_models_train(tmp_path: Path, eval
     job = json.loads((output / "job.json").read_text())
     assert job["trained_to"] == 3000
     assert all(Path(one["path"]).parent.parent == training.looks[0]().folder for one in job["checkpoints"])
+
+
+def test_who_only_asks_what_is_there_removes_no_record(tmp_path: Path, evaluating: Evaluating) -> None:
+    training = Training(tiny(tmp_path))
+    training.finish()
+    record = tmp_path / "evaluated.json"
+    record.write_text("what an earlier call has returned")
+    training.store = Store(training.store.root, builds=False)
+    with pytest.raises(Missing):
+        trained = dataclasses.replace(training.ended, packed=training.prepared.packed.key)
+        evaluate_runs(training.study, training.store, training.prepared, trained)
+    assert record.read_text() == "what an earlier call has returned"
 
 
 def test_a_failed_evaluation_ends_no_other_one_and_is_named(tmp_path: Path, evaluating: Evaluating) -> None:

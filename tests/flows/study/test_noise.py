@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from flows.commands.cli import main
+from flows.study import noise as noise_module
 from flows.study.loading import load_study, presets
 from flows.study.noise import noise_of
-from sql.results import connect
+from sql.results import Busy, OutOfDate, connect
 
 
 def test_every_preset_has_a_noise_before_it_runs(tmp_path: Path) -> None:
@@ -41,3 +42,17 @@ def test_a_plan_says_what_the_study_can_tell(tmp_path: Path, capsys: pytest.Capt
     assert "one more seed would tell" in told
     assert main(["plan", "paper-16", "--root", str(tmp_path)]) == 0
     assert "one seed of each model shows no spread" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("error", [Busy("a program holds the file"), OutOfDate("an older program wrote the file")])
+def test_a_results_file_that_cannot_be_read_now_hinders_no_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object) -> None:
+        raise error
+
+    study = load_study("demo", root=tmp_path)
+    before = noise_of(study)
+    study.database.touch()
+    monkeypatch.setattr(noise_module, "query", refuse)
+    assert noise_of(study) == before
