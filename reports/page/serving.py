@@ -31,13 +31,16 @@ def server(find: Callable[[str], Path | None], port: int = 0) -> ThreadingHTTPSe
     return ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, find))
 
 
-def watch(database: Path, page: Path, write: Callable[[], object], say: Callable[[str], object]) -> None:
-    """Serve a page and call `write` whenever the results file is newer than the page, until interrupted."""
+def watch(database: Path, page: Path, drawn: int, write: Callable[[], object], say: Callable[[str], object]) -> None:
+    """Serve a page and call `write` whenever the results file has changed since `drawn`, until interrupted.
+
+    `drawn` is the time of the results file before the page was made, as of `refresh`.
+    """
     with server({"": page}.get) as serving:
         Thread(target=serving.serve_forever, daemon=True).start()
         say(f"http://127.0.0.1:{serving.server_port}")
         try:
-            drawn, said = page.stat().st_mtime_ns, ""
+            said = ""
             while True:
                 drawn, words = refresh(database, drawn, write)
                 if words and words != said:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -24,13 +25,14 @@ def report(options: argparse.Namespace) -> None:
         return
     from reports.page.report import write_report  # takes a second, which a query need not wait for
 
+    drawn = database.stat().st_mtime_ns  # before reading: rows that enter meanwhile are shown by the next page
     page = write_report(database, study_id, database.parent / "report")
     print(page)
     if options.watch:
         from reports.page.serving import watch
 
         write = partial(write_report, database, study_id, page.parent, papers=False)
-        watch(database, page, write, partial(print, flush=True))
+        watch(database, page, drawn, write, partial(print, flush=True))
 
 
 def _study_id(database: Path, wanted: str | None) -> str:
@@ -38,4 +40,11 @@ def _study_id(database: Path, wanted: str | None) -> str:
     known = list(query(database, newest_first)["study_id"])
     if not known:
         raise InputError(f"{database}: holds no study yet")
-    return wanted if wanted in known else known[0]
+    if wanted in known:
+        return wanted
+    if wanted:
+        print(
+            f"{database}: holds no results of {wanted} (the study file has changed); showing {known[0]}",
+            file=sys.stderr,
+        )
+    return known[0]

@@ -203,3 +203,13 @@ def test_the_noise_of_a_study_is_pooled_over_its_variants(sql):
     (found,) = sql.execute("from study_noise").fetchall()
     pooled = ((0.1**2 + 0.3**2) / 2 * 4 / 2) ** 0.5
     assert found == ("s", "average", "loss", pytest.approx(pooled), pytest.approx(0.03), 4)
+
+
+def test_the_noise_of_a_study_counts_the_seeds_of_each_model(sql):
+    for seed in range(10):
+        models = ("LA", "DR") if seed < 2 else ("LA",)
+        enter(sql, {variant: {"t": {10: 0.1, 20: 0.2}} for variant in models}, seed=seed)
+    error = (0.15**2 * (1 / 10 + 1 / 2)) ** 0.5
+    row = {"study_id": "s", "depth": 4, "variant": "DR", "task": "t", "metric": "accuracy", "seeds": 2}
+    put(sql, "mean_factor_intervals", [{**row, "seed_error": error}])
+    assert sql.execute("select seed_deviation, seeds from study_noise").fetchall() == [(pytest.approx(0.15), 2)]

@@ -1,13 +1,15 @@
-"""`dreamer report --text` prints what the page says."""
+"""`dreamer report`: what is printed, and which results the page is of."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from flows.commands.cli import main
-from tests.reports.small_results import RIGHT, curation, entered, evaluations, model_row, run_row, study
+from flows.commands.results import report as command
+from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, model_row, run_row, study
 
 
 def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -25,3 +27,29 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert "folded away: " in said
     assert "Of 1,000 documents" in said
     assert not (tmp_path / "report").exists()
+
+
+def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    database, watched = entered(tmp_path / "results.duckdb", {"studies": [study()]}), []
+    before = database.stat().st_mtime_ns
+
+    def rows_enter(*_: object) -> Path:
+        os.utime(database, ns=(before + 1, before + 1))
+        return tmp_path / "report" / "index.html"
+
+    monkeypatch.setattr("reports.page.report.write_report", rows_enter)
+    monkeypatch.setattr("reports.page.serving.watch", lambda *given: watched.append(given))
+    assert main(["report", str(database), "--watch"]) == 0
+    assert watched[0][2] == before < database.stat().st_mtime_ns
+
+
+def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    database = entered(tmp_path / "results.duckdb", {"studies": [study()]})
+    assert command._study_id(database, "small-changed") == STUDY
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"holds no results of small-changed (the study file has changed); showing {STUDY}" in said
+    assert command._study_id(database, STUDY) == STUDY
+    assert not capsys.readouterr().err
