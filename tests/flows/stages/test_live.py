@@ -82,8 +82,8 @@ def test_who_only_asks_what_is_there_removes_no_record(tmp_path: Path, evaluatin
     record = tmp_path / "evaluated.json"
     record.write_text("what an earlier call has returned")
     training.store = Store(training.store.root, builds=False)
+    trained = dataclasses.replace(training.ended, packed=training.prepared.packed.key)
     with pytest.raises(Missing):
-        trained = dataclasses.replace(training.ended, packed=training.prepared.packed.key)
         evaluate_runs(training.study, training.store, training.prepared, trained)
     assert record.read_text() == "what an earlier call has returned"
 

@@ -126,7 +126,7 @@ def test_an_interrupted_packing_holds_out_the_same(results, source, tokenizer, p
 
     with monkeypatch.context() as broken:
         broken.setattr(pipeline.tokens.stage, "write_token_shard", failing)
-        with pytest.raises(OSError, match="No space"):
+        with pytest.raises(InputError, match="the disk is full"):
             pack(source, tokenizer, tmp_path, seed=0, validation=1000, **OPTIONS)
     assert pack(source, tokenizer, tmp_path, seed=0, validation=1000, **OPTIONS) == results
     assert files(tmp_path) == files(packed)
