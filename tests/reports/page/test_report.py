@@ -295,7 +295,7 @@ def test_the_inside_of_the_models_is_shown(page: Page) -> None:
 def test_epochs_and_streams_are_told_from_the_checkpoints(page: Page) -> None:
     assert "the longest run ended after 2.5 epochs (16M tokens of training, 9M in the data)" in page.text
     assert "From the checkpoint at 8M tokens on, models had seen all documents before." in page.text
-    assert "From 8M tokens on the models had seen documents before." in page.text
+    assert "From 8M tokens on the models had seen all documents before." in page.text
     assert "All models read the same tokens in the same order (checked at 5 checkpoints)." in page.text
 
 
