@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pyarrow
@@ -196,8 +195,8 @@ def test_stop_early_then_go_on_from_a_copy(root, fresh):
 def test_sigterm_saves_and_exits_143(root, fresh):
     folder = fresh(save_every_seconds=1000, tokens=100_000_000, checkpoints=[])
     process = start(folder, "--verbose")
-    until((folder / "steps.csv").exists, process)
-    time.sleep(0.2)
+    progress = folder / "progress.json"
+    until(lambda: progress.exists() and json.loads(progress.read_text())["tokens"], process)
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 143, errors
