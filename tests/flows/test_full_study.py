@@ -45,7 +45,9 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     calm = start(tmp_path / "calm", tmp_path / "calm.log")
     assert calm.wait(PATIENCE_SECONDS) == 0, (tmp_path / "calm.log").read_text()
     seconds = time.monotonic() - started
-    moments = random.Random(time.time_ns())
+    seed = time.time_ns()
+    print(f"moments of the kills: seed {seed}")  # which pytest shows where the test fails
+    moments = random.Random(seed)
     kills = 0
     while kills < 3:
         process = start(tmp_path / "killed", tmp_path / "killed.log")
