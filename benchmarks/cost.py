@@ -1,4 +1,4 @@
-"""Training speed against depth, experts and context: `python -m benchmarks.cost --plot docs/images/cost.svg`.
+"""Measure training speed against depth, experts and context: `python -m benchmarks.cost --plot docs/images/cost.svg`.
 
 From the sizes of a preset one is varied at a time; DR and DR+DA are matched to LA at every point. Rounds of a few
 steps of all points alternate, so that whatever else the machine does meets all of them alike. A batch holds the same
@@ -51,7 +51,7 @@ class Point:
 
 
 def sizes(preset: dict, values: dict[str, list[int]]) -> Iterator[tuple[str, int, DreamerConfig]]:
-    """Axis, value and LA of every point."""
+    """Yield axis, value and LA of every point."""
     base = la(
         preset["models"]["depths"][0],
         **preset["models"]["baseline"],
@@ -65,7 +65,10 @@ def sizes(preset: dict, values: dict[str, list[int]]) -> Iterator[tuple[str, int
 
 
 def matched(baseline: DreamerConfig) -> Iterator[DreamerConfig]:
-    """LA and what can be matched to it: very small models leave depth attention no room at great depth."""
+    """Yield LA and the variants that can be matched to LA.
+
+    Very small models leave depth attention no room at great depth.
+    """
     yield baseline
     for variant in (dr, dr_da):
         try:

@@ -154,7 +154,7 @@ def main() -> None:
             make_results(results)
         measure_queries(results)
         again = [sys.executable, "-m", __spec__.name, "--results", str(results), "--write", f"{folder}/report"]
-        found = json.loads(subprocess.run(again, check=True, capture_output=True, text=True).stdout)
+        found = json.loads(subprocess.run(again, check=True, stdout=subprocess.PIPE, text=True).stdout)
     print(*(f"{name} {value:.2f}" for name, value in found.items()), sep="\n")
 
 

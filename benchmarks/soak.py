@@ -105,7 +105,10 @@ class Outcome:
 
 
 def run_study(study: Path, root: Path, chance: random.Random, kills: int, pace: float, calm: Path | None) -> Outcome:
-    """Run a study to its end with some kills, about `pace` seconds apart, and compare its tables with a calm one's."""
+    """Run a study to its end with some kills, about `pace` seconds apart, and compare its tables with a calm one's.
+
+    A command that ends with an error before any of its processes was killed is wrong, though it is given again.
+    """
     outcome, deadline = Outcome(), time.monotonic() + LONGEST_SECONDS
     command = [sys.executable, "-m", VICTIMS["flow"], "run", str(study), "--root", str(root)]
     status: int | None = None
@@ -113,17 +116,19 @@ def run_study(study: Path, root: Path, chance: random.Random, kills: int, pace: 
         outcome.starts += 1
         with root.with_suffix(".log").open("ab") as log:
             flow = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-        due = time.monotonic() + chance.uniform(0.2, 1.8) * pace
+        due, killed = time.monotonic() + chance.uniform(0.2, 1.8) * pace, outcome.kills.total()
         while (status := flow.poll()) is None and time.monotonic() < deadline:
             _measure(flow.pid, outcome)
             if time.monotonic() >= due and outcome.kills.total() < kills:
                 outcome.kills.update(_kill_one(root, chance))
                 due = time.monotonic() + chance.uniform(0.2, 1.8) * pace
             time.sleep(0.2)
+        if status and outcome.kills.total() == killed:
+            outcome.wrong.append(f"start {outcome.starts} ended with status {status} before any kill")
     if status is None:
         os.killpg(flow.pid, signal.SIGKILL)
     outcome.disk = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
-    outcome.wrong = _faults(root, status, calm)
+    outcome.wrong += _faults(root, status, calm)
     return outcome
 
 

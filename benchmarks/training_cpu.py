@@ -1,4 +1,4 @@
-"""Training speed on one CPU thread, at the sizes of a preset: `python -m benchmarks.training_cpu`.
+"""Measure training speed on one CPU thread, at the sizes of a preset: `python -m benchmarks.training_cpu`.
 
 LA, DR and DR+DA, trained by `Trainer`, beside (a) this repository's reference of each, the equations written
 down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random weights), in the
@@ -89,7 +89,7 @@ class Plain:
 
 
 def variants(preset: dict, depth: int) -> dict[str, DreamerConfig]:
-    """LA as the preset has it, DR and DR+DA matched to it."""
+    """Configure LA as the preset has it, and DR and DR+DA matched to LA."""
     sizes = {
         "vocabulary_size": preset["data"]["tokenizer"]["vocabulary_size"],
         "sequence_length": preset["training"]["sequence_length"],
@@ -99,7 +99,7 @@ def variants(preset: dict, depth: int) -> dict[str, DreamerConfig]:
 
 
 def reference(stream: TokenStream, config: DreamerConfig) -> Plain:
-    """This repository's reference, trained plainly."""
+    """Set up this repository's reference, trained plainly."""
     model = Dreamer(config)
 
     def hidden(batch: Batch) -> Tensor:
@@ -159,7 +159,7 @@ def _seconds(contestant: StudyTrainer | Plain, steps: int) -> float:
 
 
 def measure(contestants: dict[str, StudyTrainer | Plain], seconds: float) -> dict[str, list[float]]:
-    """Real tokens per second of CPU time, by contestant and round, for about `seconds` of CPU time each."""
+    """Measure real tokens per second of CPU time, by contestant and round, for about `seconds` of CPU time each."""
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for each in contestants.values():
         each.step()

@@ -31,7 +31,7 @@ class Sizes:
         return torch.bfloat16
 
     def configs(self) -> dict[str, DreamerConfig]:
-        """LA and the variants matched to it."""
+        """Configure LA and the variants matched to LA."""
         small = {
             "vocabulary_size": 512,
             "hidden_size": 64,
@@ -84,7 +84,7 @@ def milliseconds(call: Callable[[], Any], sizes: Sizes, repeats: int = 10) -> fl
 
 
 def both_passes(call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes, repeats: int = 10) -> dict[str, float]:
-    """Milliseconds of the forward pass alone, and of both; the output's gradient is random and made beforehand."""
+    """Measure milliseconds of the forward pass and of both; the output's gradient is random and made beforehand."""
     gradient = torch.randn_like(call(*leaves))
 
     def forward() -> Tensor:
@@ -98,7 +98,7 @@ def both_passes(call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes,
 
 
 def random_tensor(*shape: int, sizes: Sizes, dtype: torch.dtype | None = None, scale: float = 1.0) -> Tensor:
-    """Normal numbers on the device, wanting a gradient."""
+    """Draw normal numbers on the device, which want a gradient."""
     return (torch.randn(*shape, device=sizes.device) * scale).to(dtype or sizes.dtype).requires_grad_()
 
 

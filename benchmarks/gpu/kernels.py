@@ -1,4 +1,4 @@
-"""What the parts of a training step cost on the device, each by itself: which path to take before writing kernels.
+"""Measure what each part of a training step costs on the device: which path to take before writing kernels.
 
 All on random data at the shapes of the models; experts are chosen by the routers of a new model from its own hidden
 states at half of its depth, because balanced choices, which are measured beside them, flatter a mixture of experts.
@@ -52,13 +52,13 @@ def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
 
 
 def balanced(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
-    """Experts [T, A] chosen in turn."""
+    """Choose experts [T, A] in turn."""
     places = torch.arange(tokens * config.active_experts, device=sizes.device)
     return (places % config.experts).view(tokens, -1)
 
 
 def grouped_products(sizes: Sizes, say: Say) -> None:
-    """1: the three grouped products of the experts' first projection, by model, tokens and routing."""
+    """Measure the three grouped products of the experts' first projection, by model, tokens and routing."""
     for name, config in sizes.configs().items():
         if name == "DR":
             continue  # as DR+DA but for a few experts more
@@ -94,7 +94,7 @@ def grouped_products(sizes: Sizes, say: Say) -> None:
 
 
 def experts_block(sizes: Sizes, say: Say) -> None:
-    """2: sorting, gathering and combining beside the whole experts' product."""
+    """Measure sorting, gathering and combining beside the whole experts' product."""
     config = sizes.configs()["DR+DA"]
     T, E, H, width = sizes.tokens, config.experts, config.hidden_size, config.expert_size
     ids = routed(config, T, sizes)
@@ -148,7 +148,7 @@ def routing(sizes: Sizes, say: Say) -> None:
 
 
 def one_depth(sizes: Sizes, say: Say) -> None:
-    """3: both passes of one depth, eager and compiled: the difference between running four depths and two."""
+    """Measure both passes of one depth, eager and compiled: the difference between running four depths and two."""
     for name, config in sizes.configs().items():
         if not config.recurrent:
             continue
@@ -173,7 +173,7 @@ def one_depth(sizes: Sizes, say: Say) -> None:
 
 
 def all_depths(sizes: Sizes, say: Say) -> None:
-    """4: both passes of all depths, and the memory they take, keeping or recomputing the activations."""
+    """Measure both passes of all depths, and the memory that they take, keeping or recomputing the activations."""
     config = sizes.configs()["DR+DA"]
     tokens = torch.randint(config.vocabulary_size, (1, sizes.tokens), device=sizes.device)
     tokens = tokens.view(-1, config.sequence_length)
@@ -200,7 +200,7 @@ def all_depths(sizes: Sizes, say: Say) -> None:
 
 
 def loss_head(sizes: Sizes, say: Say) -> None:
-    """5: the head and its loss, both passes: all logits at once, in chunks, and torch's own where it has one."""
+    """Measure the head and its loss, both passes: all logits at once, in chunks, and torch's own where it has one."""
     config = sizes.configs()["LA"]
     H, V = config.hidden_size, config.vocabulary_size
     hidden, head = random_tensor(sizes.tokens, H, sizes=sizes), random_tensor(V, H, sizes=sizes, scale=H**-0.5)
@@ -225,7 +225,7 @@ def loss_head(sizes: Sizes, say: Say) -> None:
 
 
 def sequence_attention(sizes: Sizes, say: Say) -> None:
-    """Attention along the sequence, both passes: whole rows, and documents by mask or as ragged sequences."""
+    """Measure attention along the sequence, both passes: whole rows, and documents by mask or as ragged sequences."""
     config = sizes.configs()["LA"]
     N, M, K, S = config.query_heads, config.key_value_heads, config.head_size, config.sequence_length
     B = max(1, sizes.tokens // S)
@@ -259,7 +259,7 @@ def sequence_attention(sizes: Sizes, say: Say) -> None:
 
 
 def depth_attention(sizes: Sizes, say: Say) -> None:
-    """6: attention along the depth, both passes, at half-filled and full histories of 16 and 32 depths."""
+    """Measure attention along the depth, both passes, at half-filled and full histories of 16 and 32 depths."""
     config = sizes.configs()["DR+DA"]
     N, M, K = config.depth_heads, config.depth_key_value_heads, config.depth_head_size
     for depths in (2, 4) if sizes.tiny else (8, 16, 32):
@@ -288,7 +288,7 @@ def depth_attention(sizes: Sizes, say: Say) -> None:
 
 
 def weight_gradient(sizes: Sizes, say: Say) -> None:
-    """7: gradients of the experts' weights over several depths: added up, or made at once as in training."""
+    """Measure gradients of the experts' weights over several depths: added up, or made at once as in training."""
     config = sizes.configs()["DR+DA"]
     E, A, H, F_, depths = config.experts, config.active_experts, config.hidden_size, config.expert_size, 4
     T = sizes.micro_batches[0]

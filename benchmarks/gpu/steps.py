@@ -40,7 +40,7 @@ TIMED_STEPS = 3
 
 
 def facts(sizes: Sizes, say: Say) -> None:
-    """Versions, the device's clocks as they are, and the two ceilings: bytes copied and bfloat16 products a second."""
+    """Report versions, the device's clocks, and two ceilings: bytes copied and bfloat16 products a second."""
     say(what="torch", value=torch.__version__)
     say(what="Python", value=platform.python_version())
     say(what="device", value=device_name(sizes.device))
@@ -124,7 +124,7 @@ def _check(say: Say, what: str, found: Tensor, expected: Tensor, limit: float) -
 
 
 def _check_generation(config: DreamerConfig, sizes: Sizes, say: Say) -> None:
-    """Greedy generation with the cache against running the whole text again for every token."""
+    """Compare greedy generation with the cache with running the whole text again for every token."""
     with sizes.device:
         model = Dreamer(config).eval()
     prompts = [[5, 7, 11], [3, 1, 4, 1, 5, 9], [2]]

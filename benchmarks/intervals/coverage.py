@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of the data-efficiency factors contain the true factor, on simulated studies.
+"""Count how often the 95 % intervals of the data-efficiency factors hold the true factor, on simulated studies.
 
     python -m benchmarks.intervals.coverage [--studies 200] [--set population|scenarios|calibration]
                                                [--scenario NAME] [--seed N]

@@ -1,4 +1,4 @@
-"""How often the 95 % intervals of the mean factor contain the true one, on simulated studies with several seeds.
+"""Count how often the 95 % intervals of the mean factor hold the true one, on simulated studies with several seeds.
 
     python -m benchmarks.intervals.seed_coverage [--studies 400] [--set population|scenarios]
                                                     [--seeds 3 4 5 8] [--seed N]

@@ -33,7 +33,7 @@ class Passage:
         options: Options,
         settings: DecontaminationSettings,
     ) -> None:
-        """Take the words, places of their masked n-grams in the item index, and the number of words asked last."""
+        """Index the words, the places of their masked n-grams in the item index, and the number of words asked last."""
         self.settings, self.length, self.options = settings, len(ids), options
         self.last = {gram: at for at, gram in enumerate(places.tolist())}
         self.first = {gram: len(places) - 1 - at for at, gram in enumerate(reversed(places.tolist()))}

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
 from pipeline.storage.files import link
+from pipeline.storage.store import REPAIR
 
 SCHEMA = pa.schema(
     [
@@ -92,7 +93,7 @@ def open_shard(path: Path) -> pq.ParquetFile:
 
 def _damaged(path: Path, error: Exception) -> InputError:
     reason = str(error).strip().splitlines()[0]
-    return InputError(f"{path}: cut off or damaged ({reason}); remove that stage's output and run again")
+    return InputError(f"{path}: cut off or damaged ({reason}); {REPAIR}")
 
 
 class DocumentWriter:

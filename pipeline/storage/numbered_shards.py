@@ -1,4 +1,4 @@
-"""Number the documents of several stage outputs through, and read them in batches of bounded size."""
+"""Number the documents of several stage outputs consecutively, and read them in batches of bounded size."""
 
 from __future__ import annotations
 

@@ -133,26 +133,26 @@ from pipeline.storage.store import Store
 def work(folder: Path) -> None:
     with open(sys.argv[2], "a") as file:
         file.write("start\\n")
-    time.sleep(0.5)
+    time.sleep(float(sys.argv[3]))
 
 Store(sys.argv[1]).build("s", 1, {}, [], work)
 """
 
 
-def start_building(store: Path, marks: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", SLOW_BUILD, str(store), str(marks)])
+def start_building(store: Path, marks: Path, seconds: float) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", SLOW_BUILD, str(store), str(marks), str(seconds)])
 
 
 def test_processes_sharing_a_store_do_the_work_once(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
-    processes = [start_building(tmp_path / "store", marks) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    processes = [start_building(tmp_path / "store", marks, 0.5) for _ in range(3)]
+    assert [process.wait(600) for process in processes] == [0, 0, 0]
     assert marks.read_text().count("start") == 1
 
 
 def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
-    process = start_building(tmp_path / "store", marks)
+    process = start_building(tmp_path / "store", marks, 3600)  # longer than this test, whatever else runs
     while not marks.exists():
         assert process.poll() is None
         time.sleep(0.01)

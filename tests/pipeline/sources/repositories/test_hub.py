@@ -224,7 +224,7 @@ def test_without_a_network_it_fails_within_seconds(tmp_path, environment):
 import time
 started = time.monotonic()
 attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",))
-assert time.monotonic() - started < 20
+assert time.monotonic() - started < 120  # not the minutes of the hub client's own attempts
 """
     )
     result = run(program, tmp_path, "http://127.0.0.1:9", **environment)
