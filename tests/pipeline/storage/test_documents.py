@@ -99,5 +99,5 @@ def test_a_shard_that_is_cut_off_is_named(tmp_path: Path) -> None:
         writer.keep(table(100))
     (shard,) = shards(tmp_path)
     shard.write_bytes(shard.read_bytes()[:-20])
-    with pytest.raises(InputError, match=rf"{shard}: cut off or damaged .*run again"):
+    with pytest.raises(InputError, match=rf"{shard}: cut off or damaged .*--repair"):
         list(read_documents(tmp_path))
