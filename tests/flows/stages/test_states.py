@@ -188,18 +188,22 @@ def test_failures_are_named(study: Study) -> None:
 
 @pytest.mark.slow
 def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
-    path = small_study(tmp_path, tokens=60_000, save_every_seconds=1)
-    study = load_study(path, root=tmp_path / "root")
+    path = small_study(tmp_path, tokens=300_000, save_every_seconds=1)
+    study, training = load_study(path, root=tmp_path / "root"), []
     command = [sys.executable, "-m", "flows.commands.cli", "run", str(path), "--root", str(tmp_path / "root")]
     first = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def under_way() -> bool:
+        training.append(states(study)["train LA-2 0"])  # one look: another one may come when the run has ended
+        return training[-1].progress >= 0.02
+
     try:
-        until(lambda: states(study)["train LA-2 0"].progress >= 0.05, first)
-        training = states(study)["train LA-2 0"]
+        until(under_way, first)
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
-    assert training.state == "running"
-    assert "tokens/s" in training.rate
+    assert training[-1].state == "running"
+    assert "tokens/s" in training[-1].rate
     assert states(study)["train LA-2 0"].state == "stopped"
     watched = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
     until(lambda: runs_elsewhere(study), watched)
