@@ -241,7 +241,7 @@ def _report(label: str, run: Path, goal: int) -> None:
     state = read_progress(run / "progress.json")
     if state.get("tokens"):
         rate = state.get("tokens_per_second") or 0
-        left = f"{(goal - state['tokens']) / rate:,.0f} s left" if rate else ""
+        left = f"{max(goal - state['tokens'], 0) / rate:,.0f} s left" if rate else ""
         words = f"{state['tokens']:,} tokens, loss {state['loss']:.3f}, {rate:,.0f} tokens/s, {left}"
         note = f"; {state['note']}" if state.get("note") else ""
         progress.report(label, min(state["tokens"] / goal, 0.999), words + note)
