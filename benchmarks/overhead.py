@@ -33,6 +33,8 @@ from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
+from benchmarks.polling import polled
+
 LOOK_SECONDS = 1.0
 TICKS = os.sysconf("SC_CLK_TCK")
 DATA, TRAINING, EVALUATION, SERVER = "data", "training", "evaluation", "Prefect's server"
@@ -176,21 +178,10 @@ def descendants(number: int) -> Iterator[tuple[int, str]]:
 @contextmanager
 def observed() -> Iterator[Observer]:
     """Look at this process and its children every LOOK_SECONDS during the block, and once more at its end."""
-    observer, over = Observer(), threading.Event()
+    observer = Observer()
     observer.look()
-
-    def work() -> None:
-        while not over.wait(LOOK_SECONDS):
-            observer.look()
-        observer.look()
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
+    with polled(observer.look, LOOK_SECONDS):
         yield observer
-    finally:
-        over.set()
-        thread.join()
 
 
 def phases(looks: Sequence[Look]) -> list[str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from benchmarks.curation.corpus import MEAN_WORDS, corpus, table
+from benchmarks.polling import polled
 from flows.stages.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
@@ -72,20 +72,13 @@ def study_of(mirror: Path, root: Path, cluster: str | None, memory: str) -> Stud
 def watched() -> Iterator[dict[str, int]]:
     """Yield the most memory (bytes) and open files of this process and its descendants, seen twice a second."""
     most = {"memory": 0, "open files": 0}
-    ended = threading.Event()
 
-    def watch() -> None:
-        while not ended.wait(POLL_SECONDS):
-            for name, value in zip(most, usage(), strict=True):
-                most[name] = max(most[name], value)
+    def look() -> None:
+        for name, value in zip(most, usage(), strict=True):
+            most[name] = max(most[name], value)
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with polled(look, POLL_SECONDS):
         yield most
-    finally:
-        ended.set()
-        thread.join()
 
 
 def usage() -> tuple[int, int]:

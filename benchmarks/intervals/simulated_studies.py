@@ -34,9 +34,9 @@ class Design:
 
 
 def rising(ceiling: float, half: float, exponent: float, speed: float = 1.0, chance: float = 0.1) -> Law:
-    """Make a law that rises from chance to a ceiling, half of it at the share `half` of the training.
+    """Make an accuracy curve from chance to a ceiling, which is half way up at the share `half` of the training.
 
-    `speed` is how many times as fast the law is in tokens.
+    With `speed` 2 the curve needs half of the tokens.
     """
     return lambda t: ceiling - (ceiling - chance) / (1 + (speed * t / half) ** exponent)
 
@@ -52,12 +52,12 @@ def bent(ceiling: float, half: float, exponent: float, speed: float = 1.0, chanc
 
 
 def broken(height: float, end: float, start: float = 0.15, speed: float = 1.0) -> Law:
-    """Make a law that is straight in log tokens up to the share `end` of the training, then exactly constant."""
+    """Make an accuracy curve: straight in log tokens up to the share `end` of the training, then exactly constant."""
     return lambda t: start + (height - start) * np.minimum(1, np.log(speed * t * 24) / np.log(end * 24))
 
 
 def dipping(middle: float, best: float, lowest: float) -> Law:
-    """Make a law that is best in the middle of the training and `lowest` at the first of twelve checkpoints."""
+    """Make an accuracy curve: best at the share `middle` of the training, `lowest` at the first of 12 checkpoints."""
     return lambda t: best - (best - lowest) * np.log(t / middle) ** 2 / np.log(12 * middle) ** 2
 
 

@@ -53,7 +53,7 @@ def print_table(table: pd.DataFrame) -> None:
 
 
 def cell(value: Any) -> str:
-    """Format one value of a table: four digits of a number below 10,000, else whole numbers; a dash for null."""
+    """Format one value of a table: a number below 10,000 with four digits, a larger one rounded, null as a dash."""
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return "-"
     if isinstance(value, float) and math.isinf(value):

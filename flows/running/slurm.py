@@ -190,7 +190,7 @@ class Job:
         return 1 if self._gone and now - self._gone >= STATUS_SECONDS else None
 
     def wait(self, seconds: float) -> None:
-        """Wait, without asking SLURM whether the job ends meanwhile."""
+        """Sleep so many seconds, also where the job ends earlier: SLURM is not asked meanwhile."""
         time.sleep(seconds)
 
     @property

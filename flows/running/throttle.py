@@ -12,7 +12,7 @@ LONGEST_SECONDS = 15.0
 
 
 class Throttle:
-    """Tell work that recurs how long to rest each time; the share of the work falls from the making of this object."""
+    """Compute how long to rest after each piece of work that recurs, for `share` since this object was made."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -155,7 +155,7 @@ def _are_texts(value: Any) -> bool:
 
 
 def _gold_text(item: Mapping[str, Any]) -> str:
-    """Return the gold answer of an item whose answer is generated; "" where there is none in words."""
+    """Return the gold answer of an item whose answer is generated, without the space around the answer."""
     return item["target"].strip()
 
 
