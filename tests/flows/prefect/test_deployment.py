@@ -177,5 +177,6 @@ def test_a_killed_worker_ends_no_study(environment: dict[str, str], worker: Path
     os.kill(killed, signal.SIGKILL)
     ended = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
     until(lambda: flow_runs(environment)[0]["state_type"] in ended, log=worker, pause=2)
-    assert flow_runs(environment)[0]["state_type"] == "COMPLETED"
+    state = flow_runs(environment)[0]["state"]
+    assert state["type"] == "COMPLETED", state["message"]
     assert (root / "report" / "index.html").exists()

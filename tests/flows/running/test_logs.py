@@ -1,0 +1,42 @@
+"""Tests of the log lines of a flow run that nobody reads."""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from prefect.logging.handlers import PrefectConsoleHandler
+
+from flows.running.logs import outlive_readers
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    """A logger whose handler writes to a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    logger = logging.getLogger("prefect.flow_runs.unread")
+    with suppress(BrokenPipeError), os.fdopen(writer, "w") as stream:  # which a stream tells again when it is closed
+        handler = PrefectConsoleHandler(stream)
+        logger.addHandler(handler)
+        logger.propagate = False
+        yield logger
+        logger.removeHandler(handler)
+
+
+def test_a_log_line_that_nobody_reads_does_not_end_the_process(logger: logging.Logger) -> None:
+    outlive_readers()
+    for line in range(3):
+        logger.error("line %d", line)
+
+
+def test_prefect_alone_would_end_the_process(
+    logger: logging.Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)  # which rich closes
+        with pytest.raises(SystemExit):
+            logger.error("line")
