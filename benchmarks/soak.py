@@ -78,7 +78,7 @@ VICTIMS = {
     "flow": "flows.commands.cli",
     "trainer": "model.train ",
     "evaluator": "-m model.evaluat",  # model.evaluator, and model.evaluate for one job
-    "server": "prefect server start",
+    "server": "server start",
 }
 LONGEST_SECONDS = 1200  # for one study
 

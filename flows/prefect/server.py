@@ -57,16 +57,19 @@ def check_port(address: str) -> None:
         ) from None
 
 
-def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a Prefect server at an address; it ends when this process ends.
+def start_server(
+    address: str, *options: str, command: str = "prefect", keeps: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start a Prefect server at an address; the server ends when this process ends.
 
-    `options` are further ones of `prefect server start`, `keeps` are open files that the server keeps open.
+    `options` are further ones of `prefect server start`, `command` is a module with the command `prefect`, `keeps` are
+    open files that the server keeps open.
     """
     place = urlsplit(address)
     place_options = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
-    command = bound_command("prefect", "server", "start", *place_options, *options)
+    bound = bound_command(command, "server", "start", *place_options, *options)
     return subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True, pass_fds=keeps
+        bound, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True, pass_fds=keeps
     )
 
 
@@ -116,7 +119,7 @@ def own_server(database: Path) -> Iterator[Callable[[], str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
-    server = start_server(address, "--no-services")
+    server = start_server(address, "--no-services", command="flows.prefect.study_server")
 
     def answering() -> str:
         await_server(server, address)

@@ -22,7 +22,7 @@ def test_a_study_outlives_its_server(tmp_path: Path, number: signal.Signals) -> 
     # An address at which nothing answers is no reason to do without a server.
     process = start(study, root, log, PREFECT_API_URL="http://127.0.0.1:9/api")
     until(lambda: trains(root), process, log)
-    server = child(process.pid, "prefect server start")
+    server = child(process.pid, "server start")
     assert server is not None
     assert "Prefect's server is lost" not in log.read_text()
     os.kill(server, number)

@@ -110,7 +110,7 @@ def test_a_new_study_gets_the_tables_that_an_earlier_study_made(tmp_path: Path, 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no server started, only asked for."""
     monkeypatch.setattr(flows.prefect.server, "await_server", lambda *_: None)
-    monkeypatch.setattr(flows.prefect.server, "start_server", lambda *_: None)
+    monkeypatch.setattr(flows.prefect.server, "start_server", lambda *_, **__: None)
     monkeypatch.setattr(flows.prefect.server, "end_server", lambda _: None)
 
 
