@@ -47,7 +47,7 @@ def users_of(store: Path) -> list[Path]:
     return sorted(folder for place in places if (folder := (store / place).resolve()).is_dir())
 
 
-def is_complete(folder: Path) -> bool:
+def has_finished(folder: Path) -> bool:
     """Check that all stages of the study in a folder have finished, for one and the same settings, without failures."""
     prepared, trained, evaluated = (_read(folder / name) for name in RECORDS)
     if not (prepared and trained and evaluated):

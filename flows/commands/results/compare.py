@@ -6,7 +6,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from flows.commands.results.printing import print_table
+from flows.commands.results.printing import print_part
 from flows.commands.results.query import find_results
 from flows.commands.tables import console
 from reports.data import AVERAGE
@@ -50,7 +50,7 @@ def print_comparison(
     shown = found if everything else _told(found)
     for table in changes(shown, SIDES, ""):
         if table.rows:
-            print_table(table)
+            print_part(table)
     for note in found.notes:
         console.print(note, soft_wrap=True)
     accuracies, factors = (len(getattr(found, name)) - len(getattr(shown, name)) for name in ("accuracies", "factors"))
