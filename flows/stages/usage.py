@@ -15,7 +15,7 @@ from pipeline.storage.files import PARTIAL, write_text_atomically
 from pipeline.storage.store import Store, digest
 
 USERS = "studies"  # a folder of the store with a file for each study
-RECORDS = ("prepared.json", "trained.json", "evaluated.json")
+RECORDS = ("prepared.json", "trained.json", "evaluated.json")  # of a study's folder: what its stages returned
 
 
 @dataclass(frozen=True)

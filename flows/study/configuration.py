@@ -27,9 +27,9 @@ from pipeline.storage.store import digest
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCE
+from sql.names import BASELINE
 
 VARIANTS = ("LA", "DR", "DR+DA")
-BASELINE = "LA"  # the variant that all others are compared with, in views and statistics too
 MOST_CHECKPOINTS = 10_000
 MOST_TOKENS = 10**14  # beyond every corpus: a slip of the pen
 MOST_DOCUMENTS = 10**9  # of the built-in world

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 
-from sql.statistics.bootstrap import AVERAGE
+from sql.names import AVERAGE
 
 SIDES = ("first", "second")
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from flows.commands.results.printing import print_part
 from flows.commands.results.query import find_results
 from flows.commands.tables import console
-from reports.data import AVERAGE
-from reports.tables.changes import SIDES, changes
+from reports.tables.changes import changes
+from sql.names import AVERAGE
+from sql.statistics.comparability import SIDES
 from sql.statistics.comparison import Comparison, compare, study_of
 
 
