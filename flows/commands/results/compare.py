@@ -6,8 +6,8 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from flows.commands.results.printing import print_part
 from flows.commands.results.finding import find_results
+from flows.commands.results.printing import print_part
 from flows.commands.tables import console
 from reports.tables.changes import changes
 from sql.names import AVERAGE
