@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from flows.running import progress
-from flows.running.nodes import alive
+from flows.running.machines.nodes import alive
 from flows.running.private import open_private
 from flows.running.processes import wait_unless_stopping
 from flows.study.configuration import Study

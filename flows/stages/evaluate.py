@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import concurrency, shared_slots
-from flows.running.evaluators import Evaluating, Evaluators
+from flows.running.machines.devices import concurrency, shared_slots
+from flows.running.machines.evaluators import Evaluating, Evaluators
+from flows.running.machines.slurm import EvaluationJobs
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
-from flows.running.slurm import EvaluationJobs
 from flows.running.throttle import look_again
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import (

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import model.training.ranks.launch
-from flows.running import devices
-from flows.running.devices import lock_gpus
+from flows.running.machines import devices
+from flows.running.machines.devices import lock_gpus
 from flows.running.processes import Failed, Stopped, run_module, stop_all, stopped_on_exit, wait_unless_stopping
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError

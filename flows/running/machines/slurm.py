@@ -2,7 +2,7 @@
 
 The job runs on a machine that sees the study's folder under this path. Its batch script is the user's, or SCRIPT: it
 starts the command that it is given on every node of the job, and writes the exit status, by which a study knows the
-end of the job also where SLURM keeps no accounts. `python -m flows.running.slurm` is that command.
+end of the job also where SLURM keeps no accounts. `python -m flows.running.machines.slurm` is that command.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from flows.running.devices import shared_slots
-from flows.running.evaluators import URGENCY, Evaluating
+from flows.running.machines.devices import shared_slots
+from flows.running.machines.evaluators import URGENCY, Evaluating
 from flows.running.private import compiled_libraries
 from flows.running.processes import BAD_INPUT, follow, wait_unless_stopping
 from flows.study.configuration import Study
@@ -136,7 +136,7 @@ class Job:
         self.log = log
         self._note, self._status = log.with_suffix(".job"), log.with_suffix(".status").absolute()
         self._looked, self._gone, self._seen = 0.0, 0.0, QUEUED[0]
-        own = [sys.executable, "-m", "flows.running.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
+        own = [sys.executable, "-m", "flows.running.machines.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
         command = [*own, module, "--", *arguments]
         own_name = f"{name}-{hashlib.blake2b(bytes(log.absolute()), digest_size=6).hexdigest()}"
         self.number = self._left(command, own_name)
@@ -256,7 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     All nodes of the job meet at a port that follows from the job.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m flows.running.slurm", description="Run a module in a job of SLURM."
+        prog="python -m flows.running.machines.slurm", description="Run a module in a job of SLURM."
     )
     parser.add_argument("module", help="model.train where several ranks train a run")
     parser.add_argument("--nodes", type=int, default=1, help="how many machines train the run")

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from flows.running.devices import Slots
+from flows.running.machines.devices import Slots
 from flows.running.processes import Stopped, check_status, child_process, wait_unless_stopping
 from model.training.ranks.launch import ProcessGroup
 

@@ -22,9 +22,9 @@ from typing import Any
 from uuid import uuid4
 
 from flows.running import progress
-from flows.running.devices import Slots, gpus
+from flows.running.machines.devices import Slots, gpus
+from flows.running.machines.slurm import first_host, run_job
 from flows.running.processes import Failed, run_module, stopped_on_exit, wait_unless_stopping
-from flows.running.slurm import first_host, run_job
 from flows.study.configuration import Study
 from model.training.ranks.launch import free_port
 from pipeline.errors import InputError
