@@ -18,8 +18,7 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.machines.devices import concurrency, shared_slots
-from flows.running.machines.evaluators import Evaluating, Evaluators
-from flows.running.machines.slurm import EvaluationJobs
+from flows.running.machines.evaluators import Evaluating, EvaluationJobs, Evaluators
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
 from flows.running.throttle import look_again

@@ -23,7 +23,8 @@ from uuid import uuid4
 
 from flows.running import progress
 from flows.running.machines.devices import Slots, gpus
-from flows.running.machines.slurm import first_host, run_job
+from flows.running.machines.slurm import run_job
+from flows.running.machines.slurm_node import first_host
 from flows.running.processes import Failed, run_module, stopped_on_exit, wait_unless_stopping
 from flows.study.configuration import Study
 from model.training.ranks.launch import free_port

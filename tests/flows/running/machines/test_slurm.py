@@ -18,10 +18,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows.running.machines import nodes, slurm
+from flows.running.machines import evaluators, nodes, slurm
 from flows.running.machines.devices import concurrency, gpus, share_ranks, shared_slots
+from flows.running.machines.evaluators import EvaluationJobs
 from flows.running.machines.nodes import this_node
-from flows.running.machines.slurm import EvaluationJobs, run_job
+from flows.running.machines.slurm import run_job
 from flows.running.processes import Failed, Stopped, follow, stop_all
 from flows.study.configuration import Study
 from flows.study.loading import load_study
@@ -154,7 +155,7 @@ def test_workers_limit_the_jobs_in_the_queue(tmp_path: Path, monkeypatch: pytest
         log.write_text("evaluated")
         queued.remove(module)
 
-    monkeypatch.setattr(slurm, "run_job", count)
+    monkeypatch.setattr(evaluators, "run_job", count)
     monkeypatch.setattr(nodes, "run_job", count)
     options = {"urgency": (1,), "tick": lambda: None}
     with closing(EvaluationJobs(chosen, 2, {})) as jobs, ThreadPoolExecutor(2) as trainings:
