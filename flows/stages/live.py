@@ -54,7 +54,7 @@ def evaluate_live(
             looks,
             partial(trained_now, study),
             trust_code=trust_code,
-            entered=results.add,
+            note=results.add,
             tick=results.update,
         )
     except InputError as error:
