@@ -78,7 +78,7 @@ def follow_runs(
     note: Note = lambda run, rows: None,
     tick: Callable[[], object] = lambda: None,
 ) -> Evaluated:
-    """Evaluate what the trainings of a study write, until they have ended and everything is evaluated.
+    """Evaluate the checkpoints that the trainings of a study write, until these have ended and all is evaluated.
 
     `looks` tell how far each run is, `trained` what all have become, None while they go on. `tick` is called every
     second. What goes wrong ends the evaluation, and not the trainings beside it.

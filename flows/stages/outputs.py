@@ -25,7 +25,7 @@ CURATION = ("documents", "traces", "clean", "deduplicate", "decontaminate", "tok
 
 @dataclass(frozen=True)
 class Prepared:
-    """The finished outputs of preparing, and the tasks to evaluate.
+    """What preparing the data returned: the finished outputs in the store, and the tasks to evaluate.
 
     `outputs` names them `<stage>/<key>` in order; the funnel comes last, so a record without it is unfinished. `tasks`
     are specifications, as in `pipeline.benchmarks.items`.

@@ -36,7 +36,7 @@ class Evaluating(ABC):
         """
 
     def wait(self, seconds: float) -> None:
-        """Wait. Raises Stopped when the evaluation has ended, or the study is being stopped."""
+        """Wait so many seconds. Raises Stopped when the evaluation has ended, or the study is being stopped."""
         wait_unless_stopping(seconds)
         if self._closed:
             raise Stopped("the evaluation has ended")
