@@ -51,7 +51,7 @@ FUNCTIONS = {  # the end of a file's name, and a function in the file, or "" for
     ("flows/full_study.py", "report_flow"): DRAWING,
     ("flows/stages/train.py", ""): "waiting for trainings",
     ("flows/stages/evaluate.py", ""): "waiting for evaluations",
-    ("flows/running/evaluators.py", ""): "waiting for evaluations",
+    ("flows/running/machines/evaluators.py", ""): "waiting for evaluations",
     ("flows/running/engine.py", "empty_into"): "sending progress to Prefect",
     ("prefect/", ""): "Prefect in the flow's process",
 }

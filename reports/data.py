@@ -13,10 +13,9 @@ import pandas as pd
 
 from pipeline.errors import InputError
 from sql.keeping import keep_views
+from sql.names import BASELINE
 from sql.results import connect
 
-BASELINE = "LA"  # the variant that the others are compared with
-AVERAGE = "average"  # the task that stands for the average over the benchmarks
 VALIDATION = "validation"  # the task that stands for the held-out documents of the curated corpus
 UNKNOWN_DEPTH = -1  # stands for a null depth: results entered from elsewhere may lack the model's row
 MODEL = ["depth", "variant", "task"]

@@ -125,11 +125,11 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument("further", metavar="FURTHER", nargs="*", help="further studies, each compared with the first")
     compare.add_argument("--all", action="store_true", help="also print what did not change")
     compare.add_argument("--html", metavar="FILE", type=Path, help="also write a page with the studies side by side")
-    export = add("export", "results.query:export", "Write every table and view of a study's results as files.")
+    export = add("export", "results.export:export", "Write every table and view of a study's results as files.")
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
-    migrate = add("migrate", "results.query:migrate", "Bring a results file of an older version up to date.")
+    migrate = add("migrate", "results.migrate:migrate", "Bring a results file of an older version up to date.")
     add_study(migrate, RESULTS)
     dropped = add(
         "dropped", "data.dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."

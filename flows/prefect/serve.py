@@ -5,7 +5,6 @@ The deployment `full-study` runs the `demo` preset unless told otherwise; beside
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import signal
 import sys
@@ -14,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import urlsplit
 
 from flows.prefect.in_process import environment
@@ -26,6 +25,7 @@ from flows.running.report_links import serving_reports
 from flows.running.single import TURN
 from flows.study.loading import read_yaml
 from pipeline.errors import InputError
+from pipeline.storage.locks import try_lock
 
 DEPLOYMENTS = Path("prefect.yaml")
 
@@ -80,7 +80,7 @@ def only_one(address: str) -> Iterator[None]:
     Processes started in the block learn from DREAMER_TURN which file the study whose turn has come locks.
     """
     with open_private(_mark(address, "lock")) as file:
-        if not _lock(file):
+        if not try_lock(file):
             raise InputError(f"it is running already and serves the deployments at {address}; stop it first")
         with environment({TURN: str(_mark(address, "study"))}):
             yield
@@ -95,7 +95,7 @@ def former_server_ended(address: str) -> Iterator[int]:
     """
     with open_private(_mark(address, "server")) as file:
         deadline = time.monotonic() + END_SECONDS
-        while not _lock(file) and time.monotonic() < deadline:
+        while not try_lock(file) and time.monotonic() < deadline:
             time.sleep(0.2)
         yield file.fileno()
 
@@ -103,14 +103,6 @@ def former_server_ended(address: str) -> Iterator[int]:
 def _mark(address: str, kind: str) -> Path:
     place = urlsplit(address)
     return private_folder("up") / f"{place.hostname}-{place.port}.{kind}"
-
-
-def _lock(file: TextIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def say_lost_runs() -> None:

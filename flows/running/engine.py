@@ -99,7 +99,7 @@ def note_loss(error: Exception) -> None:
 
 
 def forget_loss() -> None:
-    """Begin anew, with another server."""
+    """Forget that a server was lost, before another server is used."""
     _lost.clear()
     _untold.clear()
 

@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def patiently(action: Callable[[], Result]) -> Result:
-    """Call `action` until no other program holds the results file, and report who does. Raises Stopped."""
+    """Call `action`, again while another program holds the results file, and report which. Raises Stopped."""
     held = False
     while True:
         try:

@@ -35,7 +35,12 @@ R = TypeVar("R")
 
 
 class Child(Protocol):
-    """The interface of what is followed: a group of processes here (`ProcessGroup`), or a job of a cluster."""
+    """The interface of what is followed: a group of processes here (`ProcessGroup`), or a job of a cluster.
+
+    `poll` returns None while the child lives, then its exit status. `wait` waits so many seconds, or until the child
+    may have ended. `signal` sends a signal, `kill` ends the child by force if it lives. `last_line` is what the child
+    said last, in `log`.
+    """
 
     log: Path
 
@@ -128,7 +133,7 @@ def _alive(child: Child) -> Iterator[None]:
 
 
 def wait_unless_stopping(seconds: float) -> None:
-    """Wait. Raises Stopped as soon as `stop_all` has been called: nothing new starts from then on."""
+    """Wait so many seconds. Raises Stopped as soon as `stop_all` has been called: nothing new starts from then on."""
     if _stopping.wait(seconds):
         raise Stopped("the study is being stopped")
 

@@ -37,7 +37,7 @@ def silence(path: Path, started: float = 0.0, *, shared: bool = False) -> str:
 
 
 class Watch:
-    """Reports when the process of a progress file falls silent, and when it goes on.
+    """Report when the process that writes a progress file falls silent, and when the process goes on.
 
     `shared`: several processes write the file, as the evaluations of a run do. None of them is named, since the last
     one that wrote may long be at other work.

@@ -5,7 +5,6 @@ Studies that `make up` starts run one after another, also beside one that a kill
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -17,11 +16,12 @@ from pathlib import Path
 from typing import TextIO
 
 from flows.running import progress
-from flows.running.nodes import alive
+from flows.running.machines.nodes import alive
 from flows.running.private import open_private
 from flows.running.processes import wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
+from pipeline.storage.locks import try_lock
 
 LOCK = ".running.lock"
 TURN = "DREAMER_TURN"  # an environment variable: the file that the study of `make up` whose turn it is locks
@@ -45,7 +45,7 @@ def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         patience = LOOKS
-        while not _lock(file.fileno(), fcntl.LOCK_EX):
+        while not try_lock(file):
             if not follow and patience:  # `status` may be looking at the lock
                 patience -= 1
                 time.sleep(0.1)
@@ -77,7 +77,7 @@ def in_turn() -> Iterator[None]:
         return
     with open_private(Path(place)) as file:
         waited = False
-        while not _lock(file.fileno(), fcntl.LOCK_EX):
+        while not try_lock(file):
             waited = True
             progress.report(WAITS_FOR_TURN, 0.0, f"waits for {_holder(Path(place))}")
             wait_unless_stopping(POLL_SECONDS)
@@ -93,20 +93,12 @@ def runs_elsewhere(study: Study) -> str:
     if not path.exists():
         return ""
     with path.open() as file:
-        return "" if _lock(file.fileno(), fcntl.LOCK_SH) else _holder(path)  # NFS: an exclusive one wants to write
+        return "" if try_lock(file, shared=True) else _holder(path)  # NFS: an exclusive one wants to write
 
 
 def running_since(study: Study) -> float | None:
     """Return the time, by the clock of the file system, at which the process that now runs the study began."""
     return (study.folder / LOCK).stat().st_mtime if runs_elsewhere(study) else None
-
-
-def _lock(number: int, kind: int) -> bool:
-    try:
-        fcntl.flock(number, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _sign(file: TextIO) -> None:

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.running.devices import check_devices, gpus
 from flows.running.looks import folder_size
+from flows.running.machines.devices import check_devices, gpus
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BASELINE, BUILTIN, Study
 from model.evaluation.trust import check_overrides, check_task_file

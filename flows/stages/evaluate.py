@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import concurrency, shared_slots
-from flows.running.evaluators import Evaluating, Evaluators
+from flows.running.machines.devices import concurrency, shared_slots
+from flows.running.machines.evaluators import Evaluating, EvaluationJobs, Evaluators
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
-from flows.running.slurm import EvaluationJobs
 from flows.running.throttle import look_again
 from flows.stages.checks import machine_memory
 from flows.stages.outputs import (
@@ -47,7 +46,7 @@ LOOK_SECONDS = 1.0  # between two looks for new checkpoints of a run, at least: 
 REST_SECONDS = 2.0  # between two looks at a run that has not begun, or whose checkpoints are all evaluated, at least
 LOG = "log.txt"
 
-Entered = Callable[[Run, Path], object]
+Note = Callable[[Run, Path], object]
 """Called for every evaluated checkpoint, with its run and the place of its rows in the finished evaluation."""
 
 
@@ -76,10 +75,10 @@ def follow_runs(
     trained: Callable[[], Trained | None],
     *,
     trust_code: bool = False,
-    entered: Entered = lambda run, rows: None,
+    note: Note = lambda run, rows: None,
     tick: Callable[[], object] = lambda: None,
 ) -> Evaluated:
-    """Evaluate what the trainings of a study write, until they have ended and everything is evaluated.
+    """Evaluate the checkpoints that the trainings of a study write, until these have ended and all is evaluated.
 
     `looks` tell how far each run is, `trained` what all have become, None while they go on. `tick` is called every
     second. What goes wrong ends the evaluation, and not the trainings beside it.
@@ -91,7 +90,7 @@ def follow_runs(
     found: dict[str, str] = {}
     failures: dict[str, str] = {}
     with closing(_evaluating(study, place, offline)) as processes:
-        stage = _Stage(study, store, prepared, processes, trained, trust_code, entered)
+        stage = _Stage(study, store, prepared, processes, trained, trust_code, note)
 
         def evaluate(look: Callable[[], Run]) -> None:
             try:
@@ -133,7 +132,7 @@ class _Stage:
     processes: Evaluating
     trained: Callable[[], Trained | None]
     trust_code: bool
-    entered: Entered
+    note: Note
 
     def evaluate(self, look: Callable[[], Run]) -> Output | None:
         """Evaluate the checkpoints of one run as they come; None for a run that does not reach the end."""
@@ -153,7 +152,7 @@ class _Stage:
             return None
         if not made:  # evaluated before
             for rows in result_folders(output.path / "results"):
-                self.entered(run, rows)
+                self.note(run, rows)
         progress.report(name, 1.0, "done")
         return output
 
@@ -194,27 +193,34 @@ class _Evaluation:
     def finish(self) -> dict[str, Any]:
         """Ask for the evaluation of every checkpoint, and return the results when all are evaluated."""
         known, changed = (0, 0), time.monotonic()
-        while True:
-            over = self.stage.trained() is not None
-            run = self.look()  # before the checkpoints: those of a complete run are all there
-            self.ask(run)
-            self.watch.look(at_work=any(asked.running() for asked in self.asked.values()))
-            waiting = [tokens for tokens in self.asked if not self.take(run, tokens)]
-            if not waiting and self.asked and run.status == "complete":
-                break
-            if not waiting and over:
-                raise _NotFinished(self.name)
-            self.report(len(waiting))
-            if len(self.entered) == self.expected:  # other seeds of the model are trained
-                if not (run := self.stage.await_run(self.look, "complete")):
-                    raise _NotFinished(self.name)
-                break
+        while not (run := self.advance()):
             if known != (len(self.asked), len(self.entered)):
                 known, changed = (len(self.asked), len(self.entered)), time.monotonic()
             self.stage.processes.wait(look_again(time.monotonic() - changed, LOOK_SECONDS))
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
         self.write_job(run, checkpoint_folders(run))
         return {"run_id": run.run_id, "checkpoints": len(self.asked), "limit": self.stage.study.evaluation.limit}
+
+    def advance(self) -> Run | None:
+        """Ask for new checkpoints and take evaluated ones. Returns the complete run once all are evaluated, else None.
+
+        Raises _NotFinished where the training has ended before.
+        """
+        over = self.stage.trained() is not None
+        run = self.look()  # before the checkpoints: those of a complete run are all there
+        self.ask(run)
+        self.watch.look(at_work=any(asked.running() for asked in self.asked.values()))
+        waiting = [tokens for tokens in self.asked if not self.take(run, tokens)]
+        if not waiting and self.asked and run.status == "complete":
+            return run
+        if not waiting and over:
+            raise _NotFinished(self.name)
+        self.report(len(waiting))
+        if len(self.entered) < self.expected:
+            return None
+        if complete := self.stage.await_run(self.look, "complete"):  # other seeds of the model are trained
+            return complete
+        raise _NotFinished(self.name)
 
     def ask(self, run: Run) -> None:
         """Ask for the evaluation of checkpoints that have come since the last time."""
@@ -246,7 +252,7 @@ class _Evaluation:
             log.write(self.asked[tokens].result() + "\n")
         self.entered.add(tokens)
         final = self.folder.with_name(self.folder.name.removesuffix(PARTIAL))
-        self.stage.entered(run, final / "results" / run.run_id / f"{tokens:015d}" / "rows")
+        self.stage.note(run, final / "results" / run.run_id / f"{tokens:015d}" / "rows")
         return True
 
     def write_job(self, run: Run, folders: dict[int, Path]) -> None:

@@ -23,11 +23,11 @@ from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
 from reports.data import StudyData, read_study
 from reports.page.report import write_data
+from sql.names import UNDER_WAY
 
 ENTER_SECONDS = 20.0  # between two looks for what is to be entered, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
 REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time
-UNDER_WAY = {"waiting", "training", "evaluating"}
 
 
 def evaluate_live(
@@ -54,7 +54,7 @@ def evaluate_live(
             looks,
             partial(trained_now, study),
             trust_code=trust_code,
-            entered=results.add,
+            note=results.add,
             tick=results.update,
         )
     except InputError as error:
@@ -102,7 +102,7 @@ class LiveResults:
         if time.monotonic() >= self._enter_at:
             self._enter_at = max(self._spend(self._enter), time.monotonic() + ENTER_SECONDS)
         # When nothing is under way any more, the report stage follows at once.
-        if not self._drawn and UNDER_WAY & set(self._status.values()) and time.monotonic() >= self._report_at:
+        if not self._drawn and set(UNDER_WAY) & set(self._status.values()) and time.monotonic() >= self._report_at:
             self._report_at = max(self._spend(self._draw), time.monotonic() + REPORT_SECONDS)
 
     def _spend(self, work: Callable[[], None]) -> float:

@@ -49,7 +49,7 @@ def unmarked(stripped: Output) -> dict[str, int]:
 
 
 def unmarked_warnings(stripped: Output) -> list[str]:
-    """Say, if so, that responses of a source that is declared to have marked traces have no mark and stay whole."""
+    """List, a line each, the sources with declared traces of which some responses have no mark, and so stay whole."""
     marking = stripped.manifest["configuration"]["marking"]
     return [
         f"source {name!r}: {count:,} responses have no trace, though `trace` is {marking!r}; they stay"
@@ -59,6 +59,6 @@ def unmarked_warnings(stripped: Output) -> list[str]:
 
 
 def say(lines: Sequence[str]) -> None:
-    """Write lines to standard error; above the bars of a terminal, as rich takes it over."""
+    """Write warnings to standard error, a line each; on a terminal they stand above the bars of progress."""
     for line in lines:
         write_line(f"WARNING: {line}")

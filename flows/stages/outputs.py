@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from flows.stages.usage import register_user
+from flows.stages.usage import RECORDS, register_user
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
@@ -25,7 +25,7 @@ CURATION = ("documents", "traces", "clean", "deduplicate", "decontaminate", "tok
 
 @dataclass(frozen=True)
 class Prepared:
-    """The finished outputs of preparing, and the tasks to evaluate.
+    """What preparing the data returned: the finished outputs in the store, and the tasks to evaluate.
 
     `outputs` names them `<stage>/<key>` in order; the funnel comes last, so a record without it is unfinished. `tasks`
     are specifications, as in `pipeline.benchmarks.items`.
@@ -128,7 +128,7 @@ class Evaluated:
 
 
 Returned = TypeVar("Returned", Prepared, Trained, Evaluated)
-FILES = {Prepared: "prepared.json", Trained: "trained.json", Evaluated: "evaluated.json"}
+FILES = dict(zip((Prepared, Trained, Evaluated), RECORDS, strict=True))
 MISSING = {
     Prepared: "no data yet; `dreamer run {}` prepares them",
     Trained: "no trained models yet; `dreamer run {}` trains them",

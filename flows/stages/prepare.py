@@ -7,8 +7,7 @@ benchmark items -----------^
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.stage import deduplicate
 from pipeline.progress import Progress
 from pipeline.sources.repositories.splits import find_split, has_splits
+from pipeline.sources.source import Source
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS, Stage, count_tokens
 from pipeline.tokens.stage import pack
@@ -58,10 +58,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
         if store.builds:
             write_returned(study, Prepared(study.study_id, store.root, tuple(output.name for output in finished)))
 
-    data, build = study.data, partial(build_stage, store)
-    world = None
-    if study.needs_world:
-        world = build("world", data.world, [], lambda folder, report: write_world(folder, data.world, progress=report))
+    world = _world(study, store)
     sources = locate_sources(study, world)
     items, tasks = _benchmark_items(study, store, world, locate_benchmarks(study))
     chains = curate_sources(study, store, sources)
@@ -69,77 +66,31 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     finish(items, *(output for chain in chains for output in chain))
     signed = sign_sources(study, store, sources, cleaned)
     finish(*signed)
-    unique = build(
-        "deduplicate",
-        data.deduplicate,
-        cleaned,  # signatures are a function of these documents and of these settings
-        lambda folder, report: deduplicate(
-            [output.path for output in cleaned],
-            folder,
-            data.deduplicate,
-            signed=[output.path for output in signed],
-            memory=data.memory,
-            processes=processes_for(study, kept_characters(cleaned)),
-            cluster=data.cluster,
-            progress=report,
-        ),
-        resumes=True,
-    )
-    curated = build(
-        "decontaminate",
-        data.decontaminate,
-        [unique, items],
-        lambda folder, report: decontaminate(
-            unique.path,
-            folder,
-            pq.read_table(items.path / "items.parquet"),
-            data.decontaminate,
-            processes=processes_for(study, kept_characters([unique])),
-            cluster=data.cluster,
-            progress=report,
-        ),
-        resumes=True,
-    )
+    unique = _deduplicated(study, store, cleaned, signed)
+    curated = _decontaminated(study, store, unique, items)
     finish(unique, curated)
     if store.builds:
         say(warnings([unique, curated]))
     tokenizer = _tokenizer(study, store, curated)
-    shape = {
-        "sequence_length": study.training.sequence_length,
-        "seed": min(study.training.seeds),
-        "validation": data.validation,
-    }
-    if weights := {each.source.name: each.source.weight for each in sources if each.source.weight != 1}:
-        shape["weights"] = weights
-    packed = build(
-        "tokens",
-        shape,
-        [curated, tokenizer],
-        lambda folder, report: pack(
-            curated.path,
-            tokenizer.path,
-            folder,
-            **shape,
-            processes=processes_for(study, kept_characters([curated])),
-            cluster=data.cluster,
-            progress=report,
-        ),
-        resumes=True,
-    )
+    packed = _packed(study, store, [each.source for each in sources], curated, tokenizer)
     finish(tokenizer, packed)
     if packed.results["validation"]:
         tasks.append(validation_specification(packed.path, study.training.loss_on))
-    stages = [output for output in finished if "counts" in output.results and output is not packed]
-    parts = [Stage(output.key, output.path, output.results["counts"], _changed(output)) for output in stages]
-
-    def count(_: Path, report: Progress) -> dict[str, Any]:
-        return {"counts": count_tokens(parts, packed.results["counts"], tokenizer.path, progress=report)}
-
-    funnel = build("funnel", {"characters": EXACT_CHARACTERS}, [*stages, tokenizer, packed], count)
+    funnel = _funnel(store, finished, tokenizer, packed)
     names = tuple(output.name for output in [*finished, funnel])
     prepared = Prepared(study.study_id, store.root, names, tuple(tasks))
     write_returned(study, prepared)
     return prepared
+
+
+def _world(study: Study, store: Store) -> Output | None:
+    """Write the built-in world, for a study that needs one."""
+    if not study.needs_world:
+        return None
+    settings = study.data.world
+    return build_stage(
+        store, "world", settings, [], lambda folder, report: write_world(folder, settings, progress=report)
+    )
 
 
 def _benchmark_items(
@@ -177,15 +128,52 @@ def _benchmark_items(
     return build_stage(store, "items", configuration, [world] if world else [], write), tasks
 
 
-def _changed(output: Output) -> frozenset[str]:
-    """Collect the sources of which a stage stripped or mended a document; other stages keep texts as they are."""
-    stripped = [row for row in output.results.get("traces", ()) if row["kind"] not in (NONE, UNCLOSED)]
-    return frozenset(row["source"] for row in [*stripped, *output.results.get("mended", ())])
-
-
 def _is_trained(study: Study, task: Mapping[str, Any]) -> bool:
     """Leave perplexity of whole documents out for models that never learn to write questions."""
     return study.training.loss_on == "all" or task["benchmark"] != "world_text"
+
+
+def _deduplicated(study: Study, store: Store, cleaned: Sequence[Output], signed: Sequence[Output]) -> Output:
+    """Remove the duplicates among the documents of all sources."""
+    data = study.data
+    return build_stage(
+        store,
+        "deduplicate",
+        data.deduplicate,
+        cleaned,  # signatures are a function of these documents and of these settings
+        lambda folder, report: deduplicate(
+            [output.path for output in cleaned],
+            folder,
+            data.deduplicate,
+            signed=[output.path for output in signed],
+            memory=data.memory,
+            processes=processes_for(study, kept_characters(cleaned)),
+            cluster=data.cluster,
+            progress=report,
+        ),
+        resumes=True,
+    )
+
+
+def _decontaminated(study: Study, store: Store, unique: Output, items: Output) -> Output:
+    """Remove the documents that contain benchmark items."""
+    data = study.data
+    return build_stage(
+        store,
+        "decontaminate",
+        data.decontaminate,
+        [unique, items],
+        lambda folder, report: decontaminate(
+            unique.path,
+            folder,
+            pq.read_table(items.path / "items.parquet"),
+            data.decontaminate,
+            processes=processes_for(study, kept_characters([unique])),
+            cluster=data.cluster,
+            progress=report,
+        ),
+        resumes=True,
+    )
 
 
 def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
@@ -206,3 +194,47 @@ def _tokenizer(study: Study, store: Store, curated: Output) -> Output:
     entry = {"hub": wanted.hub, "revision": wanted.revision} if wanted.hub else {"file": str(wanted.file)}
     configuration = entry if wanted.hub else {"file": store.file_digest(Path(str(wanted.file)))}
     return build_stage(store, "tokenizer", configuration, [], lambda folder, _: take_tokenizer(entry, folder))
+
+
+def _packed(study: Study, store: Store, sources: Sequence[Source], curated: Output, tokenizer: Output) -> Output:
+    """Tokenise the curated documents, and pack their tokens into shards."""
+    shape = {
+        "sequence_length": study.training.sequence_length,
+        "seed": min(study.training.seeds),
+        "validation": study.data.validation,
+    }
+    if weights := {source.name: source.weight for source in sources if source.weight != 1}:
+        shape["weights"] = weights
+    return build_stage(
+        store,
+        "tokens",
+        shape,
+        [curated, tokenizer],
+        lambda folder, report: pack(
+            curated.path,
+            tokenizer.path,
+            folder,
+            **shape,
+            processes=processes_for(study, kept_characters([curated])),
+            cluster=study.data.cluster,
+            progress=report,
+        ),
+        resumes=True,
+    )
+
+
+def _funnel(store: Store, finished: Sequence[Output], tokenizer: Output, packed: Output) -> Output:
+    """Count the tokens that each of the finished stages kept and dropped."""
+    stages = [output for output in finished if "counts" in output.results and output is not packed]
+    parts = [Stage(output.key, output.path, output.results["counts"], _changed(output)) for output in stages]
+
+    def count(_: Path, report: Progress) -> dict[str, Any]:
+        return {"counts": count_tokens(parts, packed.results["counts"], tokenizer.path, progress=report)}
+
+    return build_stage(store, "funnel", {"characters": EXACT_CHARACTERS}, [*stages, tokenizer, packed], count)
+
+
+def _changed(output: Output) -> frozenset[str]:
+    """Collect the sources of which a stage stripped or mended a document; other stages keep texts as they are."""
+    stripped = [row for row in output.results.get("traces", ()) if row["kind"] not in (NONE, UNCLOSED)]
+    return frozenset(row["source"] for row in [*stripped, *output.results.get("mended", ())])

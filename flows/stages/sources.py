@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import cores
+from flows.running.machines.devices import cores
 from flows.stages.building import build_stage, plain
 from flows.stages.losses import check_kept, say, unmarked_warnings, warnings
 from flows.study.configuration import BUILTIN, Study

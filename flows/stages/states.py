@@ -37,7 +37,8 @@ from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Output, Store
 
-WAITING, RUNNING, STOPPED, DONE, SCREENED, FAILED = "waiting", "running", "stopped", "done", "screened", "failed"
+WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
+COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"  # as the status of a run in the results
 OF_EACH_SOURCE = ("documents", "traces", "clean", "signatures")
 REPORT = "write report"
 
@@ -63,8 +64,8 @@ def overall(states: list[State], *, runs: bool) -> str:
         return RUNNING
     if FAILED in found:
         return FAILED
-    if found <= {DONE, SCREENED}:
-        return DONE
+    if found <= {COMPLETE, SCREENED}:
+        return COMPLETE
     return STOPPED if found - {WAITING} else "not started"
 
 
@@ -83,8 +84,8 @@ def read_states(study: Study) -> list[State]:
     data = [_data_stage(study, stage, record, prepared, since) for stage in VERSIONS]
     states = [state for state in data if state.stage != "world" or study.needs_world] + trainings + evaluations
     written = study.report.exists() and not report_mark(study).exists()
-    written = written and all(state.state == DONE for state in evaluations)
-    report = State("report", state=DONE, progress=1.0)
+    written = written and all(state.state == COMPLETE for state in evaluations)
+    report = State("report", state=COMPLETE, progress=1.0)
     return [*states, report if written else _reported("report", [record.get(REPORT)], 1, since)]
 
 
@@ -112,7 +113,7 @@ def _data_stage(
     study: Study, stage: str, record: Mapping[str, Reported], prepared: Prepared | None, since: float | None
 ) -> State:
     if prepared:
-        return State(stage, state=DONE, progress=1.0)
+        return State(stage, state=COMPLETE, progress=1.0)
     expected = len(study.data.sources) if stage in OF_EACH_SOURCE else 1
     reports = [reported for key, reported in record.items() if key.split(" ")[0] == stage]
     return _reported(stage, reports, expected, since)
@@ -123,7 +124,7 @@ def _reported(stage: str, reports: list[Reported | None], expected: int, since: 
     begun = [reported for reported in reports if reported]
     progress = sum(reported.fraction for reported in begun) / max(expected, len(begun))
     if progress >= 1:
-        return State(stage, state=DONE, progress=1.0)
+        return State(stage, state=COMPLETE, progress=1.0)
     if not begun:
         return State(stage)
     unfinished = [reported for reported in begun if reported.fraction < 1]
@@ -171,14 +172,13 @@ def _training(study: Study, run: Run, trained: Trained | None, since: float | No
     lives = _lives(path, since) and found.get("state") in ("starting", "running")
     returned = next((one for one in trained.runs if one.run_id == run.run_id), None) if trained else None
     if returned and not lives:
-        named = {"complete": DONE, "screened": SCREENED, "failed": FAILED}[returned.status]
-        return state(state=named, detail=returned.failure)
+        return state(state=returned.status, detail=returned.failure)
     if not found:
         return state()
-    if found["state"] == "failed":
+    if found["state"] == FAILED:
         return state(state=FAILED, detail=f"see {run.folder.with_suffix('.log')}")
-    if found["state"] == "complete":
-        return state(state=DONE)
+    if found["state"] == COMPLETE:
+        return state(state=COMPLETE)
     if found["tokens"] >= found["target"] and _is_screened(run):
         return state(state=SCREENED)
     if not lives:
@@ -227,11 +227,11 @@ def _evaluation(
     if evaluated and run.run_id in evaluated.failures:
         return state(state=FAILED, detail=evaluated.failures[run.run_id])
     if evaluated and run.run_id in evaluated.outputs:
-        return state(state=DONE, progress=1.0)
+        return state(state=COMPLETE, progress=1.0)
     if folder is None:
         return state()
     if not folder.name.endswith(PARTIAL):
-        return state(state=DONE, progress=1.0)
+        return state(state=COMPLETE, progress=1.0)
     results = folder / "results"
     path = results / "progress.json"
     found, share = read_progress(path), len(result_folders(results)) / len(study.training.points)

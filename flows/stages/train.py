@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.devices import share_ranks, shared_slots
-from flows.running.nodes import this_node, train_on_nodes
+from flows.running.machines.devices import share_ranks, shared_slots
+from flows.running.machines.nodes import this_node, train_on_nodes
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
 from flows.stages.models import PlannedModel, describe_run, identity

@@ -15,7 +15,7 @@ from pipeline.storage.files import PARTIAL, write_text_atomically
 from pipeline.storage.store import Store, digest
 
 USERS = "studies"  # a folder of the store with a file for each study
-RECORDS = ("prepared.json", "trained.json", "evaluated.json")
+RECORDS = ("prepared.json", "trained.json", "evaluated.json")  # of a study's folder: what its stages returned
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def users_of(store: Path) -> list[Path]:
     return sorted(folder for place in places if (folder := (store / place).resolve()).is_dir())
 
 
-def is_complete(folder: Path) -> bool:
+def has_finished(folder: Path) -> bool:
     """Check that all stages of the study in a folder have finished, for one and the same settings, without failures."""
     prepared, trained, evaluated = (_read(folder / name) for name in RECORDS)
     if not (prepared and trained and evaluated):

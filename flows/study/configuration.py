@@ -27,9 +27,9 @@ from pipeline.storage.store import digest
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCE
+from sql.names import BASELINE
 
 VARIANTS = ("LA", "DR", "DR+DA")
-BASELINE = "LA"  # the variant that all others are compared with, in views and statistics too
 MOST_CHECKPOINTS = 10_000
 MOST_TOKENS = 10**14  # beyond every corpus: a slip of the pen
 MOST_DOCUMENTS = 10**9  # of the built-in world
@@ -190,7 +190,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     @property
     def stop_at(self) -> int | None:
-        """Where all seeds stop and the best goes on; None when every seed goes all the way."""
+        """The tokens at which all seeds stop and the best one goes on; None where every seed is trained to the end."""
         screened = len(self.seeds) > 1 and self.screening > 0
         return round(self.tokens * self.screening) if screened else None
 
@@ -275,6 +275,7 @@ class Study(Section):
 
     @property
     def folder(self) -> Path:
+        """The folder that the study writes to."""
         return self.root if self.root is not None else Path("runs") / self.name
 
     @property
@@ -284,16 +285,20 @@ class Study(Section):
 
     @property
     def store_folder(self) -> Path:
+        """The folder of the stage outputs, which studies may share."""
         return self.store if self.store is not None else self.folder / "store"
 
     @property
     def database(self) -> Path:
+        """The results file."""
         return self.folder / "results.duckdb"
 
     @property
     def report(self) -> Path:
+        """The page of the report."""
         return self.folder / "report" / "index.html"
 
     @property
     def needs_world(self) -> bool:
+        """Whether the built-in world is a source or a benchmark of the study."""
         return BUILTIN in self.data.sources or BUILTIN in self.evaluation.benchmarks

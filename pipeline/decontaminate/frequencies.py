@@ -24,8 +24,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from pipeline.decontaminate.item_index import InvertedIndex, ItemIndex, gathered_ids
+from pipeline.decontaminate.inverted_index import InvertedIndex
+from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.text.arrays import ranges, unique
+from pipeline.text.ngrams import gathered_ids
 from pipeline.text.words import Words, word_blocks
 
 _FEW_PASSAGES = 16  # that hold an n-gram; those of more passages tell nothing about one of them

@@ -12,43 +12,15 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.decontaminate.coverage import Passage
+from pipeline.decontaminate.inverted_index import InvertedIndex
 from pipeline.decontaminate.passages import QUESTION, read_passages
 from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.text.arrays import IdTable, bounds, ranges, unique
-from pipeline.text.ngrams import ngrams, sequence_ids, windows
+from pipeline.text.arrays import IdTable, bounds, ranges
+from pipeline.text.ngrams import gathered_ids, ngrams, sequence_ids, windows
 from pipeline.text.words import LETTERS, Words, mask_numbers, number_sequences
 
 _FEW_PASSAGES = 16  # with one sequence of numbers; what more have in common says nothing of one of them
 _LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular
-
-
-class InvertedIndex:
-    """Map n-gram ids to the passages that hold them.
-
-    >>> index = InvertedIndex(np.array([70, 90, 70], np.uint64), np.array([0, 0, 1]))  # passages 0 and 1 hold 70
-    >>> at, places = index.table.find(np.array([90, 80, 70], np.uint64))  # a document's n-grams
-    >>> [column.tolist() for column in index.common(np.zeros(2, np.int64), places)]  # documents, passages, counts
-    [[0, 0], [0, 1], [2, 1]]
-    """
-
-    def __init__(self, grams: np.ndarray, passages: np.ndarray) -> None:
-        """Take pairs of n-gram id and passage; `places` int64 are the places of the n-grams in the sorted table."""
-        ids, self.places = np.unique(grams, return_inverse=True)
-        self.table, self.size = IdTable(ids), max(len(ids), 1)
-        self._count = int(passages.max(initial=0)) + 1
-        places, self.passages = np.divmod(unique(self.places * self._count + passages), self._count)
-        self._offsets = np.searchsorted(places, np.arange(len(ids) + 1))
-
-    def common(self, documents: np.ndarray, grams: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Count the different n-grams that documents and passages have in common: documents, passages, counts.
-
-        `grams` int64 [H] are the places of n-grams that stand in `documents` int64 [H].
-        """
-        documents, grams = np.divmod(unique(documents * self.size + grams), self.size)
-        entries, offsets = ranges(self._offsets[grams], self._offsets[grams + 1])
-        pairs = np.repeat(documents, np.diff(offsets)) * self._count + self.passages[entries]
-        pairs, counts = np.unique(pairs, return_counts=True)
-        return *np.divmod(pairs, self._count), counts
 
 
 class ItemIndex:
@@ -69,28 +41,56 @@ class ItemIndex:
         self.question = self.passage_kinds == QUESTION
         self.sequences = sequence_ids(self.ids, self.offsets[:-1], self.offsets[1:])
         self.searched = self.lengths >= settings.short_words
+        self._index_short_questions()
+        self._index_ngrams()
+        self._choose_anchors()
+        self._index_numbers()
+        self.passage_at = lru_cache(1 << 12)(self._passage_at)
+
+    def _index_short_questions(self) -> None:
+        """Index the questions that match as a whole: `whole_table` of their words, `whole_passages`."""
         whole = np.flatnonzero(self.question & ~self.searched)
         wholes, first = np.unique(self.sequences[whole], return_index=True)
         self.whole_table, self.whole_passages = IdTable(wholes), whole[first]
 
-        self.short, self.short_offsets = ngrams(self.ids, self.offsets, settings.short_words)
-        self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))  # of each short n-gram
+    def _index_ngrams(self) -> None:
+        """Index the masked n-grams of the searched passages; `passage` and `used` say whose a short n-gram is."""
+        self.short, self.short_offsets = ngrams(self.ids, self.offsets, self.settings.short_words)
+        self.passage = np.repeat(np.arange(len(self.items)), np.diff(self.short_offsets))
         self.used = self.searched[self.passage]
-        masked, _ = ngrams(mask_numbers(self.ids, self.kinds, self.offsets), self.offsets, settings.short_words)
+        words = mask_numbers(self.ids, self.kinds, self.offsets)
+        masked, _ = ngrams(words, self.offsets, self.settings.short_words)
         self.masked = InvertedIndex(masked[self.used], self.passage[self.used])
         self.places = np.full(len(masked), -1)
         self.places[self.used] = self.masked.places
-        self._choose_anchors()
 
+    def _choose_anchors(self) -> None:
+        """Choose the n-gram by which exact copies of each searched passage are found: the rarest one among the items.
+
+        `repeats` int64 are the numbers of times that each n-gram stands in the items; `anchors` the chosen ones as they
+        are, ascending; `anchor_passages` their passages; `anchor_at` their places in the passages.
+        """
+        _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
+        self.repeats = counts[same]
+        candidates = np.flatnonzero(self.used)
+        candidates = candidates[np.lexsort((self.repeats[candidates], self.passage[candidates]))]
+        first = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
+        first = first[np.argsort(self.short[first], kind="stable")]
+        self.anchors, self.anchor_passages = self.short[first], self.passage[first]
+        self.anchor_at = first - self.short_offsets[self.anchor_passages]
+        self.anchored = np.zeros(self.masked.size, bool)
+        self.anchored[self.places[first]] = True
+
+    def _index_numbers(self) -> None:
+        """Index the questions by their sequence of numbers, where few have the same sequence."""
         self.numbers = number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
-        asked = np.flatnonzero(self.question & (self.lengths >= settings.shortest) & (self.numbers != 0))
+        asked = np.flatnonzero(self.question & (self.lengths >= self.settings.shortest) & (self.numbers != 0))
         asked = asked[np.argsort(self.numbers[asked], kind="stable")]
         known, counts = np.unique(self.numbers[asked], return_counts=True)
         telling = counts <= _FEW_PASSAGES
         self.number_table = IdTable(known[telling])
         self.number_offsets = bounds(counts[telling])
         self.number_passages = asked[np.repeat(telling, counts)]
-        self.passage_at = lru_cache(1 << 12)(self._passage_at)
 
     def settle(self, frequencies: np.ndarray, common: int) -> None:
         """Decide which n-grams are particular: with words of letters, and held by at most `common` sampled documents.
@@ -109,23 +109,6 @@ class ItemIndex:
         self.needed = np.where(self.lengths < self.settings.few_words, 1, needed)
         self.graded = self.lengths >= self.settings.shortest
         self.templated = int(((counts < self.needed) & self.searched & self.question).sum())
-
-    def _choose_anchors(self) -> None:
-        """Choose the n-gram by which exact copies of each searched passage are found: the rarest one among the items.
-
-        `repeats` int64 are the numbers of times that each n-gram stands in the items; `anchors` the chosen ones as they
-        are, ascending; `anchor_passages` their passages; `anchor_at` their places in the passages.
-        """
-        _, same, counts = np.unique(self.short, return_inverse=True, return_counts=True)
-        self.repeats = counts[same]
-        candidates = np.flatnonzero(self.used)
-        candidates = candidates[np.lexsort((self.repeats[candidates], self.passage[candidates]))]
-        first = candidates[np.diff(self.passage[candidates], prepend=-1) > 0]
-        first = first[np.argsort(self.short[first], kind="stable")]
-        self.anchors, self.anchor_passages = self.short[first], self.passage[first]
-        self.anchor_at = first - self.short_offsets[self.anchor_passages]
-        self.anchored = np.zeros(self.masked.size, bool)
-        self.anchored[self.places[first]] = True
 
     def hits(self, words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Find the masked n-grams of a block of documents: int64 [H] document, place in `masked`, first word."""
@@ -159,9 +142,3 @@ class ItemIndex:
         return Passage(
             self.ids[words], self.kinds[words], self.places[short], int(self.last[number]), options, self.settings
         )
-
-
-def gathered_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Compute `sequence_ids` of few stretches of a long array, without a pass over the whole array."""
-    inside, offsets = ranges(starts, stops)
-    return sequence_ids(ids[inside], offsets[:-1], offsets[1:])

@@ -35,12 +35,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.decontaminate.agreement import stands_alone
-from pipeline.decontaminate.item_index import ItemIndex, gathered_ids
+from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.decontaminate.omissions import column_without_figures
 from pipeline.decontaminate.passages import SOLUTION
 from pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
 from pipeline.text.arrays import ranges
+from pipeline.text.ngrams import gathered_ids
 from pipeline.text.words import Words, number_sequences, text_column, word_blocks
 
 _LENGTHS_APART = 0.3  # of a passage's words, by which a question with its numbers may be longer or shorter

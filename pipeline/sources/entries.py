@@ -113,7 +113,7 @@ def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> E
 
 
 def nearest(word: str, known: Collection[str]) -> str:
-    """Return "; did you mean 'x'?" for the most similar of the known words, or nothing."""
+    """Return a hint at the most similar of the known words, `; did you mean 'x'?`, or the empty text."""
     near = nearest_name(word, known)
     return f"; did you mean {near!r}?" if near else ""
 

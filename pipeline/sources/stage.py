@@ -22,6 +22,8 @@ from pipeline.storage.files import sync
 from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import do_once, resumable_parts
 
+Report = Callable[[int, float, int], None]  # number of the file, the fraction of the file that is read, rows in all
+
 
 def read_source(
     source: Source,
@@ -46,27 +48,19 @@ def read_source(
     """
     limit = limit if limit is not None else source.limit
     sizes = [max(path.stat().st_size, 1) for path in files]
-    done = [sum(sizes[:number]) / (sum(sizes) or 1) for number in range(len(files) + 1)]
-    found: list[dict[str, Any]] = []
+    before = [0, *accumulate(sizes)]
+
+    def report(number: int, of_file: float, rows: int) -> None:
+        progress((before[number] + of_file * sizes[number]) / before[-1], f"{source.name}: {rows:,} rows")
+
     with resumable_parts(output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files) as folder:
         planned = _planned(files, limit, run) if run is not serial else []
-        tasks = [
-            (source, path, output, folder, number, *planned[number]) for number, path in enumerate(files) if planned
-        ]
-        for read in run(_read_once, tasks):
-            found.append(read)
-            progress(done[len(found)], f"{source.name}: {sum(one['seen'] for one in found):,} rows")
-        for number in range(len(found), len(files)):
-            first_row, seen = (sum(one[key] for one in found) for key in ("rows", "seen"))
-
-            def report(of_file: float, rows: int, number: int = number, before: int = seen) -> None:
-                part = of_file * (done[number + 1] - done[number])
-                progress(done[number] + part, f"{source.name}: {before + rows:,} rows")
-
-            report(0.0, 0)
-            quotas = _quotas(files, limit)
-            quota = quotas[number] if quotas else None if limit is None else limit - seen
-            found.append(_read_once(source, files[number], output, folder, number, first_row, quota, report))
+        if planned:
+            plans = enumerate(zip(files, planned, strict=True))
+            tasks = [(source, path, output, folder, number, *plan) for number, (path, plan) in plans]
+            found = _read_at_once(tasks, run, report)
+        else:
+            found = _read_in_turn(source, files, output, folder, limit, report)
     seen = sum(one["seen"] for one in found)
     if not seen:
         raise InputError(f"source {source.name!r} has no rows in {', '.join(map(str, files)) or 'no files'}")
@@ -80,6 +74,33 @@ def read_source(
         "commit": commit,
         "licence": source.licence,
     }
+
+
+def _read_at_once(tasks: Sequence[tuple[Any, ...]], run: Run, report: Report) -> list[dict[str, Any]]:
+    """Read files of which the first rows and the quotas are known; `tasks` are the arguments of `_read_once`."""
+    found: list[dict[str, Any]] = []
+    for number, read in enumerate(run(_read_once, tasks)):
+        found.append(read)
+        report(number, 1.0, sum(one["seen"] for one in found))
+    return found
+
+
+def _read_in_turn(
+    source: Source, files: Sequence[Path], output: Path, folder: Path, limit: int | None, report: Report
+) -> list[dict[str, Any]]:
+    """Read files one after the other: where a file's rows begin follows from the files before."""
+    quotas = _quotas(files, limit)
+    found: list[dict[str, Any]] = []
+    for number, path in enumerate(files):
+        first_row, seen = (sum(one[key] for one in found) for key in ("rows", "seen"))
+
+        def report_rows(of_file: float, rows: int, number: int = number, before: int = seen) -> None:
+            report(number, of_file, before + rows)
+
+        report_rows(0.0, 0)
+        quota = quotas[number] if quotas else None if limit is None else limit - seen
+        found.append(_read_once(source, path, output, folder, number, first_row, quota, report_rows))
+    return found
 
 
 def _planned(files: Sequence[Path], limit: int | None, run: Run) -> list[tuple[int, int | None]]:

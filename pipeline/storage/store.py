@@ -8,7 +8,6 @@ key lets several processes share one store.
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -25,6 +24,7 @@ from typing import Any
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
 from pipeline.storage.integrity import MANIFEST, damage, reopen
+from pipeline.storage.locks import try_lock
 
 KEYS = {"stage", "version", "key", "configuration", "inputs", "results", "seconds", "files"}
 REPAIR = "`dreamer verify STUDY --repair` removes what is damaged, and the next run makes it again"
@@ -204,9 +204,7 @@ def _lock(path: Path, wait: Callable[[float], object]) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     while True:
         with path.open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(file):
                 wait(POLL_SECONDS)
                 continue
             # The previous holder may have removed the file; a lock on a removed file excludes nobody.

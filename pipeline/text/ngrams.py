@@ -15,6 +15,8 @@ from functools import cache
 
 import numpy as np
 
+from pipeline.text.arrays import ranges
+
 MASK = (1 << 64) - 1
 BYTES_BASE = 0x9E3779B97F4A7C15  # of eight bytes of a word; odd, so that powers have inverses modulo 2^64
 WORD_BASE = 0xD1342543DE82EF95
@@ -65,3 +67,9 @@ def _powers(base: int, size: int) -> np.ndarray:
     powers = np.full(size, base, np.uint64)
     powers[0] = 1
     return np.multiply.accumulate(powers)
+
+
+def gathered_ids(ids: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Compute `sequence_ids` of few stretches of a long array, without a pass over the whole array."""
+    inside, offsets = ranges(starts, stops)
+    return sequence_ids(ids[inside], offsets[:-1], offsets[1:])

@@ -89,10 +89,12 @@ def pack(
 ) -> dict[str, Any]:
     """Run the stage: encode, shuffle and pack all documents into the files that `pipeline.tokens.packing` describes.
 
-    About `validation` documents, at most 2 %, are held out (`pipeline.tokens.validation`). Returns {"tokens",
-    "documents", "rows", "padding", "validation": items written, "counts": by source and reason, with tokens}. Tokens
-    include end marks, not padding; "padding" is its fraction of all positions. At most about `shard_bytes` of text make
-    a shard; a process needs about four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`.
+    About `validation` documents are held out, or one in fifty where the corpus is small: chosen by question, so that
+    many documents of one question may make more (`pipeline.tokens.validation`). At most about `shard_bytes` of text
+    make a shard; a process needs about four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`.
+
+    Returns {"tokens", "documents", "rows", "padding", "validation": items written, "counts": by source and reason, with
+    tokens}. Tokens include end marks, not padding; "padding" is the padded fraction of all positions.
 
     A document of a source with one of the `weights` is packed that often on average: as often as the whole part of the
     weight says, and once more with the probability of the rest. "counts" count each packed document once, and as

@@ -31,12 +31,12 @@ from pipeline.tokens.random_numbers import scattered
 from pipeline.tokens.tokenizer import training_parts
 
 VALIDATION = "validation"  # the task and the benchmark in the results, and the reason in the counts
-LEAST_PACKED = 50  # documents for each held-out one: at most about 2 % are held out
+LEAST_PACKED = 50  # documents for each one that is expected to be held out
 HELD_OUT = SCHEMA.append(pa.field("hash", pa.uint64()))
 
 
 def hash_bound(documents: int, wanted: int) -> int:
-    """Compute the hash below which about `wanted` of so many documents are expected, at most 2 % of them.
+    """Compute the hash below which about `wanted` of so many documents are expected, or 2 % where that is less.
 
     All documents of one question have one hash: where few questions have many documents, more or fewer are held out.
     """

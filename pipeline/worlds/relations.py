@@ -36,7 +36,10 @@ class Statement:
 
 @dataclass(frozen=True)
 class Relation(Problem):
-    """One problem of the family. A statement refers to a person of an earlier one; `order` is that of the text."""
+    """A problem whose statements define one person's number by another's, and ask for the number of one person.
+
+    A statement refers to a person of an earlier one; `order` is that of the statements in the text.
+    """
 
     thing: str
     statements: tuple[Statement, ...]

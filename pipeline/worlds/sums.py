@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Story(Problem):
-    """One problem of the family."""
+    """A story of gains and losses that asks how many things a person has at the end."""
 
     name: str
     thing: str

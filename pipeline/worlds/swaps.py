@@ -35,7 +35,7 @@ class Swap:
 
 @dataclass(frozen=True)
 class Shuffle(Problem):
-    """One problem of the family."""
+    """A problem that hides a thing under a cup, swaps cups, and asks under which cup the thing is."""
 
     thing: str
     start: int

@@ -9,12 +9,13 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from reports.data import BASELINE, mean_of_runs, run_elsewhere
+from reports.data import mean_of_runs, run_elsewhere
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.names import depth_name, task_name, task_order
 from reports.text.numbers import bests, percent, tokens
+from sql.names import BASELINE
 
 ACCURACY_TOOLTIP = (("accuracy:Q", ".2%"), ("stderr:Q", ".2%", "standard error"), ("items:Q", ","))
 

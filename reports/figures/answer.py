@@ -9,13 +9,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.data import BASELINE
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.answer import times
 from reports.text.names import depth_name, measure_label, parts_in_words
 from reports.text.numbers import listed
+from sql.names import BASELINE
 
 HEIGHT = 250
 APART = 5  # targets, of 25, between the heights of two distances: their labels do not meet

@@ -8,13 +8,13 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.data import BASELINE
 from reports.figures import chart
 from reports.figures.heat_map import RAMP
 from reports.figures.rendering import Figure, Panel, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name
 from reports.text.numbers import listed, number
+from sql.names import BASELINE
 
 HEIGHT = 250
 

@@ -10,12 +10,12 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE
 from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import counted, factor, fine_factor
+from sql.names import AVERAGE, BASELINE
 
 COARSE_FACTORS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
 FINE_FACTORS = (0.3, 0.4, 0.5, 0.6, 0.8, 1, 1.2, 1.5, 2, 2.5, 3, 4, 5)

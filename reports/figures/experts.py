@@ -9,12 +9,12 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from reports.data import BASELINE
 from reports.figures import chart
 from reports.figures.heat_map import heat_map
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import Style
 from reports.text.numbers import percent
+from sql.names import BASELINE
 
 
 def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 import altair as alt
 import pandas as pd
 
-from reports.data import BASELINE
 from reports.figures import chart
 from reports.figures.efficiency import FINE_FACTORS
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, present
 from reports.text.names import depth_name, measure_label
 from reports.text.numbers import duration, fine_factor, listed
+from sql.names import BASELINE
 
 DEVICE_TIMES = {"device-hours": 3_600, "device-minutes": 60, "device-seconds": 1}  # in seconds
 

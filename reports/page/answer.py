@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, StudyData
+from reports.data import StudyData
 from reports.page.blocks import Block, Drawing, details_block, drawing_block, table_block
 from reports.style.theme import Style, ordered
 from reports.tables import efficiency as factor_tables
@@ -17,6 +17,7 @@ from reports.text.mean_factors import headline, mean_finding
 from reports.text.names import task_name
 from reports.text.numbers import listed
 from reports.text.token_stream import mismatch
+from sql.names import AVERAGE, BASELINE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from reports.data import BASELINE, QUERIES, StudyData, read_study
+from reports.data import QUERIES, StudyData, read_study
 from reports.page.answer import FirstScreen, mean_curves
 from reports.page.blocks import Block, Drawing, Section, drawn, table_block
 from reports.page.report import make_page
@@ -21,6 +21,7 @@ from reports.tables.efficiency import MEAN
 from reports.text.answer import answers
 from reports.text.limitations import limitations
 from reports.text.mean_factors import headline
+from sql.names import BASELINE
 from sql.statistics.comparison import Comparison, compare, study_of
 
 # A factor is against the baseline of its own study, so the baseline's own factor of 1 is left out.

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, StudyData
+from reports.data import StudyData
 from reports.page.answer import first_screen
 from reports.style.theme import styles
 from reports.text.names import depth_name, task_name
 from reports.text.numbers import tokens
+from sql.names import AVERAGE, BASELINE
 
 ESCAPED = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_[]<>|#"})
 

@@ -12,7 +12,7 @@ from reports.text.names import depth_name, task_name, task_order
 
 @dataclass(frozen=True)
 class Choice:
-    """One menu: `name` is what the page's script knows the menu by, `options` are values with their words."""
+    """One menu of the toolbar: its name in the page's script, its title, and values with their words."""
 
     name: str
     title: str
@@ -21,7 +21,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Toolbar:
-    """Everything to choose from; `seeds` where some figure draws single seeds behind means."""
+    """What the toolbar offers: variants, menus, and a box for single seeds where a figure draws seeds behind means."""
 
     variants: tuple[Style, ...]
     menus: tuple[Choice, ...]

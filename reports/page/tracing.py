@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import BASELINE, UNKNOWN_DEPTH, StudyData
+from reports.data import UNKNOWN_DEPTH, StudyData
 from reports.page.packing import packed_json
 from reports.tables.origins import Origin
+from sql.names import BASELINE
 
 SEPARATOR = " · "  # between a name and the study's label, where a page shows several studies
 NAMES = ("variant", "run_id")  # columns of such names

@@ -1,1 +1,1 @@
-"""Colours, marker shapes, style sheet and script of the page; may import the constants of `reports.data`."""
+"""Colours, marker shapes, style sheet and script of the page; may import the names of `sql.names`."""

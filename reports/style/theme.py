@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from reports.data import BASELINE
+from sql.names import BASELINE
 
 # name: (light, dark). The light values must differ from each other, since `themed` finds a colour by its value.
 COLOURS = {

@@ -14,10 +14,11 @@ from reports.text.numbers import NOTHING
 
 @dataclass(frozen=True)
 class Cell:
-    """`scope` makes a cell the header of its row or column; `kind` is a class of the style sheet.
+    """One cell of a table: a text, with a smaller note below the text.
 
-    `mark` is the marker before the text; `span` and `rows` are the columns and rows that the cell covers. `origins` are
-    where its numbers come from: one, or one of each study where studies are compared.
+    `kind` is a class of the style sheet, `scope` ("row" or "col") makes the cell a header, `mark` is the marker of a
+    variant before the text, `span` and `rows` count the columns and rows that the cell covers. `origins` say where the
+    cell's number comes from: one origin, or one for each of the studies that are compared.
     """
 
     text: str
@@ -32,7 +33,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """`first` begins a new group of rows, with a line above."""
+    """One row of a table; a row that is the `first` of a new group has a line above."""
 
     cells: tuple[Cell, ...]
     first: bool = False
@@ -40,7 +41,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """`name` is the anchor; `notes` stand below the table."""
+    """A table of the page: a caption, rows of heads, rows, and notes below; `name` is the anchor that links lead to."""
 
     name: str
     caption: str
@@ -55,7 +56,10 @@ def left(head: str) -> Cell:
 
 
 def traced(cell: Cell | str, row: Mapping[str, Any], columns: str, view: str, *keys: str) -> Cell:
-    """Say where the number of a cell comes from: as `origin` takes it. A cell without a number has no origin."""
+    """Attach to a cell the origin of its number, which `origin` makes of the other arguments.
+
+    A cell without a number stays without an origin.
+    """
     cell = cell if isinstance(cell, Cell) else Cell(cell)
     known = cell.text not in ("", NOTHING) and bool(row)
     return replace(cell, origins=(origin(row, columns, view, *keys),)) if known else cell

@@ -13,9 +13,9 @@ from reports.tables.cells import Cell, Table, left, table
 from reports.tables.origins import STUDY, Origin
 from reports.text.names import depth_name, task_name
 from reports.text.numbers import fine_factor, fine_interval, number, percent, tokens
+from sql.statistics.comparability import SIDES
 from sql.statistics.comparison import Comparison
 
-SIDES = ("first", "second")
 INTERVAL = (
     "The interval is made of the items that both studies asked: their differences are drawn anew "
     "(sql/statistics/bootstrap.py: resample). A click on p names the query of the items."

@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, MODEL
+from reports.data import MODEL
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cells, table, traced, variant_head
 from reports.tables.origins import Origin, origin
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
+from sql.names import AVERAGE, BASELINE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
 FIRST, INTERPOLATED = "First crossing", "Interpolated"  # heads of columns

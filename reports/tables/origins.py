@@ -15,10 +15,11 @@ STUDY = "{study}"  # stands for the study's id in the name of a macro
 
 @dataclass(frozen=True)
 class Origin:
-    """The `columns` of the row of `view` in which the columns, or expressions, of `keys` have these values.
+    """Where a number of the page comes from: a row of a view of the results file, and `columns` of that row.
 
-    One key is `study_id`. A macro takes the study instead: `compared_scores({study})`. `note` says what a reader must
-    know of the query's answer where that is not the number itself.
+    The row is the one in which each name in `keys`, a column or an expression, has the given value. One key is
+    `study_id`; a macro takes the study as its argument instead: `compared_scores({study})`. `note` says what a reader
+    must know of the query's answer where the answer is not the number itself.
     """
 
     columns: str
@@ -28,6 +29,7 @@ class Origin:
 
     @property
     def study(self) -> str:
+        """The id of the study that the number is of."""
         return self.keys["study_id"]
 
     def query(self, keys: Mapping[str, Any]) -> str:

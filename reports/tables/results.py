@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, MODEL, mean_of_runs, run_elsewhere
+from reports.data import MODEL, mean_of_runs, run_elsewhere
 from reports.style.theme import Style, ordered, present
 from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table, traced
 from reports.text.names import depth_name, task_name, task_order
 from reports.text.numbers import NOTHING, THIN, factor, number, percent
+from sql.names import AVERAGE, BASELINE
 
 PERCENT, MEAN_PERCENT = "100 * accuracy, 100 * stderr", "100 * avg(accuracy), 100 * avg(stderr)"
 OF_DEPTHS = ("variant", "trained_depth", "task", "depth")  # keys of the mean over the runs of a model

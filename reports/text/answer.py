@@ -7,16 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, StudyData
+from reports.data import StudyData
 from reports.text.crossings import crossing
-from reports.text.limitations import not_evaluated, setting
+from reports.text.limitations import FEW_ITEMS, not_evaluated, setting
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
 from reports.text.token_stream import mismatch
+from sql.names import AVERAGE, BASELINE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
-FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
-UNDER_WAY = ("waiting", "training", "evaluating")  # states of runs that go on
 
 
 def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import BASELINE
 from reports.text.findings import Finding
 from reports.text.names import goal_name, model_name, task_name
 from reports.text.numbers import NOTHING, THIN, factor, holds_one, interval, percent, tokens
+from sql.names import BASELINE
 
 
 def crossing(row: Mapping[str, Any]) -> Finding:

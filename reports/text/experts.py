@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from reports.data import BASELINE
 from reports.text.names import depth_name
 from reports.text.numbers import number
+from sql.names import BASELINE
 
 
 def balance(diversity: pd.DataFrame) -> str:

@@ -6,13 +6,16 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, StudyData
+from reports.data import StudyData
 from reports.text.losses import data_doubts
 from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, listed, tokens
 from reports.text.token_stream import mismatch
+from sql.names import AVERAGE, BASELINE
 from sql.statistics.resolution import Noise, smallest_factor
+
+FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
 
 
 def limitations(data: StudyData) -> list[str]:
@@ -151,7 +154,7 @@ def _benchmarks(data: StudyData) -> list[str]:
             "those of the whole benchmarks."
         )
     asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
-    few = [f"{_task(task)} ({int(count):,})" for task, count in asked.items() if count < 200]
+    few = [f"{_task(task)} ({int(count):,})" for task, count in asked.items() if count < FEW_ITEMS]
     return [*texts, f"Few items, so wide errors: {listed(few)}." if few else ""]
 
 

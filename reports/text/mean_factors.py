@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import AVERAGE, BASELINE, VALIDATION
+from reports.data import VALIDATION
 from reports.text.findings import Finding
 from reports.text.names import measure_name
 from reports.text.numbers import counted, fine_factor, fine_interval, number, percent
+from sql.names import AVERAGE, BASELINE
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:

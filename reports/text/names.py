@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reports.data import AVERAGE, VALIDATION
+from reports.data import VALIDATION
 from reports.text.numbers import NOTHING
+from sql.names import AVERAGE
 
 TASKS = {
     "gsm8k": "GSM8K",

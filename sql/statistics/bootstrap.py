@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 
-AVERAGE = "average"
+from sql.names import AVERAGE
+
 COUNTS_IN_MEMORY = 8_000_000  # item counts held at once
 
 Checkpoint = tuple[str, int]  # run, tokens

@@ -14,7 +14,7 @@ from typing import Any
 import duckdb
 import pandas as pd
 
-from sql.statistics.bootstrap import AVERAGE
+from sql.names import AVERAGE
 
 SIDES = ("first", "second")
 
@@ -70,7 +70,7 @@ def task_notes(first: Asked, second: Asked) -> tuple[set[str], list[str]]:
 
 
 def weights_notes(first: Asked, second: Asked) -> list[str]:
-    """Say it where one study evaluated raw and the other averaged weights: the curves then differ for that alone."""
+    """Return a line where one study evaluated raw and the other averaged weights: for that alone curves differ."""
     kinds = [sorted({kind for row in asked.tasks.values() for kind in row["weights"]}) for asked in (first, second)]
     if kinds[0] == kinds[1] or not all(kinds):
         return []

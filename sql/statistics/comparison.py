@@ -21,7 +21,8 @@ from scipy.stats import binomtest
 from pipeline.errors import InputError
 from sql.connection import connect
 from sql.keeping import keep_views
-from sql.statistics.bootstrap import AVERAGE, resample
+from sql.names import AVERAGE
+from sql.statistics.bootstrap import resample
 from sql.statistics.comparability import SIDES, Asked, average_notes, read_asked, task_notes, weights_notes
 
 MODEL = ["depth", "variant"]

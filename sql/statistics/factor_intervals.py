@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from sql.names import BASELINE
 from sql.statistics.bootstrap import Model, ReplicatedCurve
 
 RULES = ("first", "interpolated")  # as in data_efficiency and in data_efficiency_interpolated
-BASELINE = "LA"
 ERROR = 0.05
 # A goal of plausibility p misses with probability ERROR * min(sum of p, MOST_DOUBT) / p ^ SHARPNESS. MOST_DOUBT is the
 # largest multiple of 1/4 with which no design of eight checkpoints or more in `benchmarks.intervals.coverage --set

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
+from sql.names import BASELINE
 from sql.statistics.bootstrap import Checkpoint, Model
 from sql.statistics.factor_intervals import reaches
 
-BASELINE = "LA"
 CONFIDENCE = 0.95
 
 

@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from benchmarks.soak import VICTIMS, run_study
-from flows.running.evaluators import MODULE
+from flows.running.machines.evaluators import MODULE
 
 
 @pytest.mark.parametrize("module", [MODULE, "model.evaluate"])

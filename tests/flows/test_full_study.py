@@ -16,7 +16,8 @@ import flows.full_study
 from benchmarks.soak import read_tables
 from flows.commands.cli import main
 from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
-from flows.running import evaluators, progress
+from flows.running import progress
+from flows.running.machines import evaluators
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.study.loading import load_study
 from model.training.ranks.launch import ProcessGroup

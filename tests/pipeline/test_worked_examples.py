@@ -16,7 +16,7 @@ MODULES = [
     "text.lookalikes",
     "decontaminate.agreement",
     "decontaminate.omissions",
-    "decontaminate.item_index",
+    "decontaminate.inverted_index",
     "decontaminate.frequencies",
     "decontaminate.scan",
 ]

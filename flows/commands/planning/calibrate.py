@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flows.commands.planning.time_plan import Pace, pace_of_flops
 from flows.running import progress
-from flows.running.devices import Slots, gpus
+from flows.running.machines.devices import Slots, gpus
 from flows.running.processes import (
     Failed,
     child_process,

@@ -14,7 +14,7 @@ import pandas as pd
 
 from flows.commands.planning.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
 from flows.commands.planning.world_sample import sample_world
-from flows.running.devices import cores
+from flows.running.machines.devices import cores
 from flows.stages.outputs import Prepared, read_finished
 from flows.stages.sources import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study

@@ -20,7 +20,7 @@ from flows.commands.planning.time_plan import (
 )
 from flows.commands.tables import console, print_table
 from flows.running import progress
-from flows.running.devices import gpus
+from flows.running.machines.devices import gpus
 from flows.stages.checks import checkpoint_bytes, state_bytes
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from flows.commands.planning.world_sample import sample_world
-from flows.running.devices import concurrency, gpus, share_ranks
+from flows.running.machines.devices import concurrency, gpus, share_ranks
 from flows.stages.models import PlannedModel
 from flows.study.configuration import BUILTIN, Study
 from model.accounting import flops_per_token, training_flops_per_token

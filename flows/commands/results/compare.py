@@ -6,11 +6,12 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from flows.commands.results.printing import print_table
-from flows.commands.results.query import find_results
+from flows.commands.results.finding import find_results
+from flows.commands.results.printing import print_part
 from flows.commands.tables import console
-from reports.data import AVERAGE
-from reports.tables.changes import SIDES, changes
+from reports.tables.changes import changes
+from sql.names import AVERAGE
+from sql.statistics.comparability import SIDES
 from sql.statistics.comparison import Comparison, compare, study_of
 
 
@@ -50,7 +51,7 @@ def print_comparison(
     shown = found if everything else _told(found)
     for table in changes(shown, SIDES, ""):
         if table.rows:
-            print_table(table)
+            print_part(table)
     for note in found.notes:
         console.print(note, soft_wrap=True)
     accuracies, factors = (len(getattr(found, name)) - len(getattr(shown, name)) for name in ("accuracies", "factors"))

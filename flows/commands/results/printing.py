@@ -21,10 +21,10 @@ MARKS = {"strong": "bold", "best": "bold", "second": "underline"}  # of the kind
 
 def print_part(part: str | Table) -> None:
     """Print a paragraph or a table."""
-    print_table(part) if isinstance(part, Table) else print_text(part)
+    _print_captioned(part) if isinstance(part, Table) else _print_text(part)
 
 
-def print_text(text: str) -> None:
+def _print_text(text: str) -> None:
     """Print lines of text, folded where they are wider than is read well, and an empty line; points of a list hang."""
     for line in text.split("\n"):
         hanging = "  " if line[:2] in ("- ", "! ") else ""
@@ -33,9 +33,9 @@ def print_text(text: str) -> None:
     console.print()
 
 
-def print_table(table: Table) -> None:
+def _print_captioned(table: Table) -> None:
     """Print a table with its caption above and its notes below; turned, where few rows have too many columns."""
-    print_text(table.caption)
+    _print_text(table.caption)
     heads = [_Column(head.text, head.kind == "left") for head in _heads(table)]
     rows = [[_words(cell) for cell in row.cells] for row in table.rows]
     shown = _shown(heads, rows)
@@ -49,7 +49,7 @@ def print_table(table: Table) -> None:
     console.print(shown, width=_width())
     console.print()
     for note in table.notes:
-        print_text(note)
+        _print_text(note)
 
 
 def _width() -> int:

@@ -7,8 +7,8 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from flows.commands.results.finding import find_results
 from flows.commands.results.printing import print_part
-from flows.commands.results.query import find_results
 from pipeline.errors import InputError
 from sql.results import query
 

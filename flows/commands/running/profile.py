@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from flows.running.devices import Slots
+from flows.running.machines.devices import Slots
 from flows.running.private import compiled_libraries
 from flows.running.processes import BAD_INPUT, Failed
 from flows.stages.models import describe_run, plan_models

@@ -16,8 +16,8 @@ from flows.commands.planning.data_plan import amount, data_bytes
 from flows.commands.tables import print_outcome, read_outcome
 from flows.prefect.in_process import run_in_process
 from flows.running import progress
-from flows.running.devices import check_devices, share_ranks
-from flows.running.nodes import join_trainings, this_node
+from flows.running.machines.devices import check_devices, share_ranks
+from flows.running.machines.nodes import join_trainings, this_node
 from flows.running.patience import patiently
 from flows.running.single import only_run
 from flows.stages.checks import check_study

@@ -13,7 +13,7 @@ import pandas as pd
 from flows.commands.planning.data_plan import amount
 from flows.commands.tables import console, print_table
 from flows.running.single import only_run
-from flows.stages.usage import USERS, Stored, is_complete, stored, users_of
+from flows.stages.usage import USERS, Stored, has_finished, stored, users_of
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -42,7 +42,7 @@ def clean(options: argparse.Namespace) -> int:
         console.print("\nevery output is in use")
         return 0
     size = amount(sum(output.size for output in unused))
-    unfinished = [folder for folder in folders if not is_complete(folder)]
+    unfinished = [folder for folder in folders if not has_finished(folder)]
     if unfinished:
         names = ", ".join(map(str, unfinished))
         console.print(f"\n{size} may be needed by unfinished studies: finish them, or remove their folders: {names}")

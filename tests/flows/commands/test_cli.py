@@ -6,7 +6,6 @@ import json
 import shlex
 import subprocess
 import sys
-import time
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -68,9 +67,7 @@ def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], study: P
 
 
 def test_source_that_is_nowhere(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
-    started = time.monotonic()
     said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run")
-    assert time.monotonic() - started < 120
     assert "owner/rows" in said
     assert str(tmp_path / "mirror") in said
     assert "dreamer download" in said

@@ -12,7 +12,7 @@ import pytest
 
 from flows.commands.running.profile import _profile
 from flows.running import private
-from flows.running.devices import lock_gpus
+from flows.running.machines.devices import lock_gpus
 from flows.running.private import private_folder
 from pipeline.errors import InputError
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import model.training.ranks.launch
-from flows.running import devices
-from flows.running.devices import lock_gpus
+from flows.running.machines import devices
+from flows.running.machines.devices import lock_gpus
 from flows.running.processes import Failed, Stopped, run_module, stop_all, stopped_on_exit, wait_unless_stopping
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
@@ -39,8 +39,8 @@ if what == "fail":
 open(mark, "w").write(str(os.getpid()))
 if what == "stubborn":
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-time.sleep(60)
-"""
+time.sleep(PATIENCE_SECONDS)
+""".replace("PATIENCE_SECONDS", str(PATIENCE_SECONDS))
 
 
 @pytest.fixture(autouse=True)
@@ -117,11 +117,10 @@ def test_the_end_of_a_rank_is_noticed_at_once(tmp_path: Path) -> None:
     assert group.poll() is None
     os.kill(group._children[1].pid, signal.SIGKILL)
     started = time.monotonic()
-    group.wait(60)
-    assert time.monotonic() - started < 30
+    group.wait(PATIENCE_SECONDS)
     group.kill()
-    group.wait(60)  # nothing runs any more
-    assert time.monotonic() - started < 50
+    group.wait(PATIENCE_SECONDS)  # nothing runs any more
+    assert time.monotonic() - started < PATIENCE_SECONDS
 
 
 def test_ranks_know_of_each_other(tmp_path: Path) -> None:
@@ -139,7 +138,7 @@ def test_where_one_rank_fails_the_others_are_ended(
     started = time.monotonic()
     with pytest.raises(error):
         run_module("helper_child", [what, str(tmp_path / "mark")], log=tmp_path / "log.txt", ranks=2)
-    assert time.monotonic() - started < 40  # the other one would sleep for a minute
+    assert time.monotonic() - started < PATIENCE_SECONDS  # for which the other one would sleep
     assert not alive(int((tmp_path / "mark").read_text()))
 
 

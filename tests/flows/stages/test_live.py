@@ -46,14 +46,14 @@ def evaluating(monkeypatch: pytest.MonkeyPatch) -> Evaluating:
 
 
 def test_checkpoints_are_evaluated_while_their_models_train(tmp_path: Path, evaluating: Evaluating) -> None:
-    training, entered = Training(tiny(tmp_path)), []
+    training, noted = Training(tiny(tmp_path)), []
     layered, recurrent = (look() for look in training.looks)
     assert {layered.status, recurrent.status} == {"waiting"}
 
     def steps() -> Iterator[Callable[[], object]]:
         training.write_checkpoint(layered, 1000)
         training.write_checkpoint(recurrent, 1000)
-        yield lambda: len(entered) == 2
+        yield lambda: len(noted) == 2
         assert [look().status for look in training.looks] == ["training", "training"]
         training.write_checkpoint(layered, 3000)
         training.end("LA")
@@ -62,14 +62,14 @@ def test_checkpoints_are_evaluated_while_their_models_train(tmp_path: Path, eval
         training.close()
         yield never
 
-    evaluated = training.follow(steps(), entered=lambda run, rows: entered.append(rows))
+    evaluated = training.follow(steps(), note=lambda run, rows: noted.append(rows))
     assert sorted(evaluating.asked) == [(recurrent.run_id, 1000), (layered.run_id, 1000), (layered.run_id, 3000)]
     # A failed training has no evaluation, and what there is of one is kept for the next attempt.
     assert set(evaluated.outputs) == {layered.run_id}
     assert evaluated.failures == {}
     (output,) = (training.store.root / name for name in evaluated.outputs.values())
     assert [rows.parent.name for rows in evaluated.row_folders()] == [f"{1000:015d}", f"{3000:015d}"]
-    assert set(evaluated.row_folders()) < set(entered)
+    assert set(evaluated.row_folders()) < set(noted)
     assert sorted(path.name for path in output.iterdir()) == ["job.json", "log.txt", "manifest.json", "results"]
     job = json.loads((output / "job.json").read_text())
     assert job["trained_to"] == 3000
@@ -188,7 +188,7 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(
         training.close()
         yield never
 
-    training.follow(steps(), entered=results.add, tick_too=results.update)
+    training.follow(steps(), note=results.add, tick_too=results.update)
     assert seen == [["training", "waiting"]]
     assert f"Not complete: {layered.run_id} (training) and {recurrent.run_id} (waiting)." in page_text(drawn[0])
     assert len(drawn) == 1, "the second report has to wait"
@@ -206,7 +206,7 @@ def test_what_was_evaluated_before_counts_as_evaluated(tmp_path: Path, evaluatin
 
     training.follow(steps())
     results = LiveResults(study, training.planned, training.looks)
-    training.follow(iter([never]), entered=results.add)
+    training.follow(iter([never]), note=results.add)
     assert len(evaluating.asked) == 2, "nothing is evaluated twice"
     results.update()
     assert query(study.database, "select status from runs")["status"].to_list() == ["complete"] * 2
@@ -228,7 +228,7 @@ def test_an_error_in_showing_results_ends_no_evaluation(
         training.finish()
         yield never
 
-    evaluated = training.follow(steps(), entered=results.add, tick_too=results.update)
+    evaluated = training.follow(steps(), note=results.add, tick_too=results.update)
     assert broken
     assert len(evaluated.outputs) == 2
 
@@ -246,7 +246,7 @@ def test_rows_of_an_evaluation_that_failed_do_not_stay(tmp_path: Path, evaluatin
         training.finish()
         yield never
 
-    evaluated = training.follow(steps(), entered=results.add, tick_too=results.update)
+    evaluated = training.follow(steps(), note=results.add, tick_too=results.update)
     assert set(evaluated.failures) == {training.looks[0]().run_id}
     ingest_evaluations(study, training.ended, evaluated)
     assert set(query(study.database, "from evaluations")["run_id"]) == {training.looks[1]().run_id}

@@ -31,11 +31,11 @@ from tests.waiting import PATIENCE_SECONDS, until
 
 
 def states(study: Study) -> dict[str, State]:
-    """The states by stage, model and seed; data stages that are done are left out."""
+    """The states by stage, model and seed; data stages that are complete are left out."""
     return {
         " ".join(str(part) for part in (one.stage, one.model, one.seed) if part not in ("", None)): one
         for one in read_states(study)
-        if one.model or one.stage == "report" or one.state != "done"
+        if one.model or one.stage == "report" or one.state != "complete"
     }
 
 
@@ -86,7 +86,7 @@ def test_data_stages_by_what_they_reported(tmp_path: Path) -> None:
             progress.report("documents world", 1.0, "done")
             progress.report("clean world", 0.5, "2 of 4 shards")
         found = states(study)
-        assert "documents" not in found  # done
+        assert "documents" not in found  # complete
         assert (found["clean"].state, found["clean"].progress, found["clean"].detail) == (
             "running",
             0.5,
@@ -132,7 +132,7 @@ def test_an_evaluation_with_other_settings_is_not_that_of_the_study(study: Study
     evaluate(study.model_copy(update={"evaluation": settings}))
     assert states(study)["evaluate LA-2 0"].state == "waiting"
     evaluate(study)
-    assert states(study)["evaluate LA-2 0"].state == "done"
+    assert states(study)["evaluate LA-2 0"].state == "complete"
 
 
 def evaluate(study: Study) -> None:
@@ -166,7 +166,7 @@ def test_a_screened_seed_is_not_evaluated(study: Study) -> None:
     (folder.parent / "chosen.json").write_text("[1]")
     found = states(study)
     assert found["train LA-2 0"].state == "screened"
-    assert found["train LA-2 1"].state == "done"
+    assert found["train LA-2 1"].state == "complete"
     assert [name for name in found if name.startswith("evaluate")] == ["evaluate LA-2 1"]
 
 
@@ -211,4 +211,4 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
     said = subprocess.run(watch, cwd=PROJECT, capture_output=True, text=True)
     assert watched.wait(PATIENCE_SECONDS) == 0
     assert said.returncode == 0
-    assert f"{study.study_id}: done" in said.stdout
+    assert f"{study.study_id}: complete" in said.stdout

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from flows.full_study import raise_failures
-from flows.running import nodes
+from flows.running.machines import nodes
 from flows.running.processes import Failed
 from flows.stages.ingest import ingest_runs
 from flows.stages.models import plan_models

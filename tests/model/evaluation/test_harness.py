@@ -25,6 +25,7 @@ from model.evaluation.language_model import Generation, LanguageModel, load_lang
 from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
+from tests.mirror import MIRROR, needs_mirror
 from tests.model.evaluation.evaluation_world import (
     plain_generation,
     plain_log_likelihood,
@@ -35,9 +36,6 @@ from tests.model.evaluation.evaluation_world import (
 )
 
 harness_tasks.tune_libraries()
-
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
-needs_mirror = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,12 @@ from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.storage.documents import DocumentWriter
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import training_parts
+from tests.mirror import MIRROR, needs_mirror
 from tests.model.evaluation.evaluation_world import save_small_model, write_data, write_tokenizer
 
 harness_tasks.tune_libraries()
 
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
-pytestmark = pytest.mark.skipif(not MIRROR.is_dir(), reason="needs the local mirror")
+pytestmark = needs_mirror
 OPENSTAX = {"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text", "rows": 4}
 PROBLEMS = [  # of the form of MATH, which the mirror does not have
     {"problem": "What is $1+1$?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{2}$."},

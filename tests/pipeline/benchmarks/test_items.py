@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,9 +11,8 @@ from model.evaluation.harness_tasks import build_task
 from pipeline.benchmarks.items import benchmark_items, task_file, task_specifications
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.errors import InputError
+from tests.mirror import MIRROR, needs_mirror
 
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
-needs_mirror = pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
 OPENSTAX = {"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text"}
 
 

@@ -20,9 +20,8 @@ from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.storage.numbered_shards import find_shards
 from pipeline.storage.store import digest
+from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.decontaminate.items import CLIPS, PROSE, SHORT, item_table
-
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 
 
 def run(
@@ -230,7 +229,7 @@ def test_parts_of_another_form_are_made_anew(tmp_path: Path) -> None:
     assert decontaminate(tmp_path / "in", tmp_path / "again", items, DecontaminationSettings()) == expected
 
 
-@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real data is not here")
+@needs_mirror
 def test_real_questions_planted_in_training_questions(tmp_path: Path) -> None:
     def read(split: str) -> list[dict[str, str]]:
         with gzip.open(MIRROR / f"openai/gsm8k/main/{split}.jsonl.gz", "rt") as file:

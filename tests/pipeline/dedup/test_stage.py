@@ -14,9 +14,9 @@ from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.text.specification import ngram_ids
 
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 STORY = (
     "Natalia sold clips to {n} of her friends in April, and then she sold half as many clips in May. How many clips "
     "did Natalia sell altogether in April and May? Write down every step of the way before you give the answer."
@@ -271,7 +271,7 @@ def test_input_that_cannot_be_read(tmp_path: Path) -> None:
         deduplicate([source], tmp_path / "out", DedupSettings())
 
 
-@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real data is not here")
+@needs_mirror
 def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
 
     with gzip.open(MIRROR / "openai/gsm8k/main/train.jsonl.gz", "rt") as file:

@@ -1,7 +1,6 @@
 """Rows to documents: ids, counts, what is dropped and why, limits, and sources that cannot be read."""
 
 import json
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,8 +13,8 @@ from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import read_documents
 from pipeline.storage.parallel import workers
+from tests.mirror import MIRROR, needs_mirror
 
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
 PLAIN = {"name": "plain", "repository": "a/b", "question": "q", "response": "r"}
 
 
@@ -156,7 +155,7 @@ def test_progress_ends_at_one(tmp_path):
     assert [done for done, _ in said] == sorted(done for done, _ in said)
 
 
-@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
+@needs_mirror
 @pytest.mark.parametrize(
     ("entry", "rows", "kept", "first"),
     [

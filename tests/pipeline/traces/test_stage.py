@@ -1,16 +1,12 @@
 """The stage strips the traces of whole sources: counts, drops, and real rows."""
 
-from pathlib import Path
-
 import pyarrow as pa
-import pytest
 
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.traces.stage import DROP_EMPTY, DROP_UNCLOSED, NO_CLOSING, strip_traces
-
-MIRROR = Path(__file__).resolve().parents[4] / "shared" / "mirror"
+from tests.mirror import MIRROR, needs_mirror
 
 
 def documents(*rows):
@@ -82,7 +78,7 @@ def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_
     assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("closing", 1), ("unclosed", 2)}
 
 
-@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
+@needs_mirror
 def test_real_traces(tmp_path):
     """Of the reasoning-gym rows 76 open a trace and have no closing mark at all, two more open another at the end."""
     columns = {"question": "question", "response": "response", "answer": "answer"}

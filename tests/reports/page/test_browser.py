@@ -167,7 +167,7 @@ def test_a_mark_tells_its_numbers(page: Browser) -> None:
 def _told(page: Browser, x: float, y: float) -> bool:
     """Tell whether numbers appear where the mouse is; a ring and a line of levels have none."""
     page.send("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
-    page.run("new Promise((done) => setTimeout(done, 50))")
+    page.settle()
     return page.run("(document.querySelector('#vg-tooltip-element.visible')?.textContent.length ?? 0) > 5")
 
 

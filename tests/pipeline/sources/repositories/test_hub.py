@@ -222,9 +222,10 @@ def test_without_a_network_it_fails_within_seconds(tmp_path, environment):
         PRELUDE
         + """
 import time
-started = time.monotonic()
+slept = []
+time.sleep = slept.append
 attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",))
-assert time.monotonic() - started < 120  # not the minutes of the hub client's own attempts
+assert sum(slept) < 30  # not the minutes of the hub client's own attempts
 """
     )
     result = run(program, tmp_path, "http://127.0.0.1:9", **environment)

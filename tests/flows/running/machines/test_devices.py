@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-import flows.running.devices
+import flows.running.machines.devices
 from flows.commands.cli import main
-from flows.running.devices import Slots, check_devices, share_ranks, shared_slots
+from flows.running.machines.devices import Slots, check_devices, share_ranks, shared_slots
 from flows.running.processes import Stopped, stop_all, stopped_on_exit
 from flows.stages.models import describe_run, plan_models
 from flows.study.loading import load_study
@@ -28,7 +28,7 @@ def study(**training: object) -> object:
 
 @pytest.fixture
 def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.running.devices, "gpus", lambda study: 8)
+    monkeypatch.setattr(flows.running.machines.devices, "gpus", lambda study: 8)
 
 
 @pytest.mark.usefixtures("eight_gpus")
@@ -84,7 +84,7 @@ def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert second == {"CUDA_VISIBLE_DEVICES": "3"}
         assert third == {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
-    monkeypatch.setattr(flows.running.devices, "gpus", lambda study: 2)
+    monkeypatch.setattr(flows.running.machines.devices, "gpus", lambda study: 2)
     with Slots(study()).take(2) as both:
         assert both == {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,../../planted")

@@ -22,9 +22,10 @@ from typing import Any
 from uuid import uuid4
 
 from flows.running import progress
-from flows.running.devices import Slots, gpus
+from flows.running.machines.devices import Slots, gpus
+from flows.running.machines.slurm import run_job
+from flows.running.machines.slurm_node import first_host
 from flows.running.processes import Failed, run_module, stopped_on_exit, wait_unless_stopping
-from flows.running.slurm import first_host, run_job
 from flows.study.configuration import Study
 from model.training.ranks.launch import free_port
 from pipeline.errors import InputError
@@ -173,7 +174,7 @@ def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> No
     A training that fails ends no other. Raises InputError where the processes of this node end with bad input, or where
     the node has fewer GPUs than node 0; Failed where node 0 ends before the models are trained, or is silent.
     """
-    slots, watch, joined = Slots(study), _Watch(study.folder / "nodes"), list[Future[None]]()
+    slots, announced, joined = Slots(study), _Announcements(study.folder / "nodes"), list[Future[None]]()
     pulse = _Pulse(_sign(study))
     pool = ThreadPoolExecutor(slots.count)
     with stopped_on_exit():
@@ -184,7 +185,7 @@ def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> No
                     break
                 if lost:
                     raise Failed(f"{lost}; start the study again on every node")
-                joined += [pool.submit(_join, study, node, slots, values) for values in watch.new()]
+                joined += [pool.submit(_join, study, node, slots, values) for values in announced.new()]
                 for training in joined:
                     if training.done():
                         training.result()
@@ -193,8 +194,8 @@ def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> No
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-class _Watch:
-    """Finds announcements of living trainings: those whose time changes. Others are of a node 0 that was killed."""
+class _Announcements:
+    """The announcements of living trainings: files whose time changes. Others are of a node 0 that was killed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import re
@@ -16,6 +15,7 @@ from flows.running.private import open_private, private_folder
 from flows.running.processes import wait_unless_stopping, wakes_to_stop
 from flows.study.configuration import Study
 from pipeline.errors import InputError
+from pipeline.storage.locks import try_lock
 
 POLL_SECONDS = 0.5
 MOST_JOBS = 1000  # of one study in the queue of a cluster
@@ -130,24 +130,13 @@ def lock_gpus(names: Sequence[str], wanted: int = 1) -> Iterator[list[str]]:
         with ExitStack() as held:
             found: list[str] = []
             for name in names:
-                if len(found) < wanted and _lock(folder / name.replace("/", "-"), held):
-                    found.append(name)
+                if len(found) < wanted:
+                    file = held.enter_context(open_private(folder / name.replace("/", "-")))
+                    found += [name] if try_lock(file) else []
             if len(found) == wanted:
                 yield found
                 return
         wait_unless_stopping(POLL_SECONDS)
-
-
-def _lock(path: Path, held: ExitStack) -> bool:
-    """Lock a file until `held` ends. Returns False where another process or thread holds the lock."""
-    file = open_private(path)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return False
-    held.enter_context(file)
-    return True
 
 
 def _visible_gpus(count: int) -> list[str]:

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-import flows.running.nodes
-from flows.running.devices import share_ranks
-from flows.running.nodes import Node, first_host, join_trainings, this_node
+from flows.running.machines import nodes
+from flows.running.machines.devices import share_ranks
+from flows.running.machines.nodes import Node, first_host, join_trainings, this_node
 from flows.running.processes import Failed, stopped_on_exit
 from flows.stages.models import plan_models
 from flows.stages.outputs import Trained
@@ -110,8 +110,8 @@ def test_every_node_has_a_row_of_the_batch_and_nodes_decide_no_result(tmp_path: 
 def test_only_living_trainings_are_joined_each_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An announcement that nobody touches was left by a node 0 that was killed."""
     joined: list[list[str]] = []
-    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(flows.running.nodes, "run_module", lambda module, arguments, **_: joined.append(arguments))
+    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(nodes, "run_module", lambda module, arguments, **_: joined.append(arguments))
     folder = tmp_path / "nodes"
     folder.mkdir()
     for name, port in (("dead", 1), ("alive", 2)):
@@ -137,10 +137,10 @@ def test_only_living_trainings_are_joined_each_once(tmp_path: Path, monkeypatch:
 
 NODE_0 = """
 import json, sys
-import flows.running.nodes
+from flows.running.machines import nodes
 from flows.running.single import only_run
 from flows.study.loading import load_study
-flows.running.nodes.BEAT_SECONDS = 0.1
+nodes.BEAT_SECONDS = 0.1
 with only_run(load_study(json.loads(sys.argv[1]))):
     print("lives", flush=True)
     sys.stdin.read()
@@ -172,7 +172,7 @@ def join_while(chosen: Study, act: Callable[[], None], seconds: float) -> None:
 def test_the_others_end_when_node_0_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node_0: subprocess.Popen[str]
 ) -> None:
-    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.05)
     node_0.stdout.readline()
     ended = r"node 0 has ended before the models were trained; start the study again on every node"
     with pytest.raises(Failed, match=ended):
@@ -182,8 +182,8 @@ def test_the_others_end_when_node_0_has_ended(
 def test_the_others_end_when_node_0_is_silent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, node_0: subprocess.Popen[str]
 ) -> None:
-    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(flows.running.nodes, "SILENCE_SECONDS", 3.0)
+    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(nodes, "SILENCE_SECONDS", 3.0)
     node_0.stdout.readline()
     started = time.monotonic()
     with pytest.raises(Failed, match=r"node 0 has shown no sign of life for 3 s \(.*alive\)"):
@@ -195,8 +195,8 @@ def test_the_others_end_when_node_0_is_silent(
 def test_the_others_do_not_wait_for_ever_for_a_node_0_that_never_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flows.running.nodes, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(flows.running.nodes, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(nodes, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(nodes, "SILENCE_SECONDS", 0.5)
     (tmp_path / "nodes").mkdir()
     (tmp_path / "nodes" / "alive").touch()  # of a node 0 that was killed
     with pytest.raises(Failed, match="no sign of life"):
@@ -204,7 +204,7 @@ def test_the_others_do_not_wait_for_ever_for_a_node_0_that_never_starts(
 
 
 def test_the_sign_of_life_outlives_a_failing_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.running.nodes, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(nodes, "BEAT_SECONDS", 0.01)
     touch, failures = Path.touch, iter([OSError("the server does not answer")] * 3)
 
     def touch_later(path: Path) -> None:
@@ -213,7 +213,7 @@ def test_the_sign_of_life_outlives_a_failing_file_system(tmp_path: Path, monkeyp
         touch(path)
 
     monkeypatch.setattr(Path, "touch", touch_later)
-    with flows.running.nodes.alive(study(tmp_path, nodes=2)):
+    with nodes.alive(study(tmp_path, nodes=2)):
         until((tmp_path / "nodes" / "alive").exists)
 
 
@@ -227,7 +227,7 @@ def test_a_sign_of_life_that_goes_while_it_is_looked_at_is_none(
 
     sign = tmp_path / "alive"
     sign.touch()
-    pulse = flows.running.nodes._Pulse(sign)
+    pulse = nodes._Pulse(sign)
     monkeypatch.setattr(Path, "stat", fails)
     assert pulse.lost() == ""
 

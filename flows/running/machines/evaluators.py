@@ -1,4 +1,4 @@
-"""Evaluate checkpoints in processes that stay for the next checkpoint: importing lm-eval takes seconds."""
+"""Evaluate checkpoints: in processes that stay, as importing lm-eval takes seconds, or in jobs of a cluster."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from flows.running.devices import Slots
+from flows.running.machines.devices import Slots, shared_slots
+from flows.running.machines.slurm import run_job
 from flows.running.processes import Stopped, check_status, child_process, wait_unless_stopping
+from flows.study.configuration import Study
 from model.training.ranks.launch import ProcessGroup
 
 MODULE = "model.evaluator"
@@ -34,7 +36,7 @@ class Evaluating(ABC):
         """
 
     def wait(self, seconds: float) -> None:
-        """Wait. Raises Stopped when the evaluation has ended, or the study is being stopped."""
+        """Wait so many seconds. Raises Stopped when the evaluation has ended, or the study is being stopped."""
         wait_unless_stopping(seconds)
         if self._closed:
             raise Stopped("the evaluation has ended")
@@ -140,3 +142,37 @@ def _ask(process: ProcessGroup, request: str) -> str:
         assert status, "an evaluator answers or fails"
         check_status(process, status, MODULE)
     return answer
+
+
+class EvaluationJobs(Evaluating):
+    """Evaluations as jobs, one for each checkpoint, in the place of processes that stay (`Evaluators`).
+
+    Jobs in the queue go on after `close`, and the next run finds their results. Each job takes a slot of the study, as
+    a training does, so that `workers` limits the jobs in the queue.
+    """
+
+    def __init__(self, study: Study, most: int, environment: Mapping[str, str]) -> None:
+        super().__init__(most)
+        self._study, self._environment = study, environment
+
+    def evaluate(self, job: Path, tokens: int) -> Future[str]:
+        future: Future[str] = Future()
+        self._pool.submit(self._answer, future, job, tokens)
+        return future
+
+    def _answer(self, future: Future[str], job: Path, tokens: int) -> None:
+        log = job.with_name(f"job-{tokens}.log")
+        arguments = [str(job), "--only", str(tokens), "--verbose"]
+
+        def begun() -> None:  # called again and again once the job has left the queue
+            if not future.running():
+                future.set_running_or_notify_cancel()
+
+        try:
+            with shared_slots(self._study).take(urgency=URGENCY):
+                self.wait(0)
+                run_job(self._study, "model.evaluate", arguments, log=log, tick=begun, environment=self._environment)
+            lines = log.read_text(errors="replace").strip().splitlines()
+            future.set_result(lines[-1] if lines else "there already")
+        except BaseException as error:
+            future.set_exception(error)

@@ -18,16 +18,17 @@ import pandas as pd
 import pytest
 import yaml
 
-from flows.running import nodes, slurm
-from flows.running.devices import concurrency, gpus, share_ranks, shared_slots
-from flows.running.nodes import this_node
+from flows.running.machines import evaluators, nodes, slurm
+from flows.running.machines.devices import concurrency, gpus, share_ranks, shared_slots
+from flows.running.machines.evaluators import EvaluationJobs
+from flows.running.machines.nodes import this_node
+from flows.running.machines.slurm import run_job
 from flows.running.processes import Failed, Stopped, follow, stop_all
-from flows.running.slurm import EvaluationJobs, run_job
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from sql.results import query
-from tests.flows.running.slurm_stand_ins import COMMANDS, HELPER
+from tests.flows.running.machines.slurm_stand_ins import COMMANDS, HELPER
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.waiting import until
 
@@ -154,7 +155,7 @@ def test_workers_limit_the_jobs_in_the_queue(tmp_path: Path, monkeypatch: pytest
         log.write_text("evaluated")
         queued.remove(module)
 
-    monkeypatch.setattr(slurm, "run_job", count)
+    monkeypatch.setattr(evaluators, "run_job", count)
     monkeypatch.setattr(nodes, "run_job", count)
     options = {"urgency": (1,), "tick": lambda: None}
     with closing(EvaluationJobs(chosen, 2, {})) as jobs, ThreadPoolExecutor(2) as trainings:
@@ -232,7 +233,7 @@ def study_process(tmp_path: Path, log: Path, mark: Path) -> subprocess.Popen[byt
     content = tmp_path / "tiny.yaml"
     content.write_text(TINY.read_text() + "compute: {pool: slurm}\n")
     code = (
-        "import sys; from pathlib import Path; from flows.running.slurm import run_job;"
+        "import sys; from pathlib import Path; from flows.running.machines.slurm import run_job;"
         "from flows.study.loading import load_study;"
         "run_job(load_study(sys.argv[1]), 'helper_job', ['sleep', sys.argv[2]], log=Path(sys.argv[3]))"
     )

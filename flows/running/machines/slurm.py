@@ -2,28 +2,22 @@
 
 The job runs on a machine that sees the study's folder under this path. Its batch script is the user's, or SCRIPT: it
 starts the command that it is given on every node of the job, and writes the exit status, by which a study knows the
-end of the job also where SLURM keeps no accounts. `python -m flows.running.slurm` is that command.
+end of the job also where SLURM keeps no accounts. That command is `python -m flows.running.machines.slurm_node`.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 
-from flows.running.devices import shared_slots
-from flows.running.evaluators import URGENCY, Evaluating
-from flows.running.private import compiled_libraries
-from flows.running.processes import BAD_INPUT, follow, wait_unless_stopping
+from flows.running.processes import follow, wait_unless_stopping
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
@@ -33,12 +27,12 @@ SCRIPT = """#!/bin/bash
 srun "$@"
 echo $? > "$DREAMER_STATUS"
 """
+IN_JOB = "flows.running.machines.slurm_node"
 POLL_SECONDS = 5.0
 STATUS_SECONDS = 60.0  # for a status to appear on a network file system, after the job has left the queue
 GONE = "Invalid job id"
 UNKNOWN = "UNKNOWN"  # SLURM does not answer: the job may wait or run
 QUEUED = ("PENDING", "CONFIGURING")  # states of a job whose command has not begun
-PORTS = range(20_000, 30_000)
 
 
 def run_job(
@@ -77,40 +71,6 @@ def run_job(
     follow(job, f"{module} {' '.join(arguments)}", tick_unless_queued)
 
 
-class EvaluationJobs(Evaluating):
-    """Evaluations as jobs, one for each checkpoint, in the place of processes that stay (`evaluators.Evaluators`).
-
-    Jobs in the queue go on after `close`, and the next run finds their results. Each job takes a slot of the study, as
-    a training does, so that `workers` limits the jobs in the queue.
-    """
-
-    def __init__(self, study: Study, most: int, environment: Mapping[str, str]) -> None:
-        super().__init__(most)
-        self._study, self._environment = study, environment
-
-    def evaluate(self, job: Path, tokens: int) -> Future[str]:
-        future: Future[str] = Future()
-        self._pool.submit(self._answer, future, job, tokens)
-        return future
-
-    def _answer(self, future: Future[str], job: Path, tokens: int) -> None:
-        log = job.with_name(f"job-{tokens}.log")
-        arguments = [str(job), "--only", str(tokens), "--verbose"]
-
-        def begun() -> None:  # called again and again once the job has left the queue
-            if not future.running():
-                future.set_running_or_notify_cancel()
-
-        try:
-            with shared_slots(self._study).take(urgency=URGENCY):
-                self.wait(0)
-                run_job(self._study, "model.evaluate", arguments, log=log, tick=begun, environment=self._environment)
-            lines = log.read_text(errors="replace").strip().splitlines()
-            future.set_result(lines[-1] if lines else "there already")
-        except BaseException as error:
-            future.set_exception(error)
-
-
 class Job:
     """One job: `python -m module arguments` by `ranks` processes on each of `nodes` machines; output goes to `log`.
 
@@ -136,47 +96,50 @@ class Job:
         self.log = log
         self._note, self._status = log.with_suffix(".job"), log.with_suffix(".status").absolute()
         self._looked, self._gone, self._seen = 0.0, 0.0, QUEUED[0]
-        own = [sys.executable, "-m", "flows.running.slurm", "--nodes", str(nodes), "--ranks", str(ranks)]
-        command = [*own, module, "--", *arguments]
-        own_name = f"{name}-{hashlib.blake2b(bytes(log.absolute()), digest_size=6).hexdigest()}"
-        self.number = self._left(command, own_name)
-        if self.number:
-            self._write_note(command)
-            return
-        self._status.unlink(missing_ok=True)
-        log.parent.mkdir(parents=True, exist_ok=True)
-        options = ["--parsable", "--job-name", own_name, "--output", str(log.absolute()), "--open-mode", "append"]
-        options += ["--nodes", str(nodes), "--ntasks-per-node", "1", "--chdir", os.getcwd()]
-        options += ["--gpus-per-node", str(ranks)] if gpus else []
-        variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment, "DREAMER_STATUS": str(self._status)}
-        if script is None:
-            script = log.with_suffix(".sh")
-            write_text_atomically(script, SCRIPT)
-        self._write_note(command)
-        submitted = _slurm(["sbatch", *options, str(script), *command], variables)
-        if submitted.returncode:
-            raise InputError(f"SLURM refuses the job {name!r}: {submitted.stderr.strip()}")
-        self.number = submitted.stdout.strip().partition(";")[0]
-        self._write_note(command)
+        place = ["--nodes", str(nodes), "--ranks", str(ranks)]
+        self._command = [sys.executable, "-m", IN_JOB, *place, module, "--", *arguments]
+        self._name = f"{name}-{hashlib.blake2b(bytes(log.absolute()), digest_size=6).hexdigest()}"
+        self.number = self._left()
+        if not self.number:
+            asked = ["--nodes", str(nodes), "--ntasks-per-node", "1"]
+            asked += ["--gpus-per-node", str(ranks)] if gpus else []
+            self._submit(name, asked, script, environment)
+        self._write_note()
 
-    def _write_note(self, command: list[str]) -> None:
-        write_text_atomically(self._note, json.dumps({"job": self.number, "command": command}))
-
-    def _left(self, command: list[str], name: str) -> str:
+    def _left(self) -> str:
         """Return the number of the job that an earlier study left in the queue; "" where there is none."""
         try:
             note = json.loads(self._note.read_text())
         except (FileNotFoundError, ValueError):
             return ""
-        self.number = note["job"] or _number(name)
+        self.number = note["job"] or _number(self._name)
         if not self.number or self._status.exists() or not self._state():
             return ""
-        if note["command"] == command:
+        if note["command"] == self._command:
             return self.number
         self.signal(signal.SIGTERM)
         while self._state():
             wait_unless_stopping(POLL_SECONDS)
         return ""
+
+    def _submit(self, name: str, asked: list[str], script: Path | None, environment: Mapping[str, str]) -> None:
+        """Submit the job, with options that say which machines are asked for."""
+        self._status.unlink(missing_ok=True)
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        if script is None:
+            script = self.log.with_suffix(".sh")
+            write_text_atomically(script, SCRIPT)
+        self._write_note()  # without a number: a study that is killed now leaves a job that is found by its name
+        files = ["--output", str(self.log.absolute()), "--open-mode", "append", "--chdir", os.getcwd()]
+        variables = {**os.environ, "OMP_NUM_THREADS": "1", **environment, "DREAMER_STATUS": str(self._status)}
+        command = ["sbatch", "--parsable", "--job-name", self._name, *files, *asked, str(script), *self._command]
+        submitted = _slurm(command, variables)
+        if submitted.returncode:
+            raise InputError(f"SLURM refuses the job {name!r}: {submitted.stderr.strip()}")
+        self.number = submitted.stdout.strip().partition(";")[0]
+
+    def _write_note(self) -> None:
+        write_text_atomically(self._note, json.dumps({"job": self.number, "command": self._command}))
 
     def poll(self) -> int | None:
         """Return None while the job waits or runs, then its exit status; 1 where the job was ended without one."""
@@ -242,41 +205,3 @@ def _slurm(command: Sequence[str], environment: Mapping[str, str] | None = None)
         if command[0] == "sacct":
             return subprocess.CompletedProcess(command, 1, "", "")
         raise InputError(f"compute.pool is slurm, but this machine has no command {command[0]!r}") from None
-
-
-def first_host(nodes: str) -> str:
-    """Return the first host of a SLURM list of nodes. Example: `gpu[07-09,12],login` gives `gpu07`."""
-    found = re.match(r"([^,\[]*)(?:\[(\d+)[^\]]*\]([^,]*))?", nodes)
-    return "".join(part or "" for part in found.groups()) if found else ""
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Become the process of a job on this machine: `python -m module`, or `python -m model.node` for several ranks.
-
-    All nodes of the job meet at a port that follows from the job.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m flows.running.slurm", description="Run a module in a job of SLURM."
-    )
-    parser.add_argument("module", help="model.train where several ranks train a run")
-    parser.add_argument("--nodes", type=int, default=1, help="how many machines train the run")
-    parser.add_argument("--ranks", type=int, default=1, help="processes on each machine")
-    parser.add_argument("arguments", nargs="*", help="behind --: those of the module")
-    options = parser.parse_args(arguments)
-    try:
-        os.environ.update(compiled_libraries())  # here: the folder is this machine's
-    except InputError as error:
-        print(error, file=sys.stderr)
-        sys.exit(BAD_INPUT)
-    if options.nodes == options.ranks == 1:
-        os.execv(sys.executable, [sys.executable, "-m", options.module, *options.arguments])
-    host = first_host(os.environ.get("SLURM_STEP_NODELIST", os.environ.get("SLURM_JOB_NODELIST", ""))) or "127.0.0.1"
-    address = f"{host}:{PORTS[int(os.environ.get('SLURM_JOB_ID', '0')) % len(PORTS)]}"
-    node = ["--node", os.environ.get("SLURM_NODEID", "0"), "--nodes", str(options.nodes), "--ranks", str(options.ranks)]
-    run, *rest = options.arguments
-    command = [sys.executable, "-m", "model.node", run, *node, "--first", address, "--", *rest]
-    os.execv(sys.executable, command)
-
-
-if __name__ == "__main__":
-    main()

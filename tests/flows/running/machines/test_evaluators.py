@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import flows.running.evaluators
-from flows.running.devices import Slots
-from flows.running.evaluators import Evaluators
+import flows.running.machines.evaluators
+from flows.running.machines.devices import Slots
+from flows.running.machines.evaluators import Evaluators
 from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
 from flows.study.loading import load_study
 from model.training.ranks.launch import ProcessGroup
@@ -36,7 +36,7 @@ for line in sys.stdin:
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "fake_evaluator.py").write_text(FAKE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(flows.running.evaluators, "MODULE", "fake_evaluator")
+    monkeypatch.setattr(flows.running.machines.evaluators, "MODULE", "fake_evaluator")
     with stopped_on_exit():
         yield
 
@@ -96,7 +96,7 @@ def test_a_process_that_starts_while_the_evaluation_ends_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise an idle process would stay for as long as the study's trainings."""
-    started, start = [], flows.running.evaluators.child_process
+    started, start = [], flows.running.machines.evaluators.child_process
 
     @contextmanager
     def start_and_close(*arguments: object, **options: object) -> Iterator[ProcessGroup]:
@@ -105,7 +105,7 @@ def test_a_process_that_starts_while_the_evaluation_ends_is_ended(
             started.append(process)
             yield process
 
-    monkeypatch.setattr(flows.running.evaluators, "child_process", start_and_close)
+    monkeypatch.setattr(flows.running.machines.evaluators, "child_process", start_and_close)
     with made(tmp_path) as processes:
         with pytest.raises(Stopped):
             processes.evaluate(Path("a.json"), 1).result(300)
