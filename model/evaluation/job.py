@@ -155,7 +155,7 @@ def check_settings(job: Job) -> None:
     if not path.exists():
         write_text_atomically(path, json.dumps(settings), shared=True)
         return
-    before = json.loads(path.read_text())
+    before = read_object(path)
     definitions = before.get("definitions") or [{}] * len(job.tasks)
     before["definitions"] = [
         {part: then.get(part, value) for part, value in now.items()}

@@ -439,6 +439,28 @@ def test_a_shortage_of_memory_is_known_for_the_next_request(place: Path, tried: 
     assert tried == [16_384, 8192, 4096, 4096]
 
 
+def test_memory_that_is_too_small_for_one_sequence_is_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def generate(*_: Any) -> list[str]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(LanguageModel, "generate", generate)
+    path = write_job(place, "none-left", tasks=carried(place)[:1])
+    assert main([str(path)]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"{path}: the device's free memory is too small")
+    assert "end other programs on the device" in line
+
+
+def test_damaged_settings_of_an_evaluation_are_named(place: Path) -> None:
+    path = write_job(place, "spoilt", tasks=carried(place)[:1])
+    (place / "spoilt").mkdir()
+    (place / "spoilt" / "settings.json").write_text("{")
+    with pytest.raises(InputError, match=r"spoilt/settings\.json: not valid JSON"):
+        evaluate(read_job(path))
+
+
 def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:
     save_small_model(place / "narrow", vocabulary_size=100)
     checkpoints = [{"run_id": "r", "tokens": 1, "path": "narrow"}]

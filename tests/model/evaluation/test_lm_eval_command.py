@@ -16,7 +16,7 @@ from model.checkpoint import save_model
 from model.evaluation.language_model import load_language_model
 from model.evaluation.metrics import tables
 from model.evaluation.resume import score_tasks
-from model.evaluation.tokenizer import find_tokenizer
+from model.evaluation.tokenizer import find_tokenizer, load_tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
 
@@ -55,6 +55,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     raw, averaged = (small_model(seed, sequence_length=192) for seed in (0, 1))
     save_model(study / "runs/run/checkpoints/000000000001000", raw, averaged=averaged.state_dict())
     return study
+
+
+def test_a_damaged_tokenizer_is_named(study: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(study / "tokenizer", tmp_path / "tokenizer"))
+    for content, said in (("{", "not valid JSON"), ("{}", "end_token is missing")):
+        (folder / "tokenizer_meta.json").write_text(content)
+        with pytest.raises(InputError, match=rf"tokenizer_meta\.json: {said}.*write it again"):
+            load_tokenizer(folder)
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -130,6 +138,16 @@ def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
     shutil.copytree(model, run / "checkpoints" / "000000000001000")
     (run / "run.json").write_text(json.dumps({"data": "../../../tokens/t"}))
     assert find_tokenizer(run / "checkpoints" / "000000000001000") == store / "tokenizer" / "b"
+    for file, content, said in (
+        (run / "run.json", "{", "not valid JSON"),
+        (run / "run.json", "{}", "data is missing"),
+        (tokens / "manifest.json", "{}", "inputs is missing"),
+    ):
+        good = file.read_text()
+        file.write_text(content)
+        with pytest.raises(InputError, match=rf"{file.name}: {said}"):
+            find_tokenizer(run / "checkpoints" / "000000000001000")
+        file.write_text(good)
     # A model given away lies beside its tokenizer, or in one folder with it.
     shutil.copytree(model, tmp_path / "given" / "model")
     with pytest.raises(InputError, match=r"given/model: no tokenizer.json there or beside it; name its folder"):
