@@ -40,16 +40,6 @@ class State:
     values: Mapping[str, Any]
 
 
-def save_model(
-    folder: Path | str,
-    model: Dreamer,
-    extra: Mapping[str, Any] | None = None,
-    averaged: Mapping[str, Tensor] | None = None,
-) -> None:
-    """Write the model as `save_weights` does."""
-    save_weights(Path(folder), model.config, model.state_dict(), extra, averaged)
-
-
 def save_weights(
     folder: Path,
     config: DreamerConfig,
@@ -78,7 +68,7 @@ def save_weights(
 
 
 def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged") -> Dreamer:
-    """Load the model of a folder that `save_model` wrote, in evaluation mode.
+    """Load the model of a folder that `save_weights` wrote, in evaluation mode.
 
     With `weights` "averaged" the average is loaded where the folder holds one, else the only weights; with "raw" the
     weights as trained. Raises InputError if the folder holds no model, if its tensors do not fit its configuration

@@ -124,7 +124,7 @@ class Run:
 _RUN_FIELDS = {
     "run_id": "str",
     "variant": "str",
-    "depth": "int",
+    "depth": "int",  # at which a study compares the model, part of the run's id; the model may have another
     "seed": "int",
     "model": "dict",
     "training": "dict",

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state, weights_in
+from model.checkpoint import State, load_model, load_tensors, newest_state, save_state, weights_in
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder
 from tests.model.packed_folder import SMALL
+from tests.model.saved_model import save_model
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from model.checkpoint import save_model
 from model.evaluate import evaluate, main
 from model.evaluation.job import PARTS, read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
@@ -37,6 +36,7 @@ from tests.model.evaluation.evaluation_world import (
     write_place,
 )
 from tests.model.packed_folder import write_packed
+from tests.model.saved_model import save_model
 
 KEYS = ["run_id", "tokens", "task", "metric", "filter"]
 RAW_EVALUATIONS = [*KEYS, "value", "stderr", "items", "chance"]

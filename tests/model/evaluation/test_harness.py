@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 
-from model.checkpoint import save_model
 from model.evaluation import harness, harness_tasks
 from model.evaluation.harness_tasks import HarnessTask, build_task
 from model.evaluation.language_model import Generation, LanguageModel, load_language_model, narrow
@@ -33,6 +32,7 @@ from tests.model.evaluation.evaluation_world import (
     write_data,
     write_tokenizer,
 )
+from tests.model.saved_model import save_model
 
 harness_tasks.tune_libraries()
 

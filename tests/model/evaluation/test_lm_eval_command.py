@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from model.checkpoint import save_model
 from model.evaluation.language_model import load_language_model
 from model.evaluation.metrics import tables
 from model.evaluation.resume import score_tasks
 from model.evaluation.tokenizer import find_tokenizer, load_tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
+from tests.model.saved_model import save_model
 
 COMMAND = Path(sys.executable).with_name("lm_eval")
 COMMON = """dataset_name: default
