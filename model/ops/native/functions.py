@@ -96,21 +96,21 @@ class NativeKeys(torch.autograd.Function):
         return *outputs, None, None
 
 
-class Routing(NamedTuple):
+class SavedRouting(NamedTuple):
     """A routing's outputs: what its gradient needs, the choice, and the token-expert pairs sorted by expert."""
 
     norms: Tensor | None  # [T]
     queries: Tensor  # [T, R]
     query_scales: Tensor  # [T]
+    logits: Tensor  # [T, A]
     scores: Tensor  # [T, A]
-    weights: Tensor  # [T, A]
     ids: Tensor  # [T, A]
     tokens: Tensor  # [T * A]
     ends: Tensor  # [E]
     order: Tensor  # [T * A]
 
     @classmethod
-    def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> Routing:
+    def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> SavedRouting:
         (T, A), (E, R) = (len(x), active), keys.shape
         ids, tokens, order = (x.new_empty(shape, dtype=torch.long) for shape in ((T, A), T * A, T * A))
         floats = [x.new_empty(shape) for shape in ((T, R), T, (T, A), (T, A))]
@@ -118,19 +118,19 @@ class Routing(NamedTuple):
 
 
 class NativeRoute(torch.autograd.Function):
-    """Choose A experts for each row of x [T, H]: weights [T, A] and ids [T, A]."""
+    """Choose A experts for each row of x [T, H]: scores [T, A] and ids [T, A]."""
 
     @staticmethod
     def forward(
         ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
     ) -> tuple[Tensor, Tensor]:
         x, query, keys, bias = contiguous(x, query, keys, bias)
-        routing = Routing.empty(x, keys, active, norm=False)
+        routing = SavedRouting.empty(x, keys, active, norm=False)
         call("route_forward", normalised, epsilon, x, None, query, keys, bias, *routing)
         ctx.normalised = normalised
         ctx.save_for_backward(x, query, keys, *routing)
         ctx.mark_non_differentiable(routing.ids)
-        return routing.weights, routing.ids
+        return routing.scores, routing.ids
 
     @staticmethod
     @once_differentiable

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.native.functions import Routing, contiguous, empty_like, rotation_rows
+from model.ops.native.functions import SavedRouting, contiguous, empty_like, rotation_rows
 from model.ops.native.library import call
 from model.ops.native.shared_gradient import gradient_of, transpose
 
@@ -48,7 +48,7 @@ class NativeAttention(torch.autograd.Function):
         T, K, D = len(x), len(query_gain), len(earlier) // 2 + 1
         x, gain, query, keys, bias, *weights = contiguous(x, gain, query, keys, bias, inward, outward)
         heads = *contiguous(query_gain, key_gain), rotation_rows(code, T), *contiguous(starts)
-        earlier, routing = contiguous(*earlier), Routing.empty(x, keys, 1, norm=True)
+        earlier, routing = contiguous(*earlier), SavedRouting.empty(x, keys, 1, norm=True)
         projected, head_scales, head_query, key, value, attended, scores = (
             x.new_empty(T, *shape) for shape in (((N + M) * K,), (N + M,), (N, K), (M, K), (M, K), (N, K), (N, D))
         )
@@ -110,11 +110,11 @@ class NativeExperts(torch.autograd.Function):
         epsilon: float,
     ) -> tuple[Tensor, Tensor]:
         x, gain, query, keys, bias, inward, outward = contiguous(x, gain, query, keys, bias, inward, outward)
-        routing = Routing.empty(x, keys, active, norm=True)
+        routing = SavedRouting.empty(x, keys, active, norm=True)
         call("route_forward", True, epsilon, x, gain, query, keys, bias, *routing)
         output, projected = torch.empty_like(x), x.new_empty(len(routing.order), inward.shape[2])
         dispatch = routing[6:]
-        call("swiglu_forward", x, gain, routing.norms, routing.weights, inward, outward, *dispatch, projected, output)
+        call("swiglu_forward", x, gain, routing.norms, routing.scores, inward, outward, *dispatch, projected, output)
         ctx.save_for_backward(x, gain, query, keys, inward, outward, projected, *routing)
         ctx.mark_non_differentiable(routing.ids)
         return output, routing.ids
@@ -123,12 +123,12 @@ class NativeExperts(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x, gain, query, keys, inward, outward, projected, *routing = ctx.saved_tensors
-        routing = Routing(*routing)
-        x_gradient, weights_gradient, *gradients = empty_like(x, routing.weights, gain, query, keys)
+        routing = SavedRouting(*routing)
+        x_gradient, scores_gradient, *gradients = empty_like(x, routing.scores, gain, query, keys)
         (inward_sum, inward_gradient), (outward_sum, outward_gradient) = gradient_of(inward), gradient_of(outward)
-        weights = x, gain, routing.norms, routing.weights, transpose(inward), transpose(outward)
-        outputs = x_gradient, weights_gradient, inward_sum, outward_sum
+        weights = x, gain, routing.norms, routing.scores, transpose(inward), transpose(outward)
+        outputs = x_gradient, scores_gradient, inward_sum, outward_sum
         call("swiglu_backward", *weights, *routing[6:], projected, gradient.contiguous(), *outputs)
-        inputs = x, gain, query, keys, *routing[:4], routing.ids, weights_gradient
+        inputs = x, gain, query, keys, *routing[:4], routing.ids, scores_gradient
         call("route_backward", True, *inputs, x_gradient, *gradients)
         return x_gradient, *gradients, None, inward_gradient, outward_gradient, None, None
