@@ -17,10 +17,12 @@ from model.ops.native.shared_gradient import gradient_of, transpose
 
 
 def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Copy the tensors whose memory is not contiguous; None stays None."""
     return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
 def empty_like(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Allocate a tensor like each, without values; None stays None."""
     return [tensor if tensor is None else torch.empty_like(tensor) for tensor in tensors]
 
 
@@ -97,9 +99,9 @@ class NativeKeys(torch.autograd.Function):
 
 
 class SavedRouting(NamedTuple):
-    """A routing's outputs: what its gradient needs, the choice, and the token-expert pairs sorted by expert."""
+    """What a routing returns and its gradient needs, in the order of the C function `route_forward`."""
 
-    norms: Tensor | None  # [T]
+    norms: Tensor | None  # [T]: scales of x, where its norm is computed with the routing
     queries: Tensor  # [T, R]
     query_scales: Tensor  # [T]
     logits: Tensor  # [T, A]
@@ -109,8 +111,19 @@ class SavedRouting(NamedTuple):
     ends: Tensor  # [E]
     order: Tensor  # [T * A]
 
+    @property
+    def choice(self) -> tuple[Tensor | None, ...]:
+        """Return what `route_backward` takes."""
+        return self.norms, self.queries, self.query_scales, self.logits, self.ids
+
+    @property
+    def dispatch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the token-expert pairs sorted by expert, as the functions of experts take them."""
+        return self.tokens, self.ends, self.order
+
     @classmethod
     def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> SavedRouting:
+        """Allocate the tensors for x [T, H]; with `norm` also those of its norm."""
         (T, A), (E, R) = (len(x), active), keys.shape
         ids, tokens, order = (x.new_empty(shape, dtype=torch.long) for shape in ((T, A), T * A, T * A))
         floats = [x.new_empty(shape) for shape in ((T, R), T, (T, A), (T, A))]
@@ -135,9 +148,9 @@ class NativeRoute(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        x, query, keys, *routing = ctx.saved_tensors
-        x_gradient, gradients, ids = torch.zeros_like(x), empty_like(query, keys), routing[5]
-        inputs = x, None, query, keys, *routing[:4], ids, gradient.contiguous()
+        x, query, keys, *saved = ctx.saved_tensors
+        x_gradient, gradients = torch.zeros_like(x), empty_like(query, keys)
+        inputs = x, None, query, keys, *SavedRouting(*saved).choice, gradient.contiguous()
         call("route_backward", ctx.normalised, *inputs, x_gradient, None, *gradients)
         return x_gradient, *gradients, None, None, None, None
 
