@@ -78,7 +78,8 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
 
     Without `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
     """
-    from model.evaluation.harness_tasks import HarnessTask, tune_libraries
+    from model.evaluation.harness_definitions import tune_libraries
+    from model.evaluation.harness_tasks import HarnessTask
 
     model = study / "runs/run/checkpoints/000000000001000"
     rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]
