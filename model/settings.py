@@ -1,4 +1,4 @@
-"""Checks of settings that come from JSON: every error is one line that names the field, its value and the rule.
+"""Check settings that come from JSON: every error is one line that names the field, its value and the rule.
 
 `check_fields` compares values with a dataclass's annotations; `check_rules` applies the rules of the dataclass itself.
 """

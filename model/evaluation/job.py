@@ -63,7 +63,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(EvaluationSettings):
-    """What to evaluate on what. Paths may be relative to the job file, so that a study can be moved."""
+    """Say which checkpoints are evaluated on which tasks.
+
+    Paths may be relative to the job file, so that a study can be moved.
+    """
 
     checkpoints: tuple[Checkpoint, ...]
     tokenizer: Path

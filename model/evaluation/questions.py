@@ -36,7 +36,7 @@ def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
 
 
 class KeptQuestions:
-    """Builds the questions of a job, or returns those of the job before where the job asks the same."""
+    """Build the questions of a job, or return those of the job before where the job asks the same."""
 
     def __init__(self) -> None:
         self._asked: tuple[object, ...] = ()

@@ -17,7 +17,7 @@ KEPT_TOKENS = 2**21
 
 
 class Tokenizer:
-    """Encodes and decodes text; made by `load_tokenizer`."""
+    """Encode and decode text; `load_tokenizer` makes one."""
 
     def __init__(self, codec: Any, end_token: int) -> None:
         self._codec = codec

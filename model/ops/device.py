@@ -1,4 +1,4 @@
-"""Where a run computes: the device, the precision of its matrix products, and how much of the device's peak it used."""
+"""Choose where a run computes, the device and the precision of its matrix products, and tell a device's peak."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def device_name(device: torch.device) -> str:
 
 
 def peak_flops(name: str, precision: torch.dtype) -> float | None:
-    """Dense FLOP/s the device can do at most in that precision, or None where that is not known."""
+    """Return the most dense FLOP/s of the device of that name in that precision; None where they are not known."""
     if precision != torch.bfloat16:
         return None
     return next((peak for part, peak in PEAKS if part in name), None)

@@ -39,7 +39,7 @@ COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_byt
 
 
 class Trainer:
-    """A run's model, its average, optimiser, stream and counters, new or restored from its newest state.
+    """Train a run: its model, average, optimiser, stream and counters, new or restored from its newest state.
 
     Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the number of ranks.
     Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved. Changed

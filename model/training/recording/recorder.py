@@ -16,7 +16,7 @@ LINE_SECONDS = 5.0
 
 
 class Recorder:
-    """The records of a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
+    """Record a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
 
     def __init__(
         self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]

@@ -39,7 +39,7 @@ FEWEST_LOSSES = 10
 
 
 class StepLog:
-    """Append to `steps.csv`, one buffered line for each logged step. A resumed run cuts off what its state has not."""
+    """Append a buffered line to `steps.csv` for each logged step. A resumed run cuts off lines newer than its state."""
 
     def __init__(self, path: Path, length: int) -> None:
         """Open the log and cut it to `length` bytes, 0 for a new one. Raises InputError if the file is shorter."""
