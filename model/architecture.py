@@ -111,7 +111,7 @@ class DreamerConfig:
         return tuple(group for group in groups if group)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values by field name, for JSON."""
+        """Return plain values by field name, for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod

@@ -5,6 +5,8 @@ each model and seed. This command trains every seed to the end, or with screenin
 processes side by side, each with a GPU of its own (with `--ranks`, each training with several). Then it evaluates the
 checkpoints. `dreamer collect` ingests the result files on any machine. The command can be interrupted at any moment,
 and run again to continue.
+
+Exit status: 0 done, 1 a process failed, 2 bad input, 143 stopped by SIGTERM, 130 by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -19,11 +21,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from model.settings import check_fields, read_object
 from model.training.ranks.launch import ProcessGroup, stop
 from model.training.recording.records import choose_seed
 from pipeline.errors import InputError
 
 PLAN = "plan.json"
+PLAN_FIELDS = {"study_id": "str", "stop_at": "int | None", "runs": "tuple[dict, ...]", "evaluation": "dict"}
+RUN_FIELDS = {"run_id": "str", "model_id": "str", "seed": "int"}
 
 Command = tuple[str, Sequence[str]]
 """A name, for its log and for messages; the module and its arguments."""
@@ -32,17 +37,11 @@ Command = tuple[str, Sequence[str]]
 def run_carried(folder: Path, processes: int, ranks: int = 1, *, accept_code_change: bool = False) -> None:
     """Train the runs of `folder`, by `ranks` processes each, and evaluate them; `processes` of these at a time.
 
-    Raises InputError if the folder is no carried study, SystemExit if a process fails.
+    The evaluation takes as many processes as all ranks that train at a time. Raises InputError if the folder is no
+    carried study, SystemExit if a process fails.
     """
-    try:
-        plan = json.loads((folder / PLAN).read_text())
-        runs = plan["runs"]
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{folder} is no carried study: it has no {PLAN}; `dreamer bundle STUDY FOLDER` writes one"
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{folder / PLAN} is damaged ({error!r}); bundle the study again") from None
+    plan = read_plan(folder)
+    runs = plan["runs"]
     logs, options = folder / "runs", ["--accept-code-change"] if accept_code_change else []
     if plan["stop_at"]:
         early = ["--stop-at", str(plan["stop_at"]), *options]
@@ -61,8 +60,26 @@ def run_carried(folder: Path, processes: int, ranks: int = 1, *, accept_code_cha
     (folder / "job.json").write_text(json.dumps(job, indent=1))
     # All processes work on one job: each takes checkpoints that no other has.
     evaluation = ("model.evaluate", str(folder / "job.json"))
-    _side_by_side([(f"evaluate-{number}", evaluation) for number in range(processes)], folder, processes)
+    evaluators = min(processes * ranks, len(checkpoints))
+    _side_by_side([(f"evaluate-{number}", evaluation) for number in range(evaluators)], folder, evaluators)
     (folder / "chosen.json").write_text(json.dumps([run["run_id"] for run in chosen]))
+
+
+def read_plan(folder: Path) -> dict[str, Any]:
+    """Read and check the plan of a carried study. Raises InputError, naming the file, if there is no good one."""
+    path = folder / PLAN
+    try:
+        plan = read_object(path)
+        check_fields(plan, PLAN_FIELDS, str(path), PLAN_FIELDS)
+        for run in plan["runs"]:
+            check_fields(run, RUN_FIELDS, f"{path}: runs", RUN_FIELDS)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(
+            f"{folder} is no carried study: it has no {PLAN}; `dreamer bundle STUDY FOLDER` writes one"
+        ) from None
+    except InputError as error:
+        raise InputError(f"{error}; bundle the study again") from None
+    return plan
 
 
 def choose(folder: Path, plan: dict[str, Any]) -> list[dict[str, Any]]:
@@ -140,6 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"model.carried: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("model.carried: interrupted; the same command goes on from here", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -21,8 +21,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from model.config import DreamerConfig
+from model.architecture import DreamerConfig
 from model.dreamer import Dreamer
+from model.settings import read_object
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, atomic_folder
 
@@ -37,16 +38,6 @@ class State:
 
     tensors: Mapping[str, Tensor]
     values: Mapping[str, Any]
-
-
-def save_model(
-    folder: Path | str,
-    model: Dreamer,
-    extra: Mapping[str, Any] | None = None,
-    averaged: Mapping[str, Tensor] | None = None,
-) -> None:
-    """Write the model as `save_weights` does."""
-    save_weights(Path(folder), model.config, model.state_dict(), extra, averaged)
 
 
 def save_weights(
@@ -77,7 +68,7 @@ def save_weights(
 
 
 def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged") -> Dreamer:
-    """Load the model of a folder that `save_model` wrote, in evaluation mode.
+    """Load the model of a folder that `save_weights` wrote, in evaluation mode.
 
     With `weights` "averaged" the average is loaded where the folder holds one, else the only weights; with "raw" the
     weights as trained. Raises InputError if the folder holds no model, if its tensors do not fit its configuration
@@ -88,7 +79,7 @@ def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: 
         raise InputError(f"weights is {weights!r}, but it must be {' or '.join(map(repr, FILES))}")
     if not (folder / "config.json").is_file():
         raise InputError(f"no model in {folder}: config.json is missing")
-    config = DreamerConfig.from_dict(_load_values(folder / "config.json"))
+    config = _load_config(folder / "config.json")
     file = folder / FILES[weights_in(folder, weights)]
     model = empty_model(config)
     load_tensors(model, _load_tensors(file), folder)
@@ -146,14 +137,18 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
         shutil.rmtree(other)
 
 
-def newest_state(folder: Path) -> State | None:
-    """Read the newest complete state in `folder`, or return None. Raises InputError if the state cannot be read."""
+def newest_state(folder: Path, *names: str) -> State | None:
+    """Read the newest complete state in `folder`, or return None.
+
+    Raises InputError if the state cannot be read, or its values lack one of `names`.
+    """
     states = _states(folder)
     if not states:
         return None
     try:
-        return State(_load_tensors(states[-1] / "tensors.safetensors"), _load_values(states[-1] / "values.json"))
-    except InputError as error:
+        values = read_object(states[-1] / "values.json", *names)
+        return State(_load_tensors(states[-1] / "tensors.safetensors"), values)
+    except (OSError, InputError) as error:
         advice = (
             f"remove {states[-1]} to go on from {states[-2].name}" if states[1:] else "remove the run to start over"
         )
@@ -186,14 +181,12 @@ def _checksum(path: Path) -> str:
     return f"{total:08x}"
 
 
-def _load_values(path: Path) -> dict[str, Any]:
+def _load_config(path: Path) -> DreamerConfig:
+    values = read_object(path)
     try:
-        values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:  # not there, or not to be read; neither JSON nor text
-        raise InputError(f"{path} is damaged ({error})") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path} is damaged (not an object)")
-    return values
+        return DreamerConfig.from_dict(values)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def _check_same(config: DreamerConfig, file: Path) -> None:
@@ -203,7 +196,11 @@ def _check_same(config: DreamerConfig, file: Path) -> None:
     """
     with safe_open(file, "pt") as opened:
         note = (opened.metadata() or {}).get("config")
-    now, then = config.to_dict(), {**config.to_dict(), **(json.loads(note) if note else {})}
+    now = config.to_dict()
+    try:
+        then = {**now, **json.loads(note or "{}")}
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{file}: the configuration among the weights is damaged ({error})") from error
     for name in now:
         if name != "sequence_length" and now[name] != then[name]:
             place = file.parent / "config.json"
@@ -213,7 +210,7 @@ def _check_same(config: DreamerConfig, file: Path) -> None:
 def _load_tensors(path: Path) -> dict[str, Tensor]:
     try:
         sums = path.with_name(CHECKSUMS)
-        known = _load_values(sums).get(path.name) if sums.exists() else None  # models from elsewhere have none
+        known = read_object(sums).get(path.name) if sums.exists() else None  # models from elsewhere have none
         if known is not None and known != _checksum(path):
             raise InputError(f"{path} is damaged (its checksum is not the one in {CHECKSUMS})")
         return load_file(path)

@@ -57,7 +57,7 @@ def depth_code(depth: int, size: int, base: float, device: torch.device, dtype: 
 
 
 class Memory(Protocol):
-    """What sequence attention attends over: the tokens of this forward (Documents), or a cache with earlier ones."""
+    """Hold what sequence attention attends over: tokens of this forward (Documents), or a cache with earlier ones."""
 
     positions: Tensor  # [B, S]
 
@@ -66,7 +66,7 @@ class Memory(Protocol):
 
 
 class Context(NamedTuple):
-    """What all attentions of one depth are given."""
+    """Hold what all attentions of one depth are given besides their input."""
 
     depth: int  # index, from 0
     position_code: Tensor  # [T, 1, P, 2]
@@ -78,7 +78,7 @@ class Context(NamedTuple):
 
 
 class Router(nn.Module):
-    """Low-rank routing (Eq. 2): a query per token against a learned key per expert, both normalised.
+    """Choose experts by low-rank routing (Eq. 2): a query per token against a learned key per expert, both normalised.
 
     Computed in float32 at least. The bias takes part in the selection only; `update_balance` moves the bias, never the
     optimiser.
@@ -128,7 +128,7 @@ def balance_step(counts_E: Tensor) -> Tensor:
 
 
 class ExpertAttention(nn.Module):
-    """EA: the chosen SwiGLU experts of each token, weighted by their scores (section 3.5)."""
+    """EA: add up the chosen SwiGLU experts of each token, weighted by their scores (section 3.5)."""
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class ExpertAttention(nn.Module):
 
 
 class PlainProjections(nn.Module):
-    """The fused query/key/value projection and the output projection of an attention, as in any Transformer."""
+    """Project to queries, keys and values (fused), and attended values to the output, as in any Transformer."""
 
     router = None
 
@@ -173,16 +173,16 @@ class PlainProjections(nn.Module):
         return [(None, self.inward.to(dtype), self.outward.to(dtype))]
 
     def route(self, x_TH: Tensor, keys: None) -> Routing:
-        """Choose nothing."""
+        """Return an empty routing: there is nothing to choose from."""
         return Routing(None, None)
 
     def project(self, x_TI: Tensor, routing: Routing, weights_IO: Tensor) -> Tensor:
-        """Multiply: [T, O]."""
+        """Multiply x by the weights: [T, O]."""
         return x_TI @ weights_IO
 
 
 class MixedProjections(nn.Module):
-    """The two projections as mixtures of `depth` linear experts, top 1, with one router for both (section 3.7).
+    """Project in and out by mixtures of `depth` linear experts, top 1, with one router for both (section 3.7).
 
     Eq. 7: the chosen expert is scaled by its score, and a shared expert by the same score with stopped gradient.
     """
@@ -207,7 +207,7 @@ class MixedProjections(nn.Module):
         return self.router(x_TH, keys)
 
     def project(self, x_TI: Tensor, routing: Routing, weights_EIO: Weights) -> Tensor:
-        """Multiply by the chosen expert and the shared one: [T, O]."""
+        """Multiply x by the chosen expert and the shared one: [T, O]."""
         return ops.mixed_product(x_TI, routing, weights_EIO)
 
 
@@ -253,7 +253,7 @@ class _ProjectedAttention(nn.Module):
 
 
 class SequenceAttention(_ProjectedAttention):
-    """SA: causal attention along the sequence (Eq. 1), queries grouped over key/value heads (section 3.3)."""
+    """SA: attend causally along the sequence (Eq. 1), queries grouped over key/value heads (section 3.3)."""
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
@@ -272,7 +272,7 @@ class SequenceAttention(_ProjectedAttention):
 
 
 class DepthAttention(_ProjectedAttention):
-    """DA: attention of each token along its own depths up to the current one (section 3.4, Algorithm 1)."""
+    """DA: attend along each token's own depths up to the current one (section 3.4, Algorithm 1)."""
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__(config, config.depth_heads, config.depth_key_value_heads, config.depth_head_size)
@@ -311,7 +311,7 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
 
 
 class Block(nn.Module):
-    """One layer: groups of attentions, each group added to the residual stream (Eq. 4, 5 or 6)."""
+    """Compute one layer: groups of attentions, each group added to the residual stream (Eq. 4, 5 or 6)."""
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()
@@ -319,7 +319,7 @@ class Block(nn.Module):
         self.attentions = nn.ModuleDict({name: ATTENTIONS[name](config) for group in self.order for name in group})
 
     def prepare(self, dtype: torch.dtype, code_LP: Tensor | None, tokens: int) -> Iterator[dict[str, Weights]]:
-        """Prepare what each attention needs at each depth for so many tokens, whichever; one entry without a code.
+        """Prepare what each attention needs at each depth, for any batch of so many tokens; one entry without a code.
 
         The entry of a depth is made when the depth comes, so that autograd passes backwards through what was made for
         this depth alone, as the taps of a group of depths, before the depths below.
@@ -341,7 +341,7 @@ class Block(nn.Module):
 
 
 class Dreamer(nn.Module):
-    """LA, DR and DR+DA by configuration: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
+    """Compute LA, DR or DR+DA, as configured: `Dreamer(config)(tokens[B, S]) -> logits [B, S, V]`.
 
     `dtype` is that of the matrix products, by default the parameters' own. Parameters in float32 with products in
     bfloat16 are cast once per forward, so the gradients of one forward add up over the depths in bfloat16; those of
@@ -360,7 +360,7 @@ class Dreamer(nn.Module):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Table 3: N(0, 1/(5 H)), output projections N(0, 1/(2.5 H depth dimensions)), gains 1."""
+        """Draw weights (Table 3): N(0, 1/(5 H)), output projections N(0, 1/(2.5 H depth dimensions)), gains 1."""
         H, L = self.config.hidden_size, self.config.depth
         dimensions = 3 if self.config.depth_attention else 2
         for name, parameter in self.named_parameters():

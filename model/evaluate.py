@@ -240,7 +240,11 @@ def exit_status(job: object, work: Callable[[], object]) -> int:
         print(error, file=sys.stderr)
         return 2
     except torch.OutOfMemoryError:
-        print(f"{job}: the device's memory is too small for one sequence of these models", file=sys.stderr)
+        print(
+            f"{job}: the device's free memory is too small for one of these models and one sequence; "
+            "end other programs on the device, or evaluate on a device with more memory",
+            file=sys.stderr,
+        )
         return 1
     except OSError as error:
         print(f"{job}: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Generation: prompts of different lengths in one batch, token by token, with the past's keys and values in a cache.
+"""Generate answers to prompts of different lengths in one batch, token by token, with past keys and values in a cache.
 
 The cache holds sequence attention's keys and values and nothing else: depth attention looks at one token's own
 depths, which are gone when the next token comes, so its memory does not grow with what is generated. Tests compare

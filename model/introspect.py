@@ -1,4 +1,4 @@
-"""What a trained model attends to along its depth and along its experts (section 4.2), collected over validation data.
+"""Observe what a trained model attends to along its depth, and which experts it chooses (section 4.2).
 
 Gini coefficients and Lorenz curves over what is stored are views in SQL.
 """
@@ -35,7 +35,10 @@ class Observations:
     selections: dict[str, np.ndarray]  # [L, E] by attention: "experts", and "sequence", "depth" when recurrent
 
     def depth_attention_rows(self) -> dict[str, list]:
-        """Columns of the table `depth_attention`: depths count from 1, a query depth sees key depths up to itself."""
+        """Return the columns of the table `depth_attention`.
+
+        Depths count from 1; a query depth sees key depths up to itself.
+        """
         depths = 0 if self.depth_attention is None else len(self.depth_attention)
         pairs = [(query, key) for query in range(depths) for key in range(query + 1)]
         return {
@@ -45,7 +48,7 @@ class Observations:
         }
 
     def expert_usage_rows(self) -> dict[str, list]:
-        """Columns of the table `expert_usage`, of expert attention: depths count from 1, experts from 0.
+        """Return the columns of the table `expert_usage`, of expert attention: depths count from 1, experts from 0.
 
         A layered model has experts of its own at every depth: equal numbers at different depths are different experts.
         """
@@ -61,7 +64,7 @@ class Observations:
 def observe(
     model: Dreamer, batches: Iterable[tuple[Tensor, Tensor | None]], *, depth: int | None = None
 ) -> Observations:
-    """Run the model in evaluation mode over (tokens [B, S], documents [B, S] or None) and collect what it attends to.
+    """Run a model over batches (tokens [B, S], documents [B, S] or None), and sum up attention and choices of experts.
 
     `depth` is that of `Dreamer.forward`. Counts and biases of the balance are left as they are.
     """
@@ -99,7 +102,7 @@ def observe(
 
 
 def sample_of_texts(texts: Sequence[Sequence[int]], length: int, tokens: int = SAMPLE_TOKENS) -> Sample:
-    """Encoded texts as a sample of at most `tokens`: each a document in a row of its own, cut to `length`."""
+    """Make a sample of at most `tokens` of encoded texts: each a document in a row of its own, cut to `length`."""
     rows, left = [], tokens
     for text in texts:
         if left > 0 and len(text):

@@ -1,4 +1,4 @@
-"""Matching a variant to a baseline in FLOPs per token and parameters (section 3.8).
+"""Match a variant to a baseline in FLOPs per token and parameters (section 3.8).
 
 Coordinate descent over two sizes: the expert size, in steps of 8, until FLOPs are nearest; then the number of
 experts until parameters are nearest; and again, as the number of experts has moved the routing FLOPs, until nothing
@@ -32,7 +32,7 @@ class Match:
 
 
 def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> DreamerConfig:
-    """`variant` with the expert size and number of experts that bring it nearest to `baseline`.
+    """Return `variant` with the expert size and number of experts that bring it nearest to `baseline`.
 
     FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the reason, where no size
     comes near.
@@ -41,7 +41,7 @@ def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024
 
 
 def find_match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> Match:
-    """Match as `match` does, and return the remaining mismatch too."""
+    """Match a variant as `match` does; return also the mismatch that is left."""
     target_flops, target_parameters = flops_per_token(baseline, length), parameters(baseline)
     experts = max(baseline.experts * baseline.layers // variant.layers, variant.active_experts)  # as many in all
     found = dataclasses.replace(variant, experts=experts)

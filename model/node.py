@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from model.training.ranks.launch import bound_command
+from pipeline.errors import InputError
 
 JOIN_SECONDS = 600
 """Longest wait for the other nodes at the start."""
@@ -36,6 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", required=True, metavar="HOST:PORT", help="where node 0 listens")
     parser.add_argument("options", nargs="*", help="behind --: options of python -m model.train")
     options = parser.parse_args(arguments)
+    try:
+        _check(options)
+    except InputError as error:
+        print(f"model.node: {error}", file=sys.stderr)
+        return 2
     config = LaunchConfig(
         min_nodes=options.nodes,
         max_nodes=options.nodes,
@@ -63,6 +70,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{options.folder}: node {options.node} of {options.nodes} got no connection: {reason}", file=sys.stderr)
         return 1
     return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise InputError for numbers and places that no group of machines can have."""
+    if not 0 <= options.node < options.nodes:
+        raise InputError(f"--node is {options.node}, but of {options.nodes} machines it must be 0 to --nodes less one")
+    if options.ranks < 1:
+        raise InputError(f"--ranks is {options.ranks}, but it must be at least 1")
+    _, _, port = options.first.rpartition(":")
+    if not re.fullmatch(r"[\w.:-]+:\d{1,5}", options.first) or int(port) >= 2**16:
+        raise InputError(f"--first is {options.first!r}, but it must be the host of node 0 and a port, as host:29500")
 
 
 if __name__ == "__main__":

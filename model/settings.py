@@ -1,4 +1,4 @@
-"""Checks of settings that come from JSON: every error is one line that names the field, its value and the rule.
+"""Check settings that come from JSON: every error is one line that names the field, its value and the rule.
 
 `check_fields` compares values with a dataclass's annotations; `check_rules` applies the rules of the dataclass itself.
 """
@@ -86,14 +86,19 @@ def check_rules(settings: Any, where: str, rules: Iterable[Rule]) -> None:
                 raise InputError(f"{_named(where, name)} is {_short(value)}, but it {rule}")
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises InputError if the text is not one, FileNotFoundError if there is no file."""
+def read_object(path: Path, *required: str) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises InputError if the text is not one or lacks a `required` name, FileNotFoundError if there is no file.
+    """
     try:
         values = json.loads(path.read_text())
     except (ValueError, RecursionError) as error:  # not text, not JSON, or nested too deeply
         raise InputError(f"{path}: not valid JSON ({error})") from error
     if not isinstance(values, dict):
         raise InputError(f"{path} holds {_short(values)}, but it must be an object")
+    if missing := [name for name in required if name not in values]:
+        raise InputError(f"{path}: {missing[0]} is missing")
     return values
 
 

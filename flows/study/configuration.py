@@ -16,6 +16,7 @@ from flows.study.section import Section, distinct, settings_section
 from flows.study.tokenizer import Tokenizer
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_IT_RUNS, TrainingConfig
+from model.training.recording.records import FEWEST_LOSSES
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
@@ -177,6 +178,12 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
             )
         for seed in distinct(self.seeds, "seeds"):
             TrainingConfig(**self.recipe(seed))
+        deciding = (self.stop_at or 0) // (10 * self.batch_tokens)  # steps of the final tenth, which decides the race
+        if self.stop_at and self.log_every > 1 and deciding < FEWEST_LOSSES * self.log_every:
+            raise ValueError(
+                f"log_every={self.log_every:,}: about {deciding:,} steps decide which seed goes on, and of these "
+                f"{FEWEST_LOSSES} must be logged; give at most {max(1, deciding // FEWEST_LOSSES)}"
+            )
         return self
 
     def recipe(self, seed: int) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class DreamerLM(TemplateLM):
         return self.text.tokenizer.decode(tokens)
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Call LanguageModel.log_likelihoods."""
+        """Score continuations by LanguageModel.log_likelihoods."""
         return self.text.log_likelihoods([request.args for request in requests])
 
     def _loglikelihood_tokens(
@@ -80,11 +80,11 @@ class DreamerLM(TemplateLM):
         return log_likelihoods(self.text.model, pairs, batch_tokens=self.text.batch_tokens, depth=self.text.depth)
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Call LanguageModel.rolling_log_likelihoods."""
+        """Score whole texts by LanguageModel.rolling_log_likelihoods."""
         return [value for value, _ in self.text.rolling_log_likelihoods([request.args[0] for request in requests])]
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Call LanguageModel.generate."""
+        """Write answers by LanguageModel.generate."""
         return self.text.generate(
             [(request.args[0], Generation.from_arguments(request.args[1], self.max_gen_toks)) for request in requests]
         )

@@ -1,169 +1,27 @@
-"""Build lm-eval's tasks, and split each into requests and scoring.
-
-`build_task` builds lm-eval's task object from a specification: 0-shot, with only the place of its data changed.
-`HarnessTask` splits a task into requests, which are the same for all models and built once, and scoring.
-"""
+"""Split lm-eval's tasks into requests, which are the same for all models and built once, and scoring."""
 
 from __future__ import annotations
 
 import contextlib
-import difflib
-import functools
 import io
-import logging
-import os
-import re
-import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import datasets
-import lm_eval.tasks
+import lm_eval
 from jinja2.exceptions import SecurityError
 from lm_eval.api.instance import Instance
 from lm_eval.api.metrics import mean
-from lm_eval.api.task import ConfigurableTask, Task
-from lm_eval.tasks._yaml_loader import load_yaml
 
+from model.evaluation.harness_definitions import build_task, one_line
 from model.evaluation.harness_gold import gold_answer, gold_request
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
 from model.evaluation.metrics import MetricValues, TaskScores, digest_of_items, gold_bits_per_byte, token_perplexity
-from model.evaluation.trust import check_metrics, check_overrides, check_task_file, sandbox_templates
 from pipeline.errors import InputError
 
 # Aggregations over a corpus that are also defined for one document.
 _SINGLE = ("perplexity", "weighted_perplexity", "bits_per_byte")
-_TASK_LINE = re.compile(rb"^[\"']?task[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
-TASKS = Path(lm_eval.tasks.__file__).resolve().parent
-_FEWSHOT_SEED = 1234  # lm-eval's own default
-
-
-def tune_libraries() -> None:
-    """Silence warnings and progress bars of the libraries."""
-    logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    datasets.utils.logging.set_verbosity_error()
-    datasets.disable_progress_bars()
-
-
-@contextlib.contextmanager
-def fresh_cache(folder: Path | str) -> Iterator[str]:
-    """Make a temporary folder inside `folder` for the cache of the datasets library.
-
-    The library recognises files by date, and would take an earlier copy for the present data.
-    """
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".datasets-", dir=folder) as cache:
-        yield cache
-
-
-def build_task(specification: Mapping[str, Any], cache: Path | str | None = None, *, trust_code: bool = False) -> Task:
-    """Build lm-eval's task object for a specification of `pipeline/benchmarks/items.py`.
-
-    The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
-    `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated
-    split has to exist. `cache` is a folder for the datasets library (`fresh_cache`). Templates are rendered in Jinja's
-    sandbox. With `trust_code` task file and overrides may run Python.
-
-    Raises InputError when the task, its data, its split or a field does not exist, and for code that is not trusted.
-    """
-    sandbox_templates()
-    name = specification["task"]
-    path = Path(specification["yaml"]) if specification.get("yaml") else find_task(name)
-    what = f"benchmark {specification['benchmark']}: task {name}"
-    if not trust_code:
-        check_overrides(specification.get("overrides") or {}, what)
-        if specification.get("yaml"):
-            check_task_file(path, trusted=TASKS)
-    try:
-        config = load_yaml(path)
-    except FileNotFoundError as error:
-        raise InputError(f"{what}: no task file {error.filename}") from None
-    except Exception as error:  # YAML's errors, and whatever a task's own Python file may raise when it is imported
-        raise InputError(f"{what}: {path} cannot be read ({_one_line(error)})") from error
-    if not isinstance(config.get("task"), str):
-        raise InputError(f"{what}: {path} defines no single task; name the tasks of a group one by one")
-    config = {key: value for key, value in config.items() if key not in ("tag", "group", "task_list")}
-    config = _merged(config, specification.get("overrides") or {})
-    if not trust_code and (specification.get("yaml") or "metric_list" in (specification.get("overrides") or {})):
-        check_metrics(config.get("metric_list"), what)
-    longest = config.pop("max_new_tokens", None)
-    if longest is not None and config.get("output_type", "generate_until") == "generate_until":
-        config["generation_kwargs"] = {**(config.get("generation_kwargs") or {}), "max_gen_toks": longest}
-    config["task"] = name
-    config["num_fewshot"] = (specification.get("overrides") or {}).get("num_fewshot", 0)
-    if config["num_fewshot"] == 0:
-        config |= {"training_split": None, "fewshot_split": None, "fewshot_config": None}
-        if config.get("test_split"):
-            config["validation_split"] = None
-    data = _load_data(config, specification.get("dataset_path"), cache, what)
-    config["custom_dataset"] = lambda **_: data
-    kind = config.pop("class", ConfigurableTask)
-    try:
-        task = kind(config=config)
-    except Exception as error:  # lm-eval checks definitions by using them
-        raise InputError(f"{what}: lm-eval refuses the definition in {path} ({_one_line(error)})") from error
-    if getattr(task, "UNSAFE_CODE", False) or getattr(task, "MULTIMODAL", False):
-        raise InputError(f"{what}: tasks that run generated code or show pictures are not supported")
-    task.set_fewshot_seed(_FEWSHOT_SEED)
-    return task
-
-
-def find_task(name: str) -> Path:
-    """Find the file that defines a task of lm-eval. Raises InputError, naming the nearest, if there is none."""
-    files = _task_files()
-    if name not in files:
-        near = difflib.get_close_matches(name, files, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "; `lm_eval ls tasks` lists them"
-        raise InputError(f"lm-eval has no task {name!r}{hint}")
-    return files[name]
-
-
-@functools.cache
-def _task_files() -> dict[str, Path]:
-    """Index the files of lm-eval by task, from one line each; parsing all 14,000, as lm-eval does, takes 10 seconds."""
-    files: dict[str, Path] = {}
-    for folder, _, names in sorted(os.walk(TASKS)):
-        for name in sorted(names):
-            if name.endswith(".yaml"):
-                path = Path(folder) / name
-                if found := _TASK_LINE.search(path.read_bytes()):
-                    files.setdefault(found[1].decode(), path)
-    return files
-
-
-def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge `overrides` into `config`, mappings key by key."""
-    both = {key for key in overrides if isinstance(overrides[key], Mapping) and isinstance(config.get(key), Mapping)}
-    return {**config, **overrides, **{key: _merged(config[key], overrides[key]) for key in both}}
-
-
-def _load_data(config: dict[str, Any], folder: str | None, cache: Path | str | None, what: str) -> datasets.DatasetDict:
-    """Load the splits that the task reads."""
-    names = [config.get(f"{kind}_split") for kind in ("training", "validation", "test", "fewshot")]
-    names = list(dict.fromkeys(name for name in names if name))
-    place, configuration = folder or config.get("dataset_path"), config.get("dataset_name")
-    if not names or not place:
-        raise InputError(f"{what}: it names no {'data' if names else 'split to evaluate'}")
-    options = {key: value for key, value in (config.get("dataset_kwargs") or {}).items() if key != "trust_remote_code"}
-    try:
-        found = datasets.load_dataset(
-            str(place), configuration, cache_dir=None if cache is None else str(cache), keep_in_memory=True, **options
-        )
-    except Exception as error:  # the library and its parsers raise whatever they come across
-        where = f"{place}" + (f", configuration {configuration}" if configuration else "")
-        raise InputError(
-            f"{what}: no data in {where} ({_one_line(error)}); fetch it with `dreamer download`"
-        ) from error
-    missing = [name for name in names if name not in found]
-    if missing:
-        raise InputError(f"{what}: {place} has no split {missing[0]!r}, only {', '.join(found)}")
-    return datasets.DatasetDict({name: found[name] for name in names})
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 class HarnessTask:
@@ -191,7 +49,7 @@ class HarnessTask:
         except SecurityError as error:
             raise InputError(
                 f"benchmark {specification['benchmark']}: task {self.name}: a template reaches for more than the item "
-                f"({_one_line(error)})"
+                f"({one_line(error)})"
             ) from error
         self._data_version = digest_of_items(instances[0].doc for instances in self._of_item.values())
 

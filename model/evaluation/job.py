@@ -63,7 +63,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Job(EvaluationSettings):
-    """What to evaluate on what. Paths may be relative to the job file, so that a study can be moved."""
+    """Say which checkpoints are evaluated on which tasks.
+
+    Paths may be relative to the job file, so that a study can be moved.
+    """
 
     checkpoints: tuple[Checkpoint, ...]
     tokenizer: Path
@@ -155,7 +158,7 @@ def check_settings(job: Job) -> None:
     if not path.exists():
         write_text_atomically(path, json.dumps(settings), shared=True)
         return
-    before = json.loads(path.read_text())
+    before = read_object(path)
     definitions = before.get("definitions") or [{}] * len(job.tasks)
     before["definitions"] = [
         {part: then.get(part, value) for part, value in now.items()}

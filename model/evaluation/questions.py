@@ -36,7 +36,7 @@ def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
 
 
 class KeptQuestions:
-    """Builds the questions of a job, or returns those of the job before where the job asks the same."""
+    """Build the questions of a job, or return those of the job before where the job asks the same."""
 
     def __init__(self) -> None:
         self._asked: tuple[object, ...] = ()
@@ -69,7 +69,8 @@ def build_tasks(job: Job) -> list[Task]:
             f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
             "pip install 'lm-eval[math]'"
         )
-    from model.evaluation.harness_tasks import HarnessTask, fresh_cache, tune_libraries
+    from model.evaluation.harness_definitions import fresh_cache, tune_libraries
+    from model.evaluation.harness_tasks import HarnessTask
 
     tune_libraries()
     with fresh_cache(job.output) as cache:

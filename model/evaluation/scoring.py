@@ -82,7 +82,7 @@ def log_likelihoods(
 
 
 class Scoring:
-    """Scores pairs as `log_likelihoods` does; contexts that generation reads are not read again.
+    """Score pairs as `log_likelihoods` does; contexts that generation reads are not read again.
 
     Give `after_prompts` to `generate`, then call `finish`. Both must run at the same depth.
     """

@@ -5,11 +5,11 @@ Texts are encoded as in training: without a beginning mark; a prompt and its con
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from model.settings import read_object
 from pipeline.errors import InputError
 
 # Encodings of so many tokens are kept, about 80 MB: every checkpoint, and every depth of it, is asked the same texts.
@@ -17,7 +17,7 @@ KEPT_TOKENS = 2**21
 
 
 class Tokenizer:
-    """Encodes and decodes text; made by `load_tokenizer`."""
+    """Encode and decode text; `load_tokenizer` makes one."""
 
     def __init__(self, codec: Any, end_token: int) -> None:
         self._codec = codec
@@ -73,7 +73,7 @@ def load_tokenizer(folder: Path | str) -> Tokenizer:
     try:
         codec = Codec.from_str((folder / "tokenizer.json").read_text(encoding="utf-8"))
         codec.encode_special_tokens = True  # an end mark written out in a text is text, as in training
-        end_token = json.loads((folder / "tokenizer_meta.json").read_text(encoding="utf-8"))["end_token"]
+        end_token = read_object(folder / "tokenizer_meta.json", "end_token")["end_token"]
     except FileNotFoundError as error:
         raise InputError(f"tokenizer: no file {error.filename}; give a folder written by the tokenizer stage") from None
     except Exception as error:  # the tokenizers library raises bare Exception for a damaged file
@@ -94,9 +94,9 @@ def find_tokenizer(model: Path | str) -> Path:
             return folder
     for run in (folder / "run.json" for folder in above):
         if run.is_file():
-            tokens = (run.parent / json.loads(run.read_text())["data"]).resolve()
+            tokens = (run.parent / read_object(run, "data")["data"]).resolve()
             manifest = tokens / "manifest.json"
-            made_from = json.loads(manifest.read_text())["inputs"] if manifest.is_file() else []
+            made_from = read_object(manifest, "inputs")["inputs"] if manifest.is_file() else []
             for stage in made_from:
                 if stage.startswith("tokenizer/"):
                     return tokens.parents[1] / stage

@@ -1,4 +1,4 @@
-"""The seam: one function for each operation of the network, and the choice of the engine that computes it.
+"""Compute the operations of the network, one function for each, by the engine that suits their tensors.
 
 The engines are reference.py, torch_kernels/ and native/. May import torch and pipeline.errors.
 
@@ -90,7 +90,7 @@ def fusable(name: str) -> Callable[[Callable[..., Attended]], Callable[..., Atte
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """RMSNorm over the last axis: x / sqrt(mean(x^2) + epsilon) * gain."""
+    """Normalise x over the last axis (RMSNorm): x / sqrt(mean(x^2) + epsilon) * gain."""
     return _engine(x, gain).rms_norm(x, gain, epsilon)
 
 
@@ -152,10 +152,10 @@ def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, active: int) -> Iterator[Factors | None]:
-    """Make the taps of each use of experts by `active` experts for each of so many tokens; None where there are none.
+    """Make the taps of each of several `uses` of the experts; None where the engine has none for a use.
 
-    A tap is a zero-filled tensor whose gradient is a factor of the weights' gradients: so the gradients of several uses
-    are made together.
+    Each use is by so many `tokens`, each of which chooses `active` experts. A tap is a zero-filled tensor whose
+    gradient is a factor of the weights' gradients: so the gradients of several uses are made together.
     """
     return _engine(inward, outward).gradient_taps(inward, outward, uses, tokens, active)
 

@@ -1,4 +1,4 @@
-"""Where a run computes: the device, the precision of its matrix products, and how much of the device's peak it used."""
+"""Choose where a run computes, the device and the precision of its matrix products, and tell a device's peak."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ PEAKS = (
     ("H100 PCIe", 756e12),
     ("H100 NVL", 835e12),
     ("H100", 989e12),
-    ("H200", 989e12),
     ("GH200", 989e12),
+    ("H200 NVL", 835e12),
+    ("H200", 989e12),
+    ("GB200", 2500e12),
     ("B200", 2250e12),
     ("A100", 312e12),
     ("L40S", 362e12),
@@ -72,7 +74,7 @@ def device_name(device: torch.device) -> str:
 
 
 def peak_flops(name: str, precision: torch.dtype) -> float | None:
-    """Dense FLOP/s the device can do at most in that precision, or None where that is not known."""
+    """Return the most dense FLOP/s of the device of that name in that precision; None where they are not known."""
     if precision != torch.bfloat16:
         return None
     return next((peak for part, peak in PEAKS if part in name), None)

@@ -42,7 +42,7 @@ def split_heads(
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor | None, ...]]:
-    """Prepare nothing: everything that Eq. 2 needs, for each depth."""
+    """Return everything that Eq. 2 needs at each depth; nothing is prepared."""
     return [(query, query_gain, keys, each) for each in ([None] if code is None else code)]
 
 
@@ -62,7 +62,7 @@ def route(
 
 
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Merge nothing."""
+    """Cast the weights; nothing is merged."""
     return weights.to(dtype), None if shared is None else shared.to(dtype)
 
 
@@ -77,7 +77,7 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
 
 
 def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor, taps: Factors | None) -> Tensor:
-    """Compute every expert; the scores choose."""
+    """Compute every expert for every token, and add the outputs up by their scores."""
     score = _of_each_expert(routing, len(inward), x.dtype)
     output = torch.zeros_like(x)
     for e, (up_weights, down_weights) in enumerate(zip(inward, outward, strict=True)):
@@ -87,7 +87,7 @@ def swiglu_experts(x: Tensor, routing: Routing, inward: Tensor, outward: Tensor,
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """Cast."""
+    """Cast the weights."""
     return weights.to(dtype)
 
 
@@ -97,7 +97,7 @@ def gradient_taps(inward: Tensor, outward: Tensor, uses: int, tokens: int, activ
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Attend with one key/value head for each query head (Eq. 1)."""
+    """Attend along the sequence with one key/value head for each query head (Eq. 1)."""
     query = query.unflatten(0, (len(key), -1)).transpose(1, 2)
     groups = query.shape[1] // key.shape[2]
     key, value = (each.transpose(1, 2).repeat_interleave(groups, dim=1) for each in (key, value))
@@ -106,7 +106,7 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
 
 
 def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Attend with the tokens as the batch and the depths as the sequence (Eq. 1, Algorithm 1)."""
+    """Attend along the depth: tokens are the batch, depths the sequence (Eq. 1, Algorithm 1)."""
     groups = query.shape[1] // keys[0].shape[1]
     key, value = (torch.stack(tuple(each), dim=2).repeat_interleave(groups, dim=1) for each in (keys, values))
     everything = torch.ones(len(keys), dtype=torch.bool, device=query.device)
@@ -117,7 +117,7 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
 def cross_entropy_sum(
     hidden: Tensor, head: Tensor, targets: Tensor, chunk_elements: int | None = None, compiled: bool = False
 ) -> Tensor:
-    """Make all logits at once."""
+    """Compute the loss from all logits at once."""
     return F.cross_entropy(hidden @ head.T, targets, reduction="sum")
 
 

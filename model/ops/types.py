@@ -1,4 +1,4 @@
-"""What operations take and return besides tensors: routings, outputs of attentions, and who sees whom in a batch.
+"""Define what operations take and return besides tensors: routings, outputs of attentions, who sees whom in a batch.
 
 Axes: B batch, S sequence, T = B*S tokens, C keys that a row holds, H hidden, N query heads, M key/value heads, K head
 size, E experts, A active experts, P = T*A token-expert pairs.

@@ -102,7 +102,7 @@ def _on_host(event: Any) -> bool:
 
 
 def attribute(events: Sequence[Any], cuda: bool) -> dict[tuple[str, str], float]:
-    """Sum up microseconds of a step by component and part; medians over the profiled steps."""
+    """Sum up the microseconds of a step by component and part; return medians over the profiled steps."""
     host = [event for event in events if _on_host(event)]
     steps = [event.time_range for event in host if event.name == STEP]
     # The node that a backward operation belongs to was made by the last operation with its number, in its thread.

@@ -23,11 +23,12 @@ import torch
 from torch.autograd.profiler import profile, record_function
 
 from model.accounting import flops_by_component
-from model.config import DreamerConfig
+from model.architecture import DreamerConfig
 from model.ops.device import device_name, peak_flops
 from model.profiling.attribution import COMPILED, COMPONENTS, STEP, attribute, longest_kernels, ranges
 from model.profiling.random_stream import write_random_stream
 from model.training.config import read_run
+from model.training.failures import TrainingFailed
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 
@@ -222,6 +223,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return 2
+    except (TrainingFailed, OSError) as error:
+        print(f"{options.folder}: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

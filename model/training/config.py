@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from model.config import DreamerConfig
+from model.architecture import DreamerConfig
 from model.settings import check_fields, check_rules, field_types, is_file_name, read_object, required_fields
 from pipeline.errors import InputError
 
@@ -124,7 +124,7 @@ class Run:
 _RUN_FIELDS = {
     "run_id": "str",
     "variant": "str",
-    "depth": "int",
+    "depth": "int",  # at which a study compares the model, part of the run's id; the model may have another
     "seed": "int",
     "model": "dict",
     "training": "dict",
@@ -147,11 +147,15 @@ def read_run(folder: Path | str) -> Run:
     seed = values.get("seed", training.get("seed", 0))
     if training.setdefault("seed", seed) != seed:
         raise InputError(f"{path}: seed is {seed}, but training.seed is {training['seed']}; make them equal")
+    try:
+        model, settings = DreamerConfig.from_dict(values["model"]), TrainingConfig.from_dict(training)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
     return Run(
         folder=folder,
         run_id=values["run_id"],
         variant=values.get("variant", ""),
-        model=DreamerConfig.from_dict(values["model"]),
-        training=TrainingConfig.from_dict(training),
+        model=model,
+        training=settings,
         data=folder / values["data"],
     )

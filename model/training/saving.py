@@ -20,7 +20,7 @@ PAUSE = 50
 
 
 class StateWriter:
-    """Writes one state at a time in a thread of its own; the copies of all states share the same host memory.
+    """Write one state at a time in a thread of its own; the copies of all states share the same host memory.
 
     Errors of the thread, such as OSError on a full disk, are raised by `check`, `wait` and `copy`.
     """

@@ -6,7 +6,6 @@ ahead of its run, and a checkpoint that a kill prevented is written on resume.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import deque
 from typing import Any
@@ -19,6 +18,7 @@ from model.checkpoint import State, empty_model, load_tensors, newest_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
+from model.settings import read_object
 from model.training.config import Run
 from model.training.failures import TrainingFailed, has_spiked
 from model.training.origins.code_changes import find_code_change
@@ -34,9 +34,12 @@ from pipeline.errors import InputError
 LOSS_WINDOW = 100
 """Steps over which a checkpoint's loss is averaged: the loss of one batch is too noisy."""
 
+COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes")
+"""Attributes of a Trainer that are saved and restored as they are."""
+
 
 class Trainer:
-    """A run's model, its average, optimiser, stream and counters, new or restored from its newest state.
+    """Train a run: its model, average, optimiser, stream and counters, new or restored from its newest state.
 
     Each rank has a whole Trainer and computes its own rows; what is saved does not depend on the number of ranks.
     Raises InputError if run.json and the data do not fit each other, or have changed since the state was saved. Changed
@@ -73,7 +76,7 @@ class Trainer:
         self.log_bytes = 0
         self.code_change: dict[str, Any] | None = None  # accepted on this resume
 
-        state = newest_state(run.folder / "state")
+        state = newest_state(run.folder / "state", *COUNTERS, "losses", "halved", "origin")
         if state:
             self.code_change = find_code_change(run, state.values, self.origin, accept_code_change)
         elif any((run.folder / "checkpoints").glob("[0-9]*")):
@@ -273,7 +276,7 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.set_rng_state(state.tensors["random.cuda"], self.device)
         self.losses.extend(values["losses"])
-        for name in ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes"):
+        for name in COUNTERS:
             setattr(self, name, values[name])
         halved = values["halved"]
         if halved and halved["from"] == self.micro_rows * self.stream.sequence_length:
@@ -284,5 +287,5 @@ class Trainer:
         """Name the newest checkpoint taken at `step` or before."""
         self.writer.wait()
         checkpoints = sorted((self.run.folder / "checkpoints").glob("[0-9]*[0-9]"))
-        good = [path for path in checkpoints if json.loads((path / "checkpoint.json").read_text())["step"] <= step]
+        good = [path for path in checkpoints if read_object(path / "checkpoint.json", "step")["step"] <= step]
         return f"the last good checkpoint is {good[-1]}" if good else "there is no checkpoint yet"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import resource
 import shutil
 from pathlib import Path
@@ -9,12 +10,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.checkpoint import State, load_model, load_tensors, newest_state, save_model, save_state, weights_in
+from model.checkpoint import State, load_model, load_tensors, newest_state, save_state, weights_in
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_folder
 from tests.model.packed_folder import SMALL
+from tests.model.saved_model import save_model
 
 
 @pytest.fixture
@@ -141,7 +143,7 @@ def test_damaged_folders_are_bad_input(model, tmp_path):
     with pytest.raises(InputError, match=r"model\.safetensors is missing"):
         load_model(tmp_path / "one")
     (tmp_path / "one" / "config.json").write_text("{")
-    with pytest.raises(InputError, match=r"config\.json is damaged"):
+    with pytest.raises(InputError, match=r"config\.json: not valid JSON"):
         load_model(tmp_path / "one")
 
 
@@ -169,7 +171,7 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
     names = {"000000004", "000000005", "notes", ".nfs0001", "000000009.backup"}
     assert {path.name for path in tmp_path.iterdir()} == names
     (tmp_path / "000000005" / "values.json").write_text("[]")
-    with pytest.raises(InputError, match=r"damaged \(not an object\); remove .*000000005 to go on from 000000004"):
+    with pytest.raises(InputError, match=r"values\.json holds \[\], but it must be .*; remove .*5 to go on from 0+4"):
         newest_state(tmp_path)
     for step in (4, 5):
         shutil.rmtree(tmp_path / f"{step:09d}")
@@ -177,10 +179,13 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
     assert newest_state(tmp_path).values == {"step": 3}
     values = tmp_path / "000000003" / "values.json"
     values.write_text("{")
-    with pytest.raises(InputError, match=r"values\.json is damaged"):
+    with pytest.raises(InputError, match=r"values\.json: not valid JSON .*; remove the run to start over"):
         newest_state(tmp_path)
+    values.write_text('{"step": 3}')
+    with pytest.raises(InputError, match=r"values\.json: loss is missing; remove the run to start over"):
+        newest_state(tmp_path, "step", "loss")
     values.unlink()
-    with pytest.raises(InputError, match=r"values\.json is damaged \(.*No such file"):
+    with pytest.raises(InputError, match=r"No such file.*values\.json'; remove the run to start over"):
         newest_state(tmp_path)
 
 
@@ -223,9 +228,19 @@ def test_narrow_numbers_become_the_models_own(model):
     assert {name: tensor.dtype for name, tensor in model.state_dict().items()} == {n: t.dtype for n, t in state.items()}
 
 
-@pytest.mark.parametrize("content", [b"[]", b"3", b"\xff\xfe"])
-def test_a_config_that_is_none_is_bad_input(model, tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"[]", r" holds \[\], but it must be an object"),
+        (b"3", " holds 3, but it must be an object"),
+        (b"\xff\xfe", ": not valid JSON"),
+        (b'{"deepth": 3}', ": model configuration: there is no field 'deepth'; did you mean depth\\?"),
+        (b'{"depth": "3"}', ": model configuration: depth is '3', but it must be a whole number"),
+    ],
+)
+def test_a_config_that_is_none_is_bad_input(model, tmp_path, content, said):
     save_model(tmp_path / "saved", model, {})
-    (tmp_path / "saved" / "config.json").write_bytes(content)
-    with pytest.raises(InputError, match="damaged"):
+    path = tmp_path / "saved" / "config.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"^{re.escape(str(path))}{said}"):
         load_model(tmp_path / "saved")

@@ -28,6 +28,7 @@ PROCESSOR_FLAGS = (("-march=native", "-mprefer-vector-width=512"), ("-march=nati
 
 
 def library_path(real: str) -> Path:
+    """Return the place of the library for the real type "float" or "double"."""
     return FOLDER / f"native_{real}.so"
 
 

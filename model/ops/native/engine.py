@@ -33,14 +33,14 @@ LONG = 1024  # tokens of a row without documents: torch's attention in blocks is
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """Normalise in one pass."""
+    """Normalise x in one pass."""
     return NativeRMSNorm.apply(x, gain, epsilon)
 
 
 def split_heads(
     projected: Tensor, query_gain: Tensor, key_gain: Tensor, heads: tuple[int, int], epsilon: float, code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Split, rotate and normalise in one pass."""
+    """Split projections into heads, rotate and normalise them in one pass."""
     return NativeHeads.apply(projected, query_gain, key_gain, code, epsilon, *heads)
 
 
@@ -54,19 +54,19 @@ def routing_keys(
 def route(
     x: Tensor, keys: tuple[Tensor, Tensor], bias: Tensor, active: int, normalised: bool, epsilon: float
 ) -> Routing:
-    """Route in C; tokens are sorted by torch."""
+    """Choose experts in C; torch sorts tokens by them."""
     scores, ids = NativeRoute.apply(x.to(bias.dtype), *keys, bias, active, normalised, epsilon)
     return Routing(ids, scores, dispatch(ids, len(bias)))
 
 
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Merge, and give the merged weights one gradient for all depths."""
+    """Merge the weights, and give them one gradient for all depths."""
     merged, shared = torch_kernels.mixed_weights(weights, shared, dtype)
     return _with_one_gradient(merged), shared
 
 
 def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | None]) -> Tensor:
-    """Multiply in C, for matrices that are small enough."""
+    """Multiply by each token's expert in C, where the matrices are small enough."""
     if not _small(weights[0]):
         return torch_kernels.mixed_product(x, routing, weights)
     scores, order = routing.scores.to(x.dtype), routing.dispatch
@@ -74,7 +74,7 @@ def mixed_product(x: Tensor, routing: Routing, weights: tuple[Tensor, Tensor | N
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """Cast, and give the weights one gradient for all depths."""
+    """Cast the weights, and give them one gradient for all depths."""
     return _with_one_gradient(weights.to(dtype))
 
 
@@ -83,14 +83,14 @@ def _with_one_gradient(weights: Tensor) -> Tensor:
 
 
 def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible) -> Tensor:
-    """Attend in C, for rows that are not too long."""
+    """Attend along the sequence in C, where the rows are not too long."""
     if not _takes(visible):
         return torch_kernels.attend_sequence(query, key, value, visible)
     return NativeAttendSequence.apply(query, key.flatten(0, 1), value.flatten(0, 1), visible.starts)
 
 
 def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Attend in C."""
+    """Attend along the depth in C."""
     return NativeAttendDepth.apply(query, *keys, *values)
 
 

@@ -17,10 +17,12 @@ from model.ops.native.shared_gradient import gradient_of, transpose
 
 
 def contiguous(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Copy the tensors whose memory is not contiguous; None stays None."""
     return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
 def empty_like(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Allocate a tensor like each, without values; None stays None."""
     return [tensor if tensor is None else torch.empty_like(tensor) for tensor in tensors]
 
 
@@ -96,21 +98,32 @@ class NativeKeys(torch.autograd.Function):
         return *outputs, None, None
 
 
-class Routing(NamedTuple):
-    """A routing's outputs: what its gradient needs, the choice, and the token-expert pairs sorted by expert."""
+class SavedRouting(NamedTuple):
+    """What a routing returns and its gradient needs, in the order of the C function `route_forward`."""
 
-    norms: Tensor | None  # [T]
+    norms: Tensor | None  # [T]: scales of x, where its norm is computed with the routing
     queries: Tensor  # [T, R]
     query_scales: Tensor  # [T]
+    logits: Tensor  # [T, A]
     scores: Tensor  # [T, A]
-    weights: Tensor  # [T, A]
     ids: Tensor  # [T, A]
     tokens: Tensor  # [T * A]
     ends: Tensor  # [E]
     order: Tensor  # [T * A]
 
+    @property
+    def choice(self) -> tuple[Tensor | None, ...]:
+        """Return what `route_backward` takes."""
+        return self.norms, self.queries, self.query_scales, self.logits, self.ids
+
+    @property
+    def dispatch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the token-expert pairs sorted by expert, as the functions of experts take them."""
+        return self.tokens, self.ends, self.order
+
     @classmethod
-    def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> Routing:
+    def empty(cls, x: Tensor, keys: Tensor, active: int, *, norm: bool) -> SavedRouting:
+        """Allocate the tensors for x [T, H]; with `norm` also those of its norm."""
         (T, A), (E, R) = (len(x), active), keys.shape
         ids, tokens, order = (x.new_empty(shape, dtype=torch.long) for shape in ((T, A), T * A, T * A))
         floats = [x.new_empty(shape) for shape in ((T, R), T, (T, A), (T, A))]
@@ -118,26 +131,26 @@ class Routing(NamedTuple):
 
 
 class NativeRoute(torch.autograd.Function):
-    """Choose A experts for each row of x [T, H]: weights [T, A] and ids [T, A]."""
+    """Choose A experts for each row of x [T, H]: scores [T, A] and ids [T, A]."""
 
     @staticmethod
     def forward(
         ctx, x: Tensor, query: Tensor, keys: Tensor, bias: Tensor, active: int, normalised: bool, epsilon: float
     ) -> tuple[Tensor, Tensor]:
         x, query, keys, bias = contiguous(x, query, keys, bias)
-        routing = Routing.empty(x, keys, active, norm=False)
+        routing = SavedRouting.empty(x, keys, active, norm=False)
         call("route_forward", normalised, epsilon, x, None, query, keys, bias, *routing)
         ctx.normalised = normalised
         ctx.save_for_backward(x, query, keys, *routing)
         ctx.mark_non_differentiable(routing.ids)
-        return routing.weights, routing.ids
+        return routing.scores, routing.ids
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        x, query, keys, *routing = ctx.saved_tensors
-        x_gradient, gradients, ids = torch.zeros_like(x), empty_like(query, keys), routing[5]
-        inputs = x, None, query, keys, *routing[:4], ids, gradient.contiguous()
+        x, query, keys, *saved = ctx.saved_tensors
+        x_gradient, gradients = torch.zeros_like(x), empty_like(query, keys)
+        inputs = x, None, query, keys, *SavedRouting(*saved).choice, gradient.contiguous()
         call("route_backward", ctx.normalised, *inputs, x_gradient, None, *gradients)
         return x_gradient, *gradients, None, None, None, None
 

@@ -6,13 +6,64 @@ in functions.py, and F expert size.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from model.ops.native.functions import Routing, contiguous, empty_like, rotation_rows
+from model.ops.native.functions import SavedRouting, contiguous, empty_like, rotation_rows
 from model.ops.native.library import call
 from model.ops.native.shared_gradient import gradient_of, transpose
+
+
+class Given(NamedTuple):
+    """What an attention is given, in the order of the C function `attention_backward`."""
+
+    x: Tensor
+    gain: Tensor
+    query: Tensor
+    keys: Tensor
+    inward: Tensor
+    outward: Tensor
+    shared_inward: Tensor | None
+    shared_outward: Tensor | None
+    query_gain: Tensor
+    key_gain: Tensor
+    code: Tensor
+    starts: Tensor | None
+
+
+class SavedHeads(NamedTuple):
+    """What the gradient of an attention needs of its heads, in the order of the C functions."""
+
+    projected: Tensor  # [T, (N + M) * K]: queries and keys before rotation and norm
+    scales: Tensor  # [T, N + M]
+    query: Tensor  # [T, N, K]
+    attended: Tensor  # [T, N, K]
+    scores: Tensor  # [T, N, D] along the depth, log-sum-exps [T, N, 1] along the sequence
+
+    @classmethod
+    def empty(cls, x: Tensor, N: int, M: int, K: int, D: int) -> SavedHeads:
+        """Allocate the tensors for x [T, H]."""
+        shapes = ((N + M) * K,), (N + M,), (N, K), (N, K), (N, D)
+        return cls(*(x.new_empty(len(x), *shape) for shape in shapes))
+
+
+Fields = TypeVar("Fields", bound=NamedTuple)
+
+
+def take(kind: type[Fields], tensors: Iterator[Tensor]) -> Fields:
+    """Fill the fields of a NamedTuple with the next tensors."""
+    return kind(*islice(tensors, len(kind._fields)))
+
+
+def with_earlier(key: Tensor, value: Tensor, earlier: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """List the keys and the values of all visible depths, the own depth's last; `earlier` are keys, then values."""
+    half = len(earlier) // 2
+    return [*earlier[:half], key], [*earlier[half:], value]
 
 
 class NativeAttention(torch.autograd.Function):
@@ -46,47 +97,49 @@ class NativeAttention(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         T, K, D = len(x), len(query_gain), len(earlier) // 2 + 1
-        x, gain, query, keys, bias, *weights = contiguous(x, gain, query, keys, bias, inward, outward)
-        heads = *contiguous(query_gain, key_gain), rotation_rows(code, T), *contiguous(starts)
-        earlier, routing = contiguous(*earlier), Routing.empty(x, keys, 1, norm=True)
-        projected, head_scales, head_query, key, value, attended, scores = (
-            x.new_empty(T, *shape) for shape in (((N + M) * K,), (N + M,), (N, K), (M, K), (M, K), (N, K), (N, D))
+        x, gain, query, keys, bias, inward, outward = contiguous(x, gain, query, keys, bias, inward, outward)
+        shared_inward, shared_outward, starts, *earlier = contiguous(shared_inward, shared_outward, starts, *earlier)
+        query_gain, key_gain, code = *contiguous(query_gain, key_gain), rotation_rows(code, T)
+        routing, heads = SavedRouting.empty(x, keys, 1, norm=True), SavedHeads.empty(x, N, M, K, D)
+        key, value, output = x.new_empty(T, M, K), x.new_empty(T, M, K), torch.empty_like(x)
+        call(
+            "attention_forward",
+            *(epsilon, x, gain, query, keys, bias, inward, outward, query_gain, key_gain, code, starts),
+            *with_earlier(key, value, earlier),
+            *(*routing, *heads, output),
         )
-        output, intermediate = torch.empty_like(x), (projected, head_scales, head_query, attended, scores)
-        depths = [*earlier[: D - 1], key], [*earlier[D - 1 :], value]
-        inputs = x, gain, query, keys, bias, *weights, *heads, *depths
-        call("attention_forward", epsilon, *inputs, *routing, *intermediate, output)
-        shared = contiguous(shared_inward, shared_outward)
-        ctx.save_for_backward(
-            x, gain, query, keys, *weights, *shared, *heads, *routing, *intermediate, key, value, *earlier
-        )
-        ctx.mark_non_differentiable(routing.ids, scores, *([] if starts is None else [key, value]))
-        return output, routing.ids, key, value, scores
+        shared_and_heads = shared_inward, shared_outward, query_gain, key_gain, code, starts
+        given = Given(x, gain, query, keys, inward, outward, *shared_and_heads)
+        ctx.save_for_backward(*given, *routing, *heads, key, value, *earlier)
+        ctx.mark_non_differentiable(routing.ids, heads.scores, *([] if starts is None else [key, value]))
+        return output, routing.ids, key, value, heads.scores
 
     @staticmethod
     @once_differentiable
     def backward(
         ctx, gradient: Tensor | None, _: None, later_key: Tensor | None, later_value: Tensor | None, __: None
     ) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        x, gain, query, keys, inward, outward, *shared_and_heads = saved[:12]
-        routing, intermediate, (key, value, *earlier) = saved[12:21], saved[21:26], saved[26:]
-        D = len(earlier) // 2 + 1
-        depths = [*earlier[: D - 1], key], [*earlier[D - 1 :], value]
-        gradient = torch.zeros_like(x) if gradient is None else gradient.contiguous()
-        depth_gradients = x.new_empty(2, D, *key.shape)
-        x_gradient, *gradients = empty_like(x, gain, query, keys, *shared_and_heads[2:4])
-        (inward_sum, inward_gradient), (outward_sum, outward_gradient) = gradient_of(inward), gradient_of(outward)
+        saved = iter(ctx.saved_tensors)
+        given, routing, heads = take(Given, saved), take(SavedRouting, saved), take(SavedHeads, saved)
+        key, value, *earlier = saved
+        gradient = torch.zeros_like(given.x) if gradient is None else gradient.contiguous()
+        keys_gradients, values_gradients = key.new_empty(2, len(earlier) // 2 + 1, *key.shape)
+        x_gradient, *router_gradients = empty_like(given.x, given.gain, given.query, given.keys)
+        head_gradients = empty_like(given.query_gain, given.key_gain)
+        inward_sum, inward_gradient = gradient_of(given.inward)
+        outward_sum, outward_gradient = gradient_of(given.outward)
         call(
             "attention_backward",
-            *(x, gain, query, keys, transpose(inward), transpose(outward), *shared_and_heads, *depths),
-            *(*routing[:-1], *intermediate, gradient, *contiguous(later_key, later_value)),
-            *(*depth_gradients, x_gradient, inward_sum, outward_sum, *gradients),
+            *given._replace(inward=transpose(given.inward), outward=transpose(given.outward)),
+            *with_earlier(key, value, earlier),
+            *(*routing[:-1], *heads, gradient, *contiguous(later_key, later_value)),
+            *(keys_gradients, values_gradients, x_gradient, inward_sum, outward_sum),
+            *(*router_gradients, *head_gradients),
         )
         return (
-            *(x_gradient, *gradients[:3], None, inward_gradient, None, outward_gradient, None, *gradients[3:]),
+            *(x_gradient, *router_gradients, None, inward_gradient, None, outward_gradient, None, *head_gradients),
             *(None, None, None, None, None),
-            *(part for parts in depth_gradients for part in parts[:-1]),
+            *(*keys_gradients[:-1], *values_gradients[:-1]),
         )
 
 
@@ -110,11 +163,11 @@ class NativeExperts(torch.autograd.Function):
         epsilon: float,
     ) -> tuple[Tensor, Tensor]:
         x, gain, query, keys, bias, inward, outward = contiguous(x, gain, query, keys, bias, inward, outward)
-        routing = Routing.empty(x, keys, active, norm=True)
+        routing = SavedRouting.empty(x, keys, active, norm=True)
         call("route_forward", True, epsilon, x, gain, query, keys, bias, *routing)
         output, projected = torch.empty_like(x), x.new_empty(len(routing.order), inward.shape[2])
-        dispatch = routing[6:]
-        call("swiglu_forward", x, gain, routing.norms, routing.weights, inward, outward, *dispatch, projected, output)
+        given = x, gain, routing.norms, routing.scores, inward, outward
+        call("swiglu_forward", *given, *routing.dispatch, projected, output)
         ctx.save_for_backward(x, gain, query, keys, inward, outward, projected, *routing)
         ctx.mark_non_differentiable(routing.ids)
         return output, routing.ids
@@ -122,13 +175,12 @@ class NativeExperts(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        x, gain, query, keys, inward, outward, projected, *routing = ctx.saved_tensors
-        routing = Routing(*routing)
-        x_gradient, weights_gradient, *gradients = empty_like(x, routing.weights, gain, query, keys)
+        x, gain, query, keys, inward, outward, projected, *saved = ctx.saved_tensors
+        routing = SavedRouting(*saved)
+        x_gradient, scores_gradient, *gradients = empty_like(x, routing.scores, gain, query, keys)
         (inward_sum, inward_gradient), (outward_sum, outward_gradient) = gradient_of(inward), gradient_of(outward)
-        weights = x, gain, routing.norms, routing.weights, transpose(inward), transpose(outward)
-        outputs = x_gradient, weights_gradient, inward_sum, outward_sum
-        call("swiglu_backward", *weights, *routing[6:], projected, gradient.contiguous(), *outputs)
-        inputs = x, gain, query, keys, *routing[:4], routing.ids, weights_gradient
-        call("route_backward", True, *inputs, x_gradient, *gradients)
+        given = x, gain, routing.norms, routing.scores, transpose(inward), transpose(outward)
+        outputs = x_gradient, scores_gradient, inward_sum, outward_sum
+        call("swiglu_backward", *given, *routing.dispatch, projected, gradient.contiguous(), *outputs)
+        call("route_backward", True, x, gain, query, keys, *routing.choice, scores_gradient, x_gradient, *gradients)
         return x_gradient, *gradients, None, inward_gradient, outward_gradient, None, None

@@ -63,7 +63,7 @@ def _packed_kernel():
 
 
 def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Attend without copying or concatenating keys and values.
+    """Attend along the depth without copying or concatenating keys and values.
 
     So memory for the backward pass grows with the depth, not with its square.
     """

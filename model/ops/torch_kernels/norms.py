@@ -11,12 +11,12 @@ from model.ops.gpu import on_gpu
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
-    """Normalise in float32 where x is narrower."""
+    """Normalise x, in float32 where x is narrower."""
     return rotated_norm(x, gain, epsilon, None)
 
 
 def rotate(x: Tensor, code: Tensor, *, back: bool = False) -> Tensor:
-    """Rotate by complex products on a CPU; `back` rotates by the negative angles."""
+    """Rotate pairs of x, by complex products on a CPU; `back` rotates by the negative angles."""
     pairs = x.unflatten(-1, (-1, 2))
     if not on_gpu(x) and x.dtype == code.dtype:
         rotation = torch.view_as_complex(code)

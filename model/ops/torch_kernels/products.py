@@ -20,7 +20,7 @@ GROUPS = 1023
 
 
 def mixed_weights(weights: Tensor, shared: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-    """Merge: W + W_shared [E, I, O], and W_shared [I, O] without a gradient of its own."""
+    """Merge the weights: W + W_shared [E, I, O], and W_shared [I, O] without a gradient of its own."""
     if shared is None:
         return weights.to(dtype), None
     return (weights + shared).to(dtype), shared.detach().to(dtype)
@@ -110,7 +110,7 @@ class _SwiGLUExperts(torch.autograd.Function):
 
 
 def expert_weights(weights: Tensor, dtype: torch.dtype) -> Tensor:
-    """Cast; autograd adds up the gradients of all depths."""
+    """Cast the weights; autograd adds up the gradients of all depths."""
     return weights.to(dtype)
 
 

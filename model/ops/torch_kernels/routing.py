@@ -11,17 +11,17 @@ from model.ops.torch_kernels.norms import rms_norm, rotate
 from model.ops.types import Dispatch, Routing
 
 MOST_ROUNDS = 16
-"""The most experts chosen by one maximum after the other; torch's topk finds the last score to be chosen by 2 of its 32
+"""The most experts chosen by one maximum after the other; torch's topk finds the last value to be chosen by 2 of its 32
 bits at a time."""
 
 
 def routing_keys(
     query: Tensor, query_gain: Tensor, keys: Tensor, epsilon: float, code: Tensor | None
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return the query projection, and per depth the keys [E, R] with everything else that the scores need.
+    """Return the query projection, and per depth the keys [E, R] with everything else that the logits need.
 
     A depth code rotates all queries of a depth alike, so the few keys are rotated backwards instead, which gives the
-    same scores. The gain of the queries and the 1/sqrt(R) of the scores are multiplied into the keys as well.
+    same logits. The gain of the queries and the 1/sqrt(R) of the logits are multiplied into the keys as well.
     """
     keys = rms_norm(keys, torch.ones_like(query_gain), epsilon) * (query_gain * len(query_gain) ** -0.5)
     rotated = (keys,) if code is None else rotate(keys.unsqueeze(0), code.unsqueeze(1), back=True).unbind()
@@ -37,7 +37,7 @@ def route(
 
 
 class _Route(torch.autograd.Function):
-    """Only the chosen scores pass a gradient on, so only these are kept, and x in its own precision."""
+    """Choose experts: only the chosen logits pass a gradient on and are kept, beside x in its own precision."""
 
     @staticmethod
     def forward(
@@ -46,9 +46,9 @@ class _Route(torch.autograd.Function):
         q = x.to(query.dtype) @ query
         square = torch.linalg.vector_norm(q, dim=-1, keepdim=True).square_()
         scale = square.div_(q.shape[-1]).add_(epsilon).rsqrt_()
-        scores = (q @ keys.T).mul_(scale)
-        ids = _largest(scores + bias, active)
-        chosen = scores.gather(-1, ids)
+        logits = (q @ keys.T).mul_(scale)
+        ids = _largest(logits + bias, active)
+        chosen = logits.gather(-1, ids)
         sigmoid = torch.sigmoid(chosen)
         total = sigmoid.sum(dim=-1, keepdim=True).add_(1e-20) if normalised else None
         ctx.save_for_backward(x, query, keys, q, scale, ids, chosen, sigmoid, total)
@@ -62,23 +62,23 @@ class _Route(torch.autograd.Function):
         if total is not None:
             gradient = (gradient - (gradient * sigmoid).sum(dim=-1, keepdim=True) / total) / total
         gradient = gradient * sigmoid * (1 - sigmoid) * scale
-        scores_gradient = gradient.new_zeros(len(x), len(keys)).scatter_(-1, ids, gradient)
+        logits_gradient = gradient.new_zeros(len(x), len(keys)).scatter_(-1, ids, gradient)
         along = (gradient * chosen).sum(dim=-1, keepdim=True).mul_(scale).div_(q.shape[-1])
-        q_gradient = (scores_gradient @ keys).addcmul_(q, along, value=-1)
+        q_gradient = (logits_gradient @ keys).addcmul_(q, along, value=-1)
         x_gradient, query_gradient = (q_gradient @ query.T).to(x.dtype), x.to(q.dtype).T @ q_gradient
-        return x_gradient, query_gradient, scores_gradient.T @ q, None, None, None, None
+        return x_gradient, query_gradient, logits_gradient.T @ q, None, None, None, None
 
 
-def _largest(scores: Tensor, count: int) -> Tensor:
-    """Find the places of the `count` largest scores of each row: compiled in one kernel with what makes the scores."""
+def _largest(values: Tensor, count: int) -> Tensor:
+    """Find the places of the `count` largest values of each row: compiled in one kernel with what makes the values."""
     if count == 1:
-        return scores.argmax(dim=-1, keepdim=True)
+        return values.argmax(dim=-1, keepdim=True)
     if count > MOST_ROUNDS or not torch.compiler.is_compiling():
-        return scores.topk(count, dim=-1, sorted=False).indices
-    places, found = torch.arange(scores.shape[-1], device=scores.device), []
+        return values.topk(count, dim=-1, sorted=False).indices
+    places, found = torch.arange(values.shape[-1], device=values.device), []
     for _ in range(count):
-        found.append(scores.argmax(dim=-1, keepdim=True))
-        scores = scores.masked_fill(places == found[-1], float("-inf"))
+        found.append(values.argmax(dim=-1, keepdim=True))
+        values = values.masked_fill(places == found[-1], float("-inf"))
     return torch.cat(found, dim=-1)
 
 

@@ -22,7 +22,7 @@ CODE_CHANGES = "code_changes.json"
 
 
 def code_digest(code: Mapping[str, str]) -> str:
-    """Digest the digests of the sources: 12 hexadecimal digits."""
+    """Hash the digests of all source files to 12 hexadecimal digits."""
     return hashlib.blake2b(json.dumps(code, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Data-parallel training: the processes (ranks) that train one run together, as torchrun starts them.
+"""Train one run by several processes (ranks), data-parallel, as torchrun starts them.
 
 Every rank holds the whole model and optimiser, and computes the gradients of its own rows of each global batch.
 Gradients are all-reduced once per optimiser step, after the final micro-batch, so that all ranks take the same step,

@@ -27,7 +27,7 @@ HELLO = struct.Struct("!qi")  # a secret of this run's ranks, and the rank that 
 
 
 class FailureDetector:
-    """Ends this process, with status 1 and one line from one rank, when another of `count` ranks is lost."""
+    """End this process, with status 1 and one line from one rank, when another of `count` ranks is lost."""
 
     def __init__(self, name: str, rank: int, count: int, broadcast: Callable[[list[int]], list[int]]) -> None:
         """Connect all ranks, which must call this together; `broadcast` returns the first rank's numbers on each.

@@ -16,7 +16,7 @@ LINE_SECONDS = 5.0
 
 
 class Recorder:
-    """The records of a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
+    """Record a run; `line` gets a line of progress every few seconds, `notice` what happens once."""
 
     def __init__(
         self, trainer: Trainer, goal: int, line: Callable[[str], object], notice: Callable[[str], object]
@@ -34,6 +34,7 @@ class Recorder:
         self.noticed = trainer.halved
         self.flushed = time.monotonic()
         self.told = 0.0
+        self.saved: int | None = None  # the step of the newest save
         self.tell("starting")
 
     def record_step(self, loss: float, learning_rate: float, norm: float) -> None:
@@ -54,7 +55,8 @@ class Recorder:
 
     def end(self, status: str) -> None:
         """Save the run as 'complete' or 'stopped', and wait until everything is on the disk."""
-        self.trainer.save(self.log.sync())
+        if self.saved != self.trainer.step:
+            self._save_state()
         self.trainer.writer.wait()
         self.write_tables(status)
         self.tell(status)
@@ -73,8 +75,12 @@ class Recorder:
 
     def save(self) -> None:
         """Begin to save state and due checkpoint, and write tables; until a run is complete it is 'stopped' in them."""
-        self.trainer.save(self.log.sync())
+        self._save_state()
         self.write_tables("stopped")
+
+    def _save_state(self) -> None:
+        self.trainer.save(self.log.sync())
+        self.saved = self.trainer.step
 
     def write_tables(self, status: str) -> None:
         """Write the run's rows of the tables `steps` and `runs`."""

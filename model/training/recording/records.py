@@ -34,9 +34,12 @@ RUN_TYPES = {
     "stream_hash": "string",
 }
 
+FEWEST_LOSSES = 10
+"""Losses that a choice between seeds needs, where `log_every` leaves out steps: the loss of one batch is too noisy."""
+
 
 class StepLog:
-    """Append to `steps.csv`, one buffered line for each logged step. A resumed run cuts off what its state has not."""
+    """Append a buffered line to `steps.csv` for each logged step. A resumed run cuts off lines newer than its state."""
 
     def __init__(self, path: Path, length: int) -> None:
         """Open the log and cut it to `length` bytes, 0 for a new one. Raises InputError if the file is shorter."""
@@ -79,17 +82,27 @@ class StepLog:
 
 
 def screening_loss(run: Path) -> float:
-    """Average the training loss over the final tenth of the tokens a run has seen, from its `steps.csv`."""
-    with (run / "steps.csv").open(newline="") as file:
-        steps = [(int(row["tokens"]), float(row["loss"])) for row in csv.DictReader(file)]
-    late = [loss for tokens, loss in steps if tokens >= 0.9 * steps[-1][0]]
+    """Average the training loss over the final tenth of the tokens a run has seen, from its `steps.csv`.
+
+    Raises InputError where `log_every` leaves fewer than FEWEST_LOSSES of that tenth.
+    """
+    path = run / "steps.csv"
+    with path.open(newline="") as file:
+        logged = [(int(row["step"]), int(row["tokens"]), float(row["loss"])) for row in csv.DictReader(file)]
+    late = [loss for _, tokens, loss in logged if tokens >= 0.9 * logged[-1][1]]
+    every_step = bool(logged) and len(logged) == logged[-1][0]
+    if len(late) < FEWEST_LOSSES and not every_step:
+        raise InputError(
+            f"{path}: of the final tenth {len(late)} losses are logged, too few to choose between seeds; "
+            "lower training.log_every, and remove the folders of these runs to start them over"
+        )
     return sum(late) / len(late)
 
 
 def choose_seed(runs: Mapping[int, Path]) -> int:
     """Choose the seed that is trained to the end: the one with the lowest screening loss (section 4.1).
 
-    `runs` are the run folders by seed; of equal losses the lower seed is chosen.
+    `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `screening_loss` raises.
     """
     return min(runs, key=lambda seed: (screening_loss(runs[seed]), seed))
 

@@ -99,11 +99,12 @@ def _by_parts(
     codes = {"sequence": context.position_code, "depth": context.depth_code}
     attends = {"sequence": SequenceAttention.attend, "depth": compiled.attend_depth}
     results: dict[str, Attended] = {}
-    group, attended = 0, None
+    number, attended = 0, None
     with ops.engine("torch"):  # no fused kernel passes by the compiled parts
         while True:
-            x, outputs, begun, group = compiled.part(block, group, x, attended, weights, codes)
-            results |= {n: results.get(n, output)._replace(output=output.output) for n, output in outputs.items()}
+            x, outputs, begun, number = compiled.part(block, number, x, attended, weights, codes)
+            for name, output in outputs.items():
+                results[name] = results.get(name, output)._replace(output=output.output)
             if not begun:
                 return x, results
             attended = {}
@@ -113,30 +114,54 @@ def _by_parts(
                 results[name] = found._replace(ids=routing.ids)
 
 
+Begun = dict[str, tuple[Any, ...]]
+"""The heads and the routing of the attentions of a group that have projections, by name."""
+
+AttendedValues = dict[str, tuple[Tensor, Routing]]
+"""What these attentions have attended, by name, and their routing."""
+
+
 def _part(
     block: Block,
-    group: int,
+    number: int,
     x: Tensor,
-    attended: dict[str, tuple[Tensor, Routing]] | None,
+    attended: AttendedValues | None,
     weights: dict[str, Weights],
     codes: dict[str, Tensor],
-) -> tuple[Tensor, dict[str, Attended], dict[str, tuple[Any, ...]], int]:
-    """Compute a block from what its group of that number has attended, if it has, to where the next one attends.
+) -> tuple[Tensor, dict[str, Attended], Begun, int]:
+    """Compute what lies between two attentions of a block: finish the group that has attended, begin the next one.
 
-    Returns the residual stream, the outputs, the heads and routing of the attentions that come next, and their group.
+    `number` is that of the group. Returns the residual stream, the outputs, what has begun (nothing at the end of the
+    block), and the number of its group.
     """
     outputs: dict[str, Attended] = {}
-    for number in range(group, len(block.order)):
-        attentions = {name: block.attentions[name] for name in block.order[number]}
-        projected = [name for name, attention in attentions.items() if not isinstance(attention, ExpertAttention)]
-        if projected and attended is None:
-            return x, outputs, {n: attentions[n].project_in(x, weights[n], codes[n]) for n in projected}, number
-        for name, attention in attentions.items():
-            if name in projected:
-                values, routing = attended[name]
-                outputs[name] = Attended(attention.project_out(values, weights[name], routing), routing.ids)
-            else:
-                outputs[name] = attention(x, weights[name], None, ())
-        x = sum((outputs[name].output for name in attentions), start=x)
-        attended = None
-    return x, outputs, {}, len(block.order)
+    while number < len(block.order):
+        begun = {} if attended else _begin(block, number, x, weights, codes)
+        if begun:
+            return x, outputs, begun, number
+        x, finished = _finish(block, number, x, attended or {}, weights)
+        outputs |= finished
+        number, attended = number + 1, None
+    return x, outputs, {}, number
+
+
+def _begin(block: Block, number: int, x: Tensor, weights: dict[str, Weights], codes: dict[str, Tensor]) -> Begun:
+    """Project x to the heads of those attentions of a group that have projections."""
+    attentions = {name: block.attentions[name] for name in block.order[number]}
+    projected = [name for name, attention in attentions.items() if not isinstance(attention, ExpertAttention)]
+    return {name: attentions[name].project_in(x, weights[name], codes[name]) for name in projected}
+
+
+def _finish(
+    block: Block, number: int, x: Tensor, attended: AttendedValues, weights: dict[str, Weights]
+) -> tuple[Tensor, dict[str, Attended]]:
+    """Project what a group has attended, compute its experts, and add all to x; return also the outputs."""
+    outputs: dict[str, Attended] = {}
+    for name in block.order[number]:
+        attention = block.attentions[name]
+        if name in attended:
+            values, routing = attended[name]
+            outputs[name] = Attended(attention.project_out(values, weights[name], routing), routing.ids)
+        else:
+            outputs[name] = attention(x, weights[name], None, ())
+    return sum((output.output for output in outputs.values()), start=x), outputs

@@ -102,6 +102,21 @@ def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -
     assert races == {"paper-16", "paper-32", "paper-mini"}
 
 
+def test_a_race_that_too_few_logged_steps_would_decide(tmp_path: Path) -> None:
+    """The final tenth of the screening, 600,000 of 6 million tokens, are 1,171 steps."""
+    path = tmp_path / "s.yaml"
+
+    def write(log_every: int, screening: float = 0.25) -> Path:
+        text = TINY.read_text().replace("tokens: 24_000", f"tokens: 24_000_000\n  log_every: {log_every}")
+        path.write_text(text.replace("screening: 0.25", f"screening: {screening}"))
+        return path
+
+    with pytest.raises(InputError, match=r"log_every=118: about 1,171 steps decide .* give at most 117"):
+        load_study(write(118))
+    assert load_study(write(117)).training.log_every == 117
+    assert load_study(write(118, screening=0)).training.log_every == 118
+
+
 def test_a_study_that_is_not_there() -> None:
     with pytest.raises(InputError, match="neither a preset"):
         load_study("no-such-study")

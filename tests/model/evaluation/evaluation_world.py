@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from model.checkpoint import save_model
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import write_world
+from tests.model.saved_model import save_model
 
 ITEMS = 9  # of each of the world's tasks in `write_place`
 END = "<|end|>"

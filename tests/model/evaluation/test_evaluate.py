@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from model.checkpoint import save_model
 from model.evaluate import evaluate, main
 from model.evaluation.job import PARTS, read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
@@ -37,6 +36,7 @@ from tests.model.evaluation.evaluation_world import (
     write_place,
 )
 from tests.model.packed_folder import write_packed
+from tests.model.saved_model import save_model
 
 KEYS = ["run_id", "tokens", "task", "metric", "filter"]
 RAW_EVALUATIONS = [*KEYS, "value", "stderr", "items", "chance"]
@@ -437,6 +437,28 @@ def test_a_shortage_of_memory_is_known_for_the_next_request(place: Path, tried: 
     for tokens in (500, 1000):
         evaluate(read_job(path), only=tokens, questions=questions)
     assert tried == [16_384, 8192, 4096, 4096]
+
+
+def test_memory_that_is_too_small_for_one_sequence_is_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def generate(*_: Any) -> list[str]:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(LanguageModel, "generate", generate)
+    path = write_job(place, "none-left", tasks=carried(place)[:1])
+    assert main([str(path)]) == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"{path}: the device's free memory is too small")
+    assert "end other programs on the device" in line
+
+
+def test_damaged_settings_of_an_evaluation_are_named(place: Path) -> None:
+    path = write_job(place, "spoilt", tasks=carried(place)[:1])
+    (place / "spoilt").mkdir()
+    (place / "spoilt" / "settings.json").write_text("{")
+    with pytest.raises(InputError, match=r"spoilt/settings\.json: not valid JSON"):
+        evaluate(read_job(path))
 
 
 def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:

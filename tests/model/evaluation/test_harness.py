@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.api.instance import Instance
 
-from model.checkpoint import save_model
-from model.evaluation import harness, harness_tasks
-from model.evaluation.harness_tasks import HarnessTask, build_task
+from model.evaluation import harness, harness_definitions
+from model.evaluation.harness_definitions import build_task
+from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.language_model import Generation, LanguageModel, load_language_model, narrow
 from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
@@ -34,8 +34,9 @@ from tests.model.evaluation.evaluation_world import (
     write_data,
     write_tokenizer,
 )
+from tests.model.saved_model import save_model
 
-harness_tasks.tune_libraries()
+harness_definitions.tune_libraries()
 
 
 @pytest.fixture(scope="module")
@@ -421,7 +422,7 @@ def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
         place = write_data(tmp_path / "data", "default", test=[{"question": text, "answer": "4"}])
         for file in place.rglob("*"):
             os.utime(file, (0, 0))
-        with harness_tasks.fresh_cache(tmp_path) as cache:
+        with harness_definitions.fresh_cache(tmp_path) as cache:
             task = HarnessTask(specification("shapes", "shapes", place, yaml=str(path)), cache=cache)
         prompts += [prompt for prompt, _ in task.requests["generate_until"]]
     assert prompts == ["one", "two"]
@@ -430,7 +431,7 @@ def test_changed_data_of_the_same_date_are_read_anew(tmp_path: Path) -> None:
 
 def test_what_can_go_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="lm-eval has no task 'gsm8'; did you mean gsm8k"):
-        harness_tasks.find_task("gsm8")
+        harness_definitions.find_task("gsm8")
     with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k: no data in .*nowhere.*dreamer download"):
         build_task(specification("gsm8k", "gsm8k", tmp_path / "nowhere"), tmp_path)
     place = write_data(tmp_path / "data", "main", train=[{"question": "?", "answer": "4"}])

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from model.checkpoint import save_model
 from model.evaluation.language_model import load_language_model
 from model.evaluation.metrics import tables
 from model.evaluation.resume import score_tasks
-from model.evaluation.tokenizer import find_tokenizer
+from model.evaluation.tokenizer import find_tokenizer, load_tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
+from tests.model.saved_model import save_model
 
 COMMAND = Path(sys.executable).with_name("lm_eval")
 COMMON = """dataset_name: default
@@ -57,6 +57,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return study
 
 
+def test_a_damaged_tokenizer_is_named(study: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(study / "tokenizer", tmp_path / "tokenizer"))
+    for content, said in (("{", "not valid JSON"), ("{}", "end_token is missing")):
+        (folder / "tokenizer_meta.json").write_text(content)
+        with pytest.raises(InputError, match=rf"tokenizer_meta\.json: {said}.*write it again"):
+            load_tokenizer(folder)
+
+
 def environment(home: Path) -> dict[str, str]:
     return {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(home), "OMP_NUM_THREADS": "1"}
 
@@ -70,7 +78,8 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
 
     Without `--device` lm-eval asks for `cuda:0`, also where no CUDA device is there.
     """
-    from model.evaluation.harness_tasks import HarnessTask, tune_libraries
+    from model.evaluation.harness_definitions import tune_libraries
+    from model.evaluation.harness_tasks import HarnessTask
 
     model = study / "runs/run/checkpoints/000000000001000"
     rows = [{"question": f"Sides of shape {n}?", "answer": str(n), "number": n} for n in range(12)]
@@ -130,6 +139,16 @@ def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:
     shutil.copytree(model, run / "checkpoints" / "000000000001000")
     (run / "run.json").write_text(json.dumps({"data": "../../../tokens/t"}))
     assert find_tokenizer(run / "checkpoints" / "000000000001000") == store / "tokenizer" / "b"
+    for file, content, said in (
+        (run / "run.json", "{", "not valid JSON"),
+        (run / "run.json", "{}", "data is missing"),
+        (tokens / "manifest.json", "{}", "inputs is missing"),
+    ):
+        good = file.read_text()
+        file.write_text(content)
+        with pytest.raises(InputError, match=rf"{file.name}: {said}"):
+            find_tokenizer(run / "checkpoints" / "000000000001000")
+        file.write_text(good)
     # A model given away lies beside its tokenizer, or in one folder with it.
     shutil.copytree(model, tmp_path / "given" / "model")
     with pytest.raises(InputError, match=r"given/model: no tokenizer.json there or beside it; name its folder"):

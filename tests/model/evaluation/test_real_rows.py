@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lm_eval.evaluator import evaluate
 
-from model.evaluation import harness, harness_tasks
+from model.evaluation import harness, harness_definitions, harness_tasks
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import tables
 from model.evaluation.resume import score_tasks
@@ -25,7 +25,7 @@ from pipeline.tokens.tokenizer import training_parts
 from tests.mirror import MIRROR, needs_mirror
 from tests.model.evaluation.evaluation_world import save_small_model, write_data, write_tokenizer
 
-harness_tasks.tune_libraries()
+harness_definitions.tune_libraries()
 
 pytestmark = needs_mirror
 OPENSTAX = {"name": "openstax", "repository": "openstax/algebra", "split": "validation", "text": "text", "rows": 4}
@@ -72,7 +72,7 @@ def test_scores_equal_lm_evals_own_evaluation(text_model: LanguageModel, tmp_pat
     ]
     tasks = [harness_tasks.HarnessTask(each, limit=limit, cache=tmp_path) for each in chosen]
     ours = tables("run", 1000, score_tasks(text_model, tasks))
-    built = {each["task"]: harness_tasks.build_task(each, tmp_path) for each in chosen}
+    built = {each["task"]: harness_definitions.build_task(each, tmp_path) for each in chosen}
     theirs = evaluate(harness.DreamerLM(text_model), {"tasks": built}, limit=limit, bootstrap_iters=100)["results"]
 
     items = ours["items"].to_pylist()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from model.evaluation.harness_tasks import HarnessTask, build_task
+from model.evaluation.harness_definitions import build_task
+from model.evaluation.harness_tasks import HarnessTask
 from model.evaluation.trust import check_task_file
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import write_data

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.ops.device import choose_device
+from model.ops.device import PEAKS, choose_device, peak_flops
 from pipeline.errors import InputError
 
 
@@ -44,3 +44,29 @@ def test_a_device_that_is_not_there_is_bad_input(claim, count, wanted, local, me
     claim(count)
     with pytest.raises(InputError, match=message):
         choose_device(wanted, local)
+
+
+NAMES = {  # as CUDA reports them
+    "NVIDIA H100 80GB HBM3": 989e12,
+    "NVIDIA H100 PCIe": 756e12,
+    "NVIDIA H100 NVL": 835e12,
+    "NVIDIA H200": 989e12,
+    "NVIDIA H200 NVL": 835e12,
+    "NVIDIA GH200 480GB": 989e12,
+    "NVIDIA B200": 2250e12,
+    "NVIDIA GB200": 2500e12,
+    "NVIDIA A100-SXM4-80GB": 312e12,
+    "NVIDIA L40S": 362e12,
+}
+
+
+def test_the_peak_is_that_of_the_reported_name():
+    assert {name: peak_flops(name, torch.bfloat16) for name in NAMES} == NAMES
+    assert peak_flops("NVIDIA GeForce RTX 4090", torch.bfloat16) is None
+    assert peak_flops("NVIDIA H200", torch.float32) is None
+
+
+def test_no_row_of_the_peaks_hides_another():
+    """A part of a name that stands before a longer one would match in its place."""
+    parts = [part for part, _ in PEAKS]
+    assert not [(one, other) for place, one in enumerate(parts) for other in parts[place + 1 :] if one in other]

@@ -89,6 +89,14 @@ def test_a_folder_without_a_run_is_one_line(tmp_path, capsys):
     assert capsys.readouterr().err.strip() == f"no run in {tmp_path}: run.json is missing"
 
 
+def test_a_training_that_fails_is_one_line_and_status_1(tmp_path, capsys):
+    folder = write_run(tmp_path / "run", "nowhere", learning_rate=1e300, warmup_steps=0)
+    assert profile.main([str(folder)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{folder}: step ")
+    assert "training stopped" in line
+
+
 def test_floors_are_printed_where_the_peak_is_known():
     shares = [profile.Share("experts", "products", 0.5, 1e12), profile.Share("optimiser", "", 0.5, 0.0)]
     text = profile.table(profile.StepProfile("DR of depth 2", "NVIDIA H200", "bfloat16", 1000, 1.0, 1e13, shares))

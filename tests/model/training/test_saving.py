@@ -94,6 +94,17 @@ def test_training_goes_on_while_a_state_is_written_and_the_state_is_that_of_its_
     assert all(torch.equal(found.tensors[name], tensor) for name, tensor in wanted.items())
 
 
+@pytest.mark.parametrize("stop_at", [500, 700])
+def test_no_state_is_copied_twice(tmp_path, monkeypatch, stop_at):
+    """The final step is saved where a checkpoint is due, or else at the end of the call."""
+    saved, save = [], Trainer.save
+    monkeypatch.setattr(Trainer, "save", lambda self, log_bytes: (saved.append(self.step), save(self, log_bytes)))
+    folder = write_run(tmp_path, tokens=700, checkpoints=[300], save_every_seconds=1e9)
+    train(folder, stop_at=stop_at)
+    assert saved == sorted(set(saved))
+    assert saved[-1] == newest_state(folder / "state").values["step"]
+
+
 def test_an_error_of_the_writer_ends_the_training_with_one_line(tmp_path, monkeypatch, capsys):
     calm, folder = (write_run(tmp_path, name=name) for name in ("calm", "run"))
     train(calm)

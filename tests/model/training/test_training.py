@@ -341,6 +341,17 @@ def test_changed_settings_are_refused(fresh, exit_status, field, value, message)
     assert f"cannot be continued: since it was started, {message}; undo that" in line
 
 
+def test_a_state_that_lacks_a_value_is_named(fresh, exit_status):
+    folder = fresh()
+    train(folder, stop_at=100)
+    values = next((folder / "state").iterdir()) / "values.json"
+    saved = json.loads(values.read_text())
+    for name in ("origin", "losses", "seconds"):
+        values.write_text(json.dumps({other: value for other, value in saved.items() if other != name}))
+        said = f"{values}: {name} is missing; remove the run to start over"
+        assert exit_status(folder) == (2, [said])
+
+
 def test_changed_data_and_code_are_refused_but_not_moved_data(fresh, tmp_path):
     folder = fresh()
     train(folder, stop_at=100)
@@ -362,7 +373,7 @@ def test_changed_data_and_code_are_refused_but_not_moved_data(fresh, tmp_path):
 
 def test_source_digests_cover_what_training_imports():
     files = source_digests("model.train")
-    assert {"model/train.py", "model/training/trainer.py", "model/dreamer.py", "model/config.py"} <= files.keys()
+    assert {"model/train.py", "model/training/trainer.py", "model/dreamer.py", "model/architecture.py"} <= files.keys()
     assert not {"model/evaluation/harness.py", "model/generate.py"} & files.keys()
 
 
@@ -470,6 +481,8 @@ def test_bad_folders_are_one_line_and_status_2(fresh, exit_status, tmp_path):
         ({"model": {**good["model"], "sequence_length": 8}}, "have rows of 16 tokens"),
         ({"training": {**good["training"], "seed": 9}}, "seed is 3, but training.seed is 9"),
         ({"run_id": None}, "run_id is None, but it must be text"),
+        ({"model": {**good["model"], "depth": "2"}}, "run.json: model configuration: depth is '2', but it must be"),
+        ({"training": {**good["training"], "keep": 0}}, "run.json: training.keep is 0, but it must be at least 1"),
     ):
         (folder / "run.json").write_text(json.dumps({**good, **changes}))
         status, (line,) = exit_status(folder)

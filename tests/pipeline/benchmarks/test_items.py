@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from model.evaluation.harness_tasks import build_task
+from model.evaluation.harness_definitions import build_task
 from pipeline.benchmarks.items import benchmark_items, task_file, task_specifications
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.errors import InputError

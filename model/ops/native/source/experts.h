@@ -69,10 +69,10 @@ int mixed_backward(int64 T, int64 E, int64 I, int64 O, in(x, T, I), in(scores, T
 
 /* ---- SwiGLU experts of normalised x ---- */
 
-/* Compute y[t] = the sum over t's experts of weight * (silu(x G) * (x U)) W. `inward` [E, H, 2F] are gate G and up
+/* Compute y[t] = the sum over t's experts of score * (silu(x G) * (x U)) W. `inward` [E, H, 2F] are gate G and up
    projection U side by side; `projected` [P, 2F], in the experts' order, is kept for the backward pass. */
 int swiglu_forward(int64 T, int64 E, int64 A, int64 H, int64 F, in(x, T, H), in(gain, H), in(norms, T),
-    in(weights, T, A), in(inward, E, H, 2 * F), in(outward, E, F, H), in_int64(tokens, T * A), in_int32(ends, E),
+    in(scores, T, A), in(inward, E, H, 2 * F), in(outward, E, F, H), in_int64(tokens, T * A), in_int32(ends, E),
     in_int64(order, T * A), out(projected, T * A, 2 * F), out(y, T, H)) {
     WORKSPACE(rows_in, BLOCK * (2 * H + F));
     REAL *rows_out = rows_in + BLOCK * H, *hidden = rows_out + BLOCK * H;
@@ -84,9 +84,9 @@ int swiglu_forward(int64 T, int64 E, int64 A, int64 H, int64 F, in(x, T, H), in(
         gemm_prefetching(
             rows, 2 * F, H, rows_in, H, 1, expert_inward, 2 * F, rows_projected, 2 * F, 0, expert_outward, F * H);
         for (int64 i = 0; i < rows; i++) {
-            const REAL weight = weights[order[begin + i]], *gate = rows_projected + i * 2 * F, *up = gate + F;
+            const REAL score = scores[order[begin + i]], *gate = rows_projected + i * 2 * F, *up = gate + F;
             REAL *into = hidden + i * F;
-            for (int64 f = 0; f < F; f++) into[f] = gate[f] * sigmoid(gate[f]) * up[f] * weight;
+            for (int64 f = 0; f < F; f++) into[f] = gate[f] * sigmoid(gate[f]) * up[f] * score;
         }
         gemm_prefetching(rows, H, F, hidden, F, 1, expert_outward, H, rows_out, H, 0, expert_inward + 2 * F * H,
             2 * F * H);
@@ -95,11 +95,11 @@ int swiglu_forward(int64 T, int64 E, int64 A, int64 H, int64 F, in(x, T, H), in(
     return 0;
 }
 
-/* Compute the gradients of normalised x, of the routing weights, and (added to) of both banks of weights. */
+/* Compute the gradients of normalised x, of the scores, and (added to) of both banks of weights. */
 int swiglu_backward(int64 T, int64 E, int64 A, int64 H, int64 F, in(x, T, H), in(gain, H), in(norms, T),
-    in(weights, T, A), in(inward_transposed, E, 2 * F, H), in(outward_transposed, E, H, F), in_int64(tokens, T * A),
+    in(scores, T, A), in(inward_transposed, E, 2 * F, H), in(outward_transposed, E, H, F), in_int64(tokens, T * A),
     in_int32(ends, E), in_int64(order, T * A), in(projected, T * A, 2 * F), in(y_gradient, T, H), out(x_gradient, T, H),
-    out(weights_gradient, T, A), out(inward_gradient, E, H, 2 * F), out(outward_gradient, E, F, H)) {
+    out(scores_gradient, T, A), out(inward_gradient, E, H, 2 * F), out(outward_gradient, E, F, H)) {
     WORKSPACE(rows_in, BLOCK * (3 * H + 4 * F));
     REAL *rows_gradient = rows_in + BLOCK * H, *rows_out = rows_gradient + BLOCK * H, *hidden = rows_out + BLOCK * H;
     REAL *hidden_gradient = hidden + BLOCK * F, *projected_gradient = hidden_gradient + BLOCK * F;
@@ -112,17 +112,17 @@ int swiglu_backward(int64 T, int64 E, int64 A, int64 H, int64 F, in(x, T, H), in
         gemm_prefetching(rows, F, H, rows_gradient, H, 1, outward, F, hidden_gradient, F, 0, outward_sum, F * H);
         for (int64 i = 0; i < rows; i++) {
             const int64 pair = order[begin + i];
-            const REAL weight = weights[pair], *gate = projected + (begin + i) * 2 * F, *up = gate + F;
+            const REAL score = scores[pair], *gate = projected + (begin + i) * 2 * F, *up = gate + F;
             REAL *gradient = hidden_gradient + i * F, *row_hidden = hidden + i * F, sum = 0;
             REAL *gate_gradient = projected_gradient + i * 2 * F, *up_gradient = gate_gradient + F;
             for (int64 f = 0; f < F; f++) {
-                const REAL open = sigmoid(gate[f]), silu = gate[f] * open, scaled = gradient[f] * weight;
+                const REAL open = sigmoid(gate[f]), silu = gate[f] * open, scaled = gradient[f] * score;
                 sum += gradient[f] * silu * up[f];
-                row_hidden[f] = silu * up[f] * weight;
+                row_hidden[f] = silu * up[f] * score;
                 up_gradient[f] = scaled * silu;
                 gate_gradient[f] = scaled * up[f] * (open + silu * (1 - open));
             }
-            weights_gradient[pair] = sum;
+            scores_gradient[pair] = sum;
         }
         gemm_prefetching(F, H, rows, hidden, 1, F, rows_gradient, H, outward_sum, H, 1, inward_sum, 2 * F * H);
         gemm_prefetching(

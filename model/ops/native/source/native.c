@@ -23,7 +23,8 @@
 /* ---- a whole attention with mixed projections: norm, routing, projections, heads, attention, output projection ----
 
    Along the sequence where there are `starts`, else along the depth. The forward pass writes the final ones of the D
-   `keys` and `values` (D = 1 along the sequence) and reads the others, those of earlier depths. Merged weights inward [E, H, (N + 2 M) K] and outward [E, N K, H].
+   `keys` and `values` (D = 1 along the sequence) and reads the others, those of earlier depths. Merged weights inward
+   [E, H, (N + 2 M) K] and outward [E, N K, H].
 
    Along the depth each token is by itself: its attention is computed while its rows are in the cache. */
 
@@ -34,7 +35,7 @@ int attention_forward(int64 T, int64 H, int64 R, int64 E, int64 N, int64 M, int6
     in(x, T, H), in(gain, H), in(router_query, H, R), in(router_keys, E, R), in(bias, E),
     in(inward, E, H, (N + 2 * M) * K), in(outward, E, N * K, H), in(query_gain, K), in(key_gain, K), in(code, C, K),
     in_int64_or_null(starts, T), in_list(keys, D, T, M, K), in_list(values, D, T, M, K), out(norms, T),
-    out(queries, T, R), out(query_scales, T), out(router_scores, T, 1), out(weights, T, 1), out_int64(ids, T, 1),
+    out(queries, T, R), out(query_scales, T), out(router_logits, T, 1), out(router_scores, T, 1), out_int64(ids, T, 1),
     out_int64(tokens, T), out_int32(ends, E), out_int64(order, T), out(projected, T, (N + M) * K),
     out(head_scales, T, N + M), out(query, T, N, K), out(attended, T, N, K), out(scores, T, N, D), out(y, T, H)) {
     const int64 I = N * K, QK = (N + M) * K, O = QK + M * K;
@@ -42,11 +43,11 @@ int attention_forward(int64 T, int64 H, int64 R, int64 E, int64 N, int64 M, int6
     WORKSPACE(rows_in, BLOCK * (H + M * K + I + H));
     REAL *rows_value = rows_in + BLOCK * H, *memory = rows_value + BLOCK * M * K;
     if (route_forward(T, H, R, E, 1, 0, epsilon, x, gain, router_query, router_keys, bias, norms, queries, query_scales,
-            router_scores, weights, ids, tokens, ends, order))
+            router_logits, router_scores, ids, tokens, ends, order))
         return 1;
     FOR_EACH_BLOCK(E, ends) {
         const REAL *expert = inward + e * H * O;
-        gather_normalised(rows, H, x, gain, norms, weights, tokens + begin, rows_in);
+        gather_normalised(rows, H, x, gain, norms, router_scores, tokens + begin, rows_in);
         gemm_prefetching(
             rows, QK, H, rows_in, H, 1, expert, O, projected + begin * QK, QK, 0, expert + H * O, H * O);
         gemm(rows, M * K, H, rows_in, H, 1, expert + QK, O, rows_value, M * K, 0);
@@ -60,12 +61,13 @@ int attention_forward(int64 T, int64 H, int64 R, int64 E, int64 N, int64 M, int6
                 FOR_SIZE(K, attend_depths(N, M, size, D, t, query + t * I, keys, values, attended + t * I,
                                 scores + t * N * D));
         }
-        if (!starts) linear_forward(rows, I, H, attended, weights, outward + e * I * H, tokens + begin, memory, y);
+        if (!starts)
+            linear_forward(rows, I, H, attended, router_scores, outward + e * I * H, tokens + begin, memory, y);
     }
     if (!starts) return 0;
     if (attend_forward(T, N, M, K, query, key, value, starts, attended, scores)) return 1;
     FOR_EACH_BLOCK(E, ends)
-        linear_forward(rows, I, H, attended, weights, outward + e * I * H, tokens + begin, memory, y);
+        linear_forward(rows, I, H, attended, router_scores, outward + e * I * H, tokens + begin, memory, y);
     return 0;
 }
 
@@ -76,7 +78,7 @@ int attention_backward(int64 T, int64 H, int64 R, int64 E, int64 N, int64 M, int
     in(outward_transposed, E, H, N * K), in_or_null(shared_inward, H, (N + 2 * M) * K),
     in_or_null(shared_outward, N * K, H), in(query_gain, K), in(key_gain, K), in(code, C, K),
     in_int64_or_null(starts, T), in_list(keys, D, T, M, K), in_list(values, D, T, M, K), in(norms, T),
-    in(queries, T, R), in(query_scales, T), in(router_scores, T, 1), in(weights, T, 1), in_int64(ids, T, 1),
+    in(queries, T, R), in(query_scales, T), in(router_logits, T, 1), in(router_scores, T, 1), in_int64(ids, T, 1),
     in_int64(tokens, T), in_int32(ends, E), in(projected, T, (N + M) * K), in(head_scales, T, N + M),
     in(query, T, N, K), in(attended, T, N, K), out(scores, T, N, D), in(y_gradient, T, H),
     in_or_null(later_key, T, M, K), in_or_null(later_value, T, M, K), out(keys_gradient, D, T, M, K),
@@ -85,25 +87,28 @@ int attention_backward(int64 T, int64 H, int64 R, int64 E, int64 N, int64 M, int
     out(router_keys_gradient, E, R), out(query_gain_gradient, K), out(key_gain_gradient, K)) {
     const int64 I = N * K, QK = (N + M) * K, O = QK + M * K;
     WORKSPACE(attended_gradient, 2 * T * I + T + BLOCK * 4 * (H + O) + 2 * K + D);
-    REAL *query_gradient = attended_gradient + T * I, *weights_gradient = query_gradient + T * I;
-    REAL *rows_in = weights_gradient + T, *rows_gradient = rows_in + BLOCK * H, *memory = rows_gradient + BLOCK * O;
+    REAL *query_gradient = attended_gradient + T * I, *router_scores_gradient = query_gradient + T * I;
+    REAL *rows_in = router_scores_gradient + T, *rows_gradient = rows_in + BLOCK * H;
+    REAL *memory = rows_gradient + BLOCK * O;
     REAL *head_memory = memory + BLOCK * 3 * (H + O), *depth_memory = head_memory + 2 * K;
     REAL *key_gradient = keys_gradient + (D - 1) * T * M * K, *value_gradient = values_gradient + (D - 1) * T * M * K;
-    zero(T, weights_gradient);
+    zero(T, router_scores_gradient);
     zero(K, query_gain_gradient);
     zero(K, key_gain_gradient);
     if (starts) {
         FOR_EACH_BLOCK(E, ends)
-            linear_backward(rows, I, H, attended, y_gradient, outward_transposed + e * I * H, shared_outward, weights,
-                tokens + begin, memory, attended_gradient, weights_gradient, outward_gradient + e * I * H);
-        if (attend_backward(T, N, M, K, query, keys[D - 1], values[D - 1], starts, scores, attended_gradient, query_gradient,
-                key_gradient, value_gradient))
+            linear_backward(rows, I, H, attended, y_gradient, outward_transposed + e * I * H, shared_outward,
+                router_scores, tokens + begin, memory, attended_gradient, router_scores_gradient,
+                outward_gradient + e * I * H);
+        if (attend_backward(T, N, M, K, query, keys[D - 1], values[D - 1], starts, scores, attended_gradient,
+                query_gradient, key_gradient, value_gradient))
             return 1;
     }
     FOR_EACH_BLOCK(E, ends) {
         if (!starts)
-            linear_backward(rows, I, H, attended, y_gradient, outward_transposed + e * I * H, shared_outward, weights,
-                tokens + begin, memory, attended_gradient, weights_gradient, outward_gradient + e * I * H);
+            linear_backward(rows, I, H, attended, y_gradient, outward_transposed + e * I * H, shared_outward,
+                router_scores, tokens + begin, memory, attended_gradient, router_scores_gradient,
+                outward_gradient + e * I * H);
         gather_normalised(rows, H, x, gain, norms, NULL, tokens + begin, rows_in);
         for (int64 i = 0; i < rows; i++) {
             const int64 place = begin + i, t = tokens[place], at = t * M * K;
@@ -118,11 +123,12 @@ int attention_backward(int64 T, int64 H, int64 R, int64 E, int64 N, int64 M, int
                             key_gradient + at, value_gradient + at, rows_gradient + i * O, query_gain_gradient,
                             key_gain_gradient, head_memory));
         }
-        linear_rows_backward(rows, H, O, rows_in, rows_gradient, inward_transposed + e * H * O, shared_inward, weights,
-            tokens + begin, memory, x_gradient, weights_gradient, inward_gradient + e * H * O);
+        linear_rows_backward(rows, H, O, rows_in, rows_gradient, inward_transposed + e * H * O, shared_inward,
+            router_scores, tokens + begin, memory, x_gradient, router_scores_gradient, inward_gradient + e * H * O);
     }
     return route_backward(T, H, R, E, 1, 0, x, gain, router_query, router_keys, norms, queries, query_scales,
-        router_scores, ids, weights_gradient, x_gradient, gain_gradient, router_query_gradient, router_keys_gradient);
+        router_logits, ids, router_scores_gradient, x_gradient, gain_gradient, router_query_gradient,
+        router_keys_gradient);
 }
 
 const char build_record[] = BUILD_RECORD;

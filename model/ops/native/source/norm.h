@@ -8,12 +8,12 @@ static inline void normalise(int64 H, in x, in gain, REAL scale, out y) {
     for (int64 i = 0; i < H; i++) y[i] = x[i] * scale * gain[i];
 }
 
-/* Gather rows of x, normalised, and times the `weights` of their tokens where there are weights. */
+/* Gather rows of x, normalised, and times the `scores` of their tokens where there are scores. */
 static void gather_normalised(
-    int64 rows, int64 H, in x, in gain, in scales, in weights, const int64 *tokens, out into) {
+    int64 rows, int64 H, in x, in gain, in scales, in scores, const int64 *tokens, out into) {
     for (int64 i = 0; i < rows; i++) {
         const int64 t = tokens[i];
-        normalise(H, x + t * H, gain, weights ? scales[t] * weights[t] : scales[t], into + i * H);
+        normalise(H, x + t * H, gain, scores ? scales[t] * scores[t] : scales[t], into + i * H);
     }
 }
 

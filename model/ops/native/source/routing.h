@@ -1,4 +1,4 @@
-/* Routing (Eq. 2): each token's A experts, their weights, and the token-expert pairs sorted by expert. */
+/* Routing (Eq. 2): each token's A experts, their scores, and the token-expert pairs sorted by expert. */
 
 /* Sort the P pairs by expert, stably (counting sort). Pair i belongs to token i / A.
 
@@ -16,16 +16,16 @@ static void dispatch(int64 P, int64 A, int64 E, const int64 *ids, int64 *order, 
     if (E) ends[E - 1] = P;
 }
 
-/* Choose the A experts of the largest score + bias for each row of x [T, H], normalised where there is a gain.
-   Outputs beside ids and routing weights, for the backward pass: `norms` scale x, `queries` [T, R] are not normalised,
-   `query_scales` normalise them, `scores` [T, A] are the chosen ones without bias. */
+/* Choose the A experts of the largest logit + bias for each row of x [T, H], normalised where there is a gain.
+   Outputs beside ids and scores, for the backward pass: `norms` scale x, `queries` [T, R] are not normalised,
+   `query_scales` normalise them, `logits` [T, A] are the chosen ones without bias. */
 int route_forward(int64 T, int64 H, int64 R, int64 E, int64 A, int64 normalised, double epsilon, in(x, T, H),
     in_or_null(gain, H), in(query, H, R), in(keys, E, R), in(bias, E), out_or_null(norms, T), out(queries, T, R),
-    out(query_scales, T), out(scores, T, A), out(weights, T, A), out_int64(ids, T, A), out_int64(tokens, T * A),
+    out(query_scales, T), out(logits, T, A), out(scores, T, A), out_int64(ids, T, A), out_int64(tokens, T * A),
     out_int32(ends, E), out_int64(order, T * A)) {
     const int64 wide = round_up(E);
     WORKSPACE(keys_transposed, R * wide + BLOCK * (wide + H) + E);
-    REAL *block_scores = keys_transposed + R * wide, *rows_in = block_scores + BLOCK * wide;
+    REAL *block_logits = keys_transposed + R * wide, *rows_in = block_logits + BLOCK * wide;
     REAL *biased = rows_in + BLOCK * H;
     zero(R * wide, keys_transposed);
     for (int64 e = 0; e < E; e++)
@@ -35,12 +35,12 @@ int route_forward(int64 T, int64 H, int64 R, int64 E, int64 A, int64 normalised,
         const REAL *block = x + begin * H;
         if (gain) norm_forward(rows, H, epsilon, block, gain, rows_in, norms + begin), block = rows_in;
         gemm(rows, R, H, block, H, 1, query, R, queries + begin * R, R, 0);
-        gemm(rows, wide, R, queries + begin * R, R, 1, keys_transposed, wide, block_scores, wide, 0);
+        gemm(rows, wide, R, queries + begin * R, R, 1, keys_transposed, wide, block_logits, wide, 0);
         for (int64 i = 0; i < rows; i++) {
             const int64 t = begin + i;
-            REAL *score = block_scores + i * wide;
+            REAL *logit = block_logits + i * wide;
             const REAL scale = query_scales[t] = norm_scale(R, queries + t * R, epsilon);
-            for (int64 e = 0; e < E; e++) biased[e] = (score[e] *= scale) + bias[e];
+            for (int64 e = 0; e < E; e++) biased[e] = (logit[e] *= scale) + bias[e];
             for (int64 a = 0; a < A; a++) {
                 int64 best = 0;
                 REAL most = biased[0];
@@ -49,16 +49,16 @@ int route_forward(int64 T, int64 H, int64 R, int64 E, int64 A, int64 normalised,
                     most = biased[e] > most ? biased[e] : most;
                 }
                 ids[t * A + a] = best;
-                scores[t * A + a] = score[best];
+                logits[t * A + a] = logit[best];
                 biased[best] = -INFINITY;
             }
         }
     }
-    for (int64 i = 0; i < T * A; i++) weights[i] = sigmoid(scores[i]);
+    for (int64 i = 0; i < T * A; i++) scores[i] = sigmoid(logits[i]);
     for (int64 t = 0; normalised && t < T; t++) {
         REAL total = (REAL)1e-20;
-        for (int64 a = 0; a < A; a++) total += weights[t * A + a];
-        for (int64 a = 0; a < A; a++) weights[t * A + a] /= total;
+        for (int64 a = 0; a < A; a++) total += scores[t * A + a];
+        for (int64 a = 0; a < A; a++) scores[t * A + a] /= total;
     }
     dispatch(T * A, A, E, ids, order, tokens, ends);
     return 0;
@@ -66,8 +66,8 @@ int route_forward(int64 T, int64 H, int64 R, int64 E, int64 A, int64 normalised,
 
 /* Replace the gradient that normalised x [T, H] has from elsewhere by the whole gradient of x. */
 int route_backward(int64 T, int64 H, int64 R, int64 E, int64 A, int64 normalised, in(x, T, H), in_or_null(gain, H),
-    in(query, H, R), in(keys, E, R), in_or_null(norms, T), in(queries, T, R), in(query_scales, T), in(scores, T, A),
-    in_int64(ids, T, A), in(weights_gradient, T, A), out(x_gradient, T, H), out_or_null(gain_gradient, H),
+    in(query, H, R), in(keys, E, R), in_or_null(norms, T), in(queries, T, R), in(query_scales, T), in(logits, T, A),
+    in_int64(ids, T, A), in(scores_gradient, T, A), out(x_gradient, T, H), out_or_null(gain_gradient, H),
     out(query_gradient, H, R), out(keys_gradient, E, R)) {
     WORKSPACE(query_transposed, H * R + BLOCK * (R + H + A));
     REAL *queries_gradient = query_transposed + H * R, *rows_in = queries_gradient + BLOCK * R;
@@ -78,25 +78,25 @@ int route_backward(int64 T, int64 H, int64 R, int64 E, int64 A, int64 normalised
     zero(H * R, query_gradient);
     for (int64 begin = 0; begin < T; begin += BLOCK) {
         const int64 rows = min(BLOCK, T - begin);
-        for (int64 i = 0; i < rows * A; i++) sigmoids[i] = sigmoid(scores[begin * A + i]);
+        for (int64 i = 0; i < rows * A; i++) sigmoids[i] = sigmoid(logits[begin * A + i]);
         for (int64 i = 0; i < rows; i++) {
             const int64 t = begin + i;
-            const REAL *raw_query = queries + t * R, *weight = sigmoids + i * A;
+            const REAL *raw_query = queries + t * R, *score = sigmoids + i * A;
             REAL total = (REAL)1e-20, mean = 0, along = 0, *gradient = queries_gradient + i * R;
             for (int64 a = 0; normalised && a < A; a++) {
-                total += weight[a];
-                mean += weight[a] * weights_gradient[t * A + a];
+                total += score[a];
+                mean += score[a] * scores_gradient[t * A + a];
             }
             zero(R, gradient);
             for (int64 a = 0; a < A; a++) {
                 const int64 e = ids[t * A + a];
-                REAL score_gradient = weights_gradient[t * A + a];
-                if (normalised) score_gradient = (score_gradient - mean / total) / total;
-                score_gradient *= weight[a] * (1 - weight[a]) * query_scales[t];
-                along += score_gradient * scores[t * A + a];
+                REAL logit_gradient = scores_gradient[t * A + a];
+                if (normalised) logit_gradient = (logit_gradient - mean / total) / total;
+                logit_gradient *= score[a] * (1 - score[a]) * query_scales[t];
+                along += logit_gradient * logits[t * A + a];
                 for (int64 r = 0; r < R; r++) {
-                    gradient[r] += score_gradient * keys[e * R + r];
-                    keys_gradient[e * R + r] += score_gradient * raw_query[r];
+                    gradient[r] += logit_gradient * keys[e * R + r];
+                    keys_gradient[e * R + r] += logit_gradient * raw_query[r];
                 }
             }
             along *= query_scales[t] / R;
