@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
+from typing import Any, NoReturn
 
 DESCRIPTION = """\
 How many training tokens does each architecture need to reach the same accuracy?
@@ -49,14 +51,14 @@ def parser() -> argparse.ArgumentParser:
 
     A module is imported only when its subcommand runs: `dreamer --help` answers at once.
     """
-    top = argparse.ArgumentParser(
+    top = _OneLine(
         prog="dreamer",
         usage="dreamer [-h] [--version] COMMAND ...",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action=_Version, nargs=0, help="print the version of this program and end")
-    commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = top.add_subparsers(required=True, metavar="COMMAND", prog="dreamer", help=argparse.SUPPRESS)
     about: dict[str, str] = {}
 
     def add(name: str, command: str, words: str) -> argparse.ArgumentParser:
@@ -96,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     add_mirror(plan)
     plan.add_argument("--calibrate", action="store_true", help="measure trainings and evaluations here, for a minute")
     plan.add_argument("--gpus", type=_count, metavar="N", help="plan for N GPUs on each machine, not for this machine")
-    plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
+    plan.add_argument("--price", type=_price, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
     status = add(
         "status", "running.status:status", "Show how far every stage, model and seed is, also on another machine."
     )
@@ -188,6 +190,31 @@ def parser() -> argparse.ArgumentParser:
         "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
     )
     return top
+
+
+def _price(text: str) -> float:
+    """Read a price of 0 or more."""
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 <= price < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no price: give a number of 0 or more")
+    return price
+
+
+class _OneLine(argparse.ArgumentParser):
+    """Refuse arguments in one line, as everything else is refused; the usage is in the help that the line names."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"dreamer: {message}; `{self.prog} --help` shows how\n")
+
+    def parse_known_args(self, *given: Any, **options: Any) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse an unknown option of a subcommand here, where the name of the subcommand is known."""
+        known, unknown = super().parse_known_args(*given, **options)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
 
 
 def _count(text: str) -> int:
