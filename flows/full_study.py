@@ -21,7 +21,7 @@ from pydantic import Field
 from flows.running import progress
 from flows.running.artifacts import artifact_key
 from flows.running.engine import attempt, call, reporting, tell_ends
-from flows.running.logs import outlive_readers
+from flows.running.logs import outlive_readers, plain_errors
 from flows.running.patience import patiently
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.running.record import recorded
@@ -69,6 +69,7 @@ def named(words: str = "") -> Callable[[], str]:
 def _running(study: str, mirror: str | None, root: str | None) -> Iterator[Study]:
     """Load a study and hold its lock, which `full-study` holds already where it calls its sub-flows."""
     outlive_readers()
+    plain_errors()
     chosen = load_study(study, mirror=mirror, root=root)
     with only_run(chosen):
         yield chosen

@@ -71,7 +71,8 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
             return 0
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
-    print(f"dreamer: {error}", file=sys.stderr)
+    place = isinstance(error, OSError) and error.filename and error.strerror
+    print(f"dreamer: {f'{error.filename}: {error.strerror}' if place else error}", file=sys.stderr)
     bad_place = isinstance(error, BAD_PATHS) or (isinstance(error, OSError) and error.errno in BAD_PLACES)
     return BAD_INPUT if bad_place or isinstance(error, InputError) else 1
 

@@ -45,13 +45,13 @@ def factor(value: Any) -> str:
 
 
 def duration(seconds: Any) -> str:
-    """Format seconds in the largest unit that gives at least 2: 2.5 h, 259 s."""
+    """Format seconds in the largest unit that gives at least 2: 2.5 h, 259 s; under 1 s."""
     if pd.isna(seconds):
         return NOTHING
     for unit, size in TIMES.items():
         if seconds >= 2 * size:
             return f"{seconds / size:.1f}{THIN}{unit}"
-    return f"{seconds:.0f}{THIN}s"
+    return f"under 1{THIN}s" if 0 < seconds < 0.5 else f"{seconds:.0f}{THIN}s"
 
 
 def fine_factor(value: Any) -> str:

@@ -55,9 +55,11 @@ def collect(options: argparse.Namespace) -> None:
 def write_bundle(study: Study, folder: Path) -> dict[str, Any]:
     """Prepare a study's data here, and write all that its training and evaluation need to `folder`; returns the plan.
 
-    Raises InputError for an existing folder of another study, and for benchmarks that only lm-eval can evaluate.
+    Raises InputError for a file, for an existing folder of another study, and for benchmarks that only lm-eval can evaluate.
     """
     plan_file = folder / PLAN
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; name a folder to bundle to")
     if plan_file.exists() and _read_json(folder, PLAN).get("study_id") != study.study_id:
         raise InputError(f"{folder} holds another study; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
