@@ -55,7 +55,8 @@ def collect(options: argparse.Namespace) -> None:
 def write_bundle(study: Study, folder: Path) -> dict[str, Any]:
     """Prepare a study's data here, and write all that its training and evaluation need to `folder`; returns the plan.
 
-    Raises InputError for a file, for an existing folder of another study, and for benchmarks that only lm-eval can evaluate.
+    Raises InputError for a file, for an existing folder of another study, and for benchmarks that only lm-eval can
+    evaluate.
     """
     plan_file = folder / PLAN
     if folder.is_file():
