@@ -45,7 +45,8 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
     if not decided:
         return _cannot_tell(undecided, f" training tokens than {BASELINE}{f' at {place}' * bool(place)} {goal}")
     first, *further = decided
-    clauses = [f"{first['variant']} needed {_times(first)} training tokens than {BASELINE}{_span(first, NAMED)}"]
+    compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {BASELINE}"
+    clauses = [f"{first['variant']} needed {_times(first)} {compared}{_span(first, NAMED)}"]
     clauses += [f"{row['variant']} {_times(row)}{_span(row)}" for row in further]
     start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
     return " ".join([f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])])
@@ -70,8 +71,8 @@ def _times(row: Mapping[str, Any]) -> str:
 
 
 def times(value: float, unit: str = "×") -> str:
-    """Say a factor in the unit that is above 1: `2.52× fewer`, `1.24× more`."""
-    return f"{fine_factor(value)}{unit} fewer" if value >= 1 else f"{fine_factor(1 / value)}{unit} more"
+    """Say a factor in the unit that is above 1: `2.52× fewer`, `1.24× as many`."""
+    return f"{fine_factor(value)}{unit} fewer" if value >= 1 else f"{fine_factor(1 / value)}{unit} as many"
 
 
 def _span(row: Mapping[str, Any], name: str = "") -> str:

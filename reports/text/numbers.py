@@ -65,7 +65,7 @@ def interval(row: Mapping[str, Any], *, inverted: bool = False, show: Callable[[
     """Format the interval of a factor, from `low` and `high` of its row; empty where there is none.
 
     An end of 0 or infinity means that the study does not limit the factor on that side: 1.8 to 3.1; at most 3.1.
-    With `inverted`, the ends are those of the inverse: for "times more tokens" where the row has "times fewer".
+    With `inverted`, the ends are those of the inverse: for "times as many tokens" where the row has "times fewer".
     """
     low, high = row.get("low"), row.get("high")
     if pd.isna(low) or pd.isna(high):
