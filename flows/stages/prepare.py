@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.stages.building import build_stage
-from flows.stages.losses import say, warnings
+from flows.stages.losses import repetition, say, warnings
 from flows.stages.outputs import Prepared, write_returned
 from flows.stages.sources import (
     curate_sources,
@@ -127,6 +127,8 @@ def prepare_data(study: Study, store: Store) -> Prepared:
         resumes=True,
     )
     finish(tokenizer, packed)
+    if store.builds:
+        say(repetition(study.training.tokens, packed.results["tokens"]))
     if packed.results["validation"]:
         tasks.append(validation_specification(packed.path, study.training.loss_on))
     stages = [output for output in finished if "counts" in output.results and output is not packed]

@@ -12,7 +12,7 @@ from reports.text.crossings import crossing
 from reports.text.limitations import not_evaluated, setting
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
-from reports.text.token_stream import mismatch
+from reports.text.token_stream import mismatch, repetition
 
 NAMED = "95% interval "  # before the first interval of a text
 FEW_ITEMS = 200  # a benchmark with fewer items has wide errors
@@ -101,7 +101,7 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
 
 
 def gaps(data: StudyData) -> list[str]:
-    """Name in a few words each what a study lacks: runs that failed or go on, and what was not evaluated."""
+    """Name in a few words each what a study lacks: data, runs that failed or go on, and what was not evaluated."""
     runs = data.runs[data.runs["status"].notna()]
     ended = runs[~runs["status"].isin(["complete", "screened", *UNDER_WAY])]
     texts = [
@@ -114,7 +114,8 @@ def gaps(data: StudyData) -> list[str]:
     under_way = int(runs["status"].isin(UNDER_WAY).sum())
     texts += [f"Not complete: {counted(under_way, 'run')} of {len(runs)}."] * bool(under_way)
     waiting = len(not_evaluated(data))
-    return [*texts, *[f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}."] * bool(waiting), *_tasks(data)]
+    texts += [f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}."] * bool(waiting)
+    return [*texts, *_tasks(data), *filter(None, [repetition(data)])]
 
 
 def _tasks(data: StudyData) -> list[str]:
