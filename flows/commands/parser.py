@@ -40,6 +40,7 @@ GROUPS = {
         "collect": "dreamer collect my.yaml folder",
         "export": "dreamer export demo tables --format csv",
         "migrate": "dreamer migrate old/results.duckdb",
+        "intervals": "dreamer intervals mine.duckdb",
     },
 }
 A_STUDY = "a preset's name or a YAML file"
@@ -133,6 +134,12 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
     migrate = add("migrate", "results.query:migrate", "Bring a results file of an older version up to date.")
     add_study(migrate, RESULTS)
+    intervals = add(
+        "intervals",
+        "results.query:intervals",
+        "Compute the intervals of the factors in a results file, after rows were entered by hand.",
+    )
+    add_study(intervals, RESULTS)
     dropped = add(
         "dropped", "data.dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."
     )

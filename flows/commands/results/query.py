@@ -1,9 +1,10 @@
-"""`dreamer sql`, `dreamer export`: query a results file, write its tables."""
+"""`dreamer sql`, `export`, `migrate`, `intervals`: query a results file, write its tables, bring it up to date."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import closing
 from pathlib import Path
 
 from flows.commands.tables import print_table
@@ -11,6 +12,7 @@ from flows.study.loading import load_study
 from pipeline.errors import InputError
 from sql import export as tables
 from sql.results import connect, query
+from sql.statistics.compute import compute_statistics
 
 
 def sql(options: argparse.Namespace) -> None:
@@ -29,10 +31,23 @@ def export(options: argparse.Namespace) -> None:
 
 
 def migrate(options: argparse.Namespace) -> None:
-    """Bring the tables and views of a results file up to date; nothing else but ingest changes a file."""
+    """Bring the tables and views of a results file up to date."""
     database, _ = find_results(options.study, options.root)
     connect(database).close()
     print(f"{database}: up to date")
+
+
+def intervals(options: argparse.Namespace) -> None:
+    """Compute the intervals of the factors of a study, or of every study that a results file holds."""
+    database, wanted = find_results(options.study, options.root)
+    known = list(query(database, "SELECT DISTINCT study_id FROM models ORDER BY ALL")["study_id"])
+    chosen = [study for study in known if wanted in (None, study)]
+    if not chosen:
+        raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
+    with closing(connect(database)) as connection:
+        for study in chosen:
+            compute_statistics(connection, study)
+    print(f"{database}: computed the intervals of {', '.join(chosen)}")
 
 
 def find_results(name: str, root: Path | None) -> tuple[Path, str | None]:
