@@ -28,6 +28,7 @@ GROUPS = {
         "report": "dreamer report demo",
         "compare": "dreamer compare demo my.yaml",
         "profile": "dreamer profile demo --model DR+DA-4",
+        "checkpoints": "dreamer checkpoints demo --model DR+DA-4 --seed 0",
     },
     "data": {
         "sources": "dreamer sources --long",
@@ -156,6 +157,15 @@ def parser() -> argparse.ArgumentParser:
     profile = add("profile", "running.profile:profile", "Measure where one training step of a model spends its time.")
     add_study(profile)
     profile.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
+    checkpoints = add(
+        "checkpoints",
+        "running.checkpoints:checkpoints",
+        "Print the folders of the trained models, for lm-eval and Python.",
+    )
+    add_study(checkpoints)
+    checkpoints.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
+    checkpoints.add_argument("--seed", type=int, help="one seed (default: all)")
+    checkpoints.add_argument("--all", action="store_true", help="every checkpoint, not the last of each run alone")
     sources = add(
         "sources", "data.sources:sources", "List the training sources and benchmarks that can be named in a study."
     )
@@ -194,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     add_study(clean)
     clean.add_argument("--yes", action="store_true", help="remove without asking")
     top.epilog = "\n\n".join(
-        "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
+        "\n".join([f"{group}:", *(f"  {name:<11} {about[name]}" for name in names)]) for group, names in GROUPS.items()
     )
     return top
 
