@@ -21,16 +21,17 @@ from pydantic import Field
 from flows.running import progress
 from flows.running.artifacts import artifact_key
 from flows.running.engine import attempt, call, reporting, tell_ends
-from flows.running.logs import outlive_readers
+from flows.running.logs import outlive_readers, plain_errors
 from flows.running.patience import patiently
 from flows.running.processes import Failed, stopped_on_exit, wait_unless_stopping
 from flows.running.record import recorded
 from flows.running.report_links import link_to_report
 from flows.running.single import in_turn, only_run
-from flows.stages.checks import check_study
+from flows.stages.checks import check_study, study_warnings
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_stages
 from flows.stages.live import evaluate_live
+from flows.stages.losses import say
 from flows.stages.models import plan_models
 from flows.stages.outputs import FILES, Evaluated, Prepared, Trained, read_finished, report_mark
 from flows.stages.prepare import prepare_data
@@ -69,6 +70,7 @@ def named(words: str = "") -> Callable[[], str]:
 def _running(study: str, mirror: str | None, root: str | None) -> Iterator[Study]:
     """Load a study and hold its lock, which `full-study` holds already where it calls its sub-flows."""
     outlive_readers()
+    plain_errors()
     chosen = load_study(study, mirror=mirror, root=root)
     with only_run(chosen):
         yield chosen
@@ -165,6 +167,7 @@ def full_study(
     arguments = {"study": as_file(study, root=root), "mirror": mirror, "root": root}
     with _running(**arguments) as chosen:
         check_study(chosen, trust_code=trust_code)
+        say(study_warnings(chosen))
         attempt(_tag_run, chosen.name)
         with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)), in_turn():
             prepared = call(prepare_data_flow, **arguments)

@@ -147,7 +147,9 @@ def _claim(job: Job, checkpoint: Checkpoint, wait: bool) -> Iterator[bool]:
 
 
 class _Progress:
-    """Writes `progress.json`: items done and in all, over all checkpoints; items per second here; seconds left.
+    """Writes `progress.json`: items done and in all; checkpoints done; items per second here; seconds left.
+
+    Checkpoints are those of the job when this process began: others may come since.
 
     A checkpoint's items count once in `done`, and at every depth in `items_per_second`.
     """
@@ -200,6 +202,7 @@ class _Progress:
         values = {
             "done": round(done * self._items),
             "total": len(self._folders) * self._items,
+            "checkpoints": done,
             "items_per_second": self._answered / elapsed,
             "seconds_left": (len(self._folders) - done) / pace if pace else None,
             "process": os.getpid(),

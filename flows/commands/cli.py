@@ -21,7 +21,7 @@ BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirector
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
 GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
-ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "profile", "sources", "dropped", "preview"}
+ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "profile", "checkpoints", "sources", "dropped", "preview"}
 OLD_NAMES = {"carry": "bundle", "adopt": "collect"}
 
 
@@ -71,7 +71,8 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
             return 0
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
-    print(f"dreamer: {error}", file=sys.stderr)
+    place = isinstance(error, OSError) and error.filename and error.strerror
+    print(f"dreamer: {f'{error.filename}: {error.strerror}' if place else error}", file=sys.stderr)
     bad_place = isinstance(error, BAD_PATHS) or (isinstance(error, OSError) and error.errno in BAD_PLACES)
     return BAD_INPUT if bad_place or isinstance(error, InputError) else 1
 

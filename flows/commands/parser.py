@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
+from typing import Any, NoReturn
 
 DESCRIPTION = """\
 How many training tokens does each architecture need to reach the same accuracy?
@@ -26,6 +28,7 @@ GROUPS = {
         "report": "dreamer report demo",
         "compare": "dreamer compare demo my.yaml",
         "profile": "dreamer profile demo --model DR+DA-4",
+        "checkpoints": "dreamer checkpoints demo --model DR+DA-4 --seed 0",
     },
     "data": {
         "sources": "dreamer sources --long",
@@ -38,6 +41,7 @@ GROUPS = {
         "collect": "dreamer collect my.yaml folder",
         "export": "dreamer export demo tables --format csv",
         "migrate": "dreamer migrate old/results.duckdb",
+        "intervals": "dreamer intervals mine.duckdb",
     },
 }
 A_STUDY = "a preset's name or a YAML file"
@@ -49,14 +53,14 @@ def parser() -> argparse.ArgumentParser:
 
     A module is imported only when its subcommand runs: `dreamer --help` answers at once.
     """
-    top = argparse.ArgumentParser(
+    top = _OneLine(
         prog="dreamer",
         usage="dreamer [-h] [--version] COMMAND ...",
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action=_Version, nargs=0, help="print the version of this program and end")
-    commands = top.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = top.add_subparsers(required=True, metavar="COMMAND", prog="dreamer", help=argparse.SUPPRESS)
     about: dict[str, str] = {}
 
     def add(name: str, command: str, words: str) -> argparse.ArgumentParser:
@@ -96,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     add_mirror(plan)
     plan.add_argument("--calibrate", action="store_true", help="measure trainings and evaluations here, for a minute")
     plan.add_argument("--gpus", type=_count, metavar="N", help="plan for N GPUs on each machine, not for this machine")
-    plan.add_argument("--price", type=float, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
+    plan.add_argument("--price", type=_price, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
     status = add(
         "status", "running.status:status", "Show how far every stage, model and seed is, also on another machine."
     )
@@ -131,6 +135,12 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
     migrate = add("migrate", "results.migrate:migrate", "Bring a results file of an older version up to date.")
     add_study(migrate, RESULTS)
+    intervals = add(
+        "intervals",
+        "results.intervals:intervals",
+        "Compute the intervals of the factors in a results file, after rows were entered by hand.",
+    )
+    add_study(intervals, RESULTS)
     dropped = add(
         "dropped", "data.dropped:dropped", "Show documents that curation dropped, with the reason and what caused it."
     )
@@ -147,6 +157,15 @@ def parser() -> argparse.ArgumentParser:
     profile = add("profile", "running.profile:profile", "Measure where one training step of a model spends its time.")
     add_study(profile)
     profile.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
+    checkpoints = add(
+        "checkpoints",
+        "running.checkpoints:checkpoints",
+        "Print the folders of the trained models, for lm-eval and Python.",
+    )
+    add_study(checkpoints)
+    checkpoints.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
+    checkpoints.add_argument("--seed", type=int, help="one seed (default: all)")
+    checkpoints.add_argument("--all", action="store_true", help="every checkpoint, not the last of each run alone")
     sources = add(
         "sources", "data.sources:sources", "List the training sources and benchmarks that can be named in a study."
     )
@@ -185,9 +204,34 @@ def parser() -> argparse.ArgumentParser:
     add_study(clean)
     clean.add_argument("--yes", action="store_true", help="remove without asking")
     top.epilog = "\n\n".join(
-        "\n".join([f"{group}:", *(f"  {name:<10} {about[name]}" for name in names)]) for group, names in GROUPS.items()
+        "\n".join([f"{group}:", *(f"  {name:<11} {about[name]}" for name in names)]) for group, names in GROUPS.items()
     )
     return top
+
+
+def _price(text: str) -> float:
+    """Read a price of 0 or more."""
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 <= price < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no price: give a number of 0 or more")
+    return price
+
+
+class _OneLine(argparse.ArgumentParser):
+    """Refuse arguments in one line, as everything else is refused; the usage is in the help that the line names."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"dreamer: {message}; `{self.prog} --help` shows how\n")
+
+    def parse_known_args(self, *given: Any, **options: Any) -> tuple[argparse.Namespace, list[str]]:
+        """Refuse an unknown option of a subcommand here, where the name of the subcommand is known."""
+        known, unknown = super().parse_known_args(*given, **options)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return known, unknown
 
 
 def _count(text: str) -> int:

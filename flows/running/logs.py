@@ -1,9 +1,12 @@
-"""Let a study outlive the reader of its log lines, as a worker that was killed."""
+"""Mend what Prefect does with log lines: no line ends a study, and errors of users have no traceback."""
 
 from __future__ import annotations
 
 import logging
 from functools import partial
+
+from flows.running.processes import Failed
+from pipeline.errors import InputError
 
 
 def outlive_readers() -> None:
@@ -18,3 +21,15 @@ def outlive_readers() -> None:
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         if isinstance(handler, PrefectConsoleHandler):
             handler.console.on_broken_pipe = partial(setattr, handler.console, "quiet", True)  # type: ignore[method-assign]
+
+
+def plain_errors() -> None:
+    """Log an error that a user can understand as the one line that it is, where Prefect adds a traceback."""
+    for name in ("prefect.flow_runs", "prefect.engine"):
+        logging.getLogger(name).addFilter(_without_traceback)  # once: a logger knows the filters that it has
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    if record.exc_info and isinstance(record.exc_info[1], InputError | Failed):
+        record.exc_info = None
+    return True

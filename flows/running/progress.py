@@ -35,7 +35,12 @@ def report(key: str, fraction: float, words: str = "") -> None:
     with _lock:
         for listener in _listeners:
             with suppress(OSError):
-                listener.update(key, min(max(fraction, 0.0), 1.0), words)
+                listener.update(key, bounded(fraction), words)
+
+
+def bounded(fraction: float) -> float:
+    """Keep a fraction between 0 and 1, and what is not done below what is shown as 100 %."""
+    return 1.0 if fraction >= 1 else min(max(fraction, 0.0), 0.99)
 
 
 def write_line(text: str) -> None:

@@ -11,6 +11,7 @@ from threading import Thread
 
 from flows.running.private import open_private, private_folder
 from flows.study.configuration import Study
+from pipeline.storage.store import digest
 from reports.page.serving import server
 
 ADDRESS = "DREAMER_REPORTS"  # an environment variable: where reports are served, for the flow runs of `make up`
@@ -38,13 +39,20 @@ def serving_reports(port: int = 0) -> Iterator[str]:
 
 
 def link_to_report(study: Study) -> str:
-    """Return the address of a study's report: where reports are served, else the file's."""
+    """Return the address of a study's report: where reports are served, else the file's.
+
+    The address ends with the study's name, and a digest where another study of that name has a report elsewhere.
+    """
     if not (address := os.environ.get(ADDRESS)):
         return study.report.resolve().as_uri()
-    with open_private(private_folder("reports") / study.name) as file:
+    links, report = private_folder("reports"), study.report.resolve()
+    name = study.name
+    if find_report(links, name) not in (None, report):  # a study of this name in another folder, whose link stays
+        name = f"{name}-{digest(str(report))[:8]}"
+    with open_private(links / name) as file:
         file.truncate(0)  # of a longer path, where the study of that name once was
-        file.write(str(study.report.resolve()))
-    return f"{address}/{study.name}/"
+        file.write(str(report))
+    return f"{address}/{name}/"
 
 
 def find_report(links: Path, study: str) -> Path | None:

@@ -23,8 +23,8 @@ CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/
 UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
 
 
-def check_study(study: Study, *, trust_code: bool = False) -> list[str]:
-    """Check devices, files, folders, memory and disk of a study; returns notices for people, in one line each.
+def check_study(study: Study, *, trust_code: bool = False) -> None:
+    """Check devices, files, folders, memory and disk of a study.
 
     Raises InputError for a device that is not there, a benchmark that runs code which is not trusted, a tokenizer that
     cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor
@@ -43,6 +43,10 @@ def check_study(study: Study, *, trust_code: bool = False) -> list[str]:
     for folder in (study.folder, study.store_folder):
         _check_writable(folder)
     _check_disk(study, planned)
+
+
+def study_warnings(study: Study) -> list[str]:
+    """List what a person should know of a study that is right, in one line each: mostly nothing."""
     if BASELINE in [variant.name for variant in study.models.variants]:
         return []
     return [f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"]

@@ -279,9 +279,9 @@ class _Evaluation:
             return
         done, state = len(self.entered), read_progress(self.folder / "results" / "progress.json")
         rate = f", {state['items_per_second']:,.0f} items/s" if waiting and state.get("items_per_second") else ""
-        share = max(done, len(self.asked) * state["done"] / state["total"]) if waiting and state.get("total") else done
+        share = max(done, state.get("checkpoints", 0)) if waiting else done
         words = f"{done} of {self.expected} checkpoints{rate}"
-        progress.report(self.name, min(share / self.expected, 0.999), words)
+        progress.report(self.name, min(share / self.expected, 0.99), words)
 
 
 def _linked(checkpoint: Path, place: Path) -> Path:

@@ -25,6 +25,7 @@ from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
 from model.training.origins.provenance import package_version
 from pipeline.storage.store import canonical
+from pipeline.worlds.world import WORLD_LICENCE, WORLD_SOURCE
 from sql.ingest import forget, ingest
 from sql.results import Busy, connect
 from sql.statistics.compute import compute_statistics
@@ -103,6 +104,10 @@ def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
             source = output.manifest["configuration"]["source"]
             known = {name: source[name] for name in ("repository", "revision", "licence")}
             known["commit"] = output.results.get("commit")  # outputs of earlier versions have none
+            if (
+                source["repository"] == WORLD_SOURCE["repository"]
+            ):  # written in the entry, it would give all outputs other keys
+                known["licence"] = WORLD_LICENCE
             known["unmarked"] = without_marks.get(source["name"], 0)
             rows.append({"study_id": study.study_id, "source": source["name"], **known})
     return rows

@@ -1,4 +1,4 @@
-"""Say loudly what curation lost: a source of which nothing is left, and a stage that dropped most of one."""
+"""Say loudly what curation lost: a source of which nothing is left, a stage that dropped most of one, too few data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pipeline.sources.source import Source
 from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Output
 from pipeline.traces.strip import DECLARED, NONE
+from reports.text.token_stream import MOST_EPOCHS
 
 
 def check_kept(source: Source, outputs: Sequence[Output]) -> None:
@@ -40,6 +41,17 @@ def warnings(outputs: Sequence[Output]) -> list[str]:
             if row["reason"] != KEPT and 2 * row["documents"] > came[row["source"]]
         ]
     return found
+
+
+def repetition(tokens: int, packed: float) -> list[str]:
+    """Say, if so, that a training of so many tokens reads its packed data too often."""
+    times = tokens / max(packed, 1)
+    if times <= MOST_EPOCHS:
+        return []
+    return [
+        f"training reads its data {times:,.0f} times over; beyond some {MOST_EPOCHS} times, language models were found "
+        "to learn nothing more: add data, or take fewer training.tokens"
+    ]
 
 
 def unmarked(stripped: Output) -> dict[str, int]:

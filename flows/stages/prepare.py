@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flows.stages.building import build_stage
-from flows.stages.losses import say, warnings
+from flows.stages.losses import repetition, say, warnings
 from flows.stages.outputs import Prepared, write_returned
 from flows.stages.sources import (
     curate_sources,
@@ -74,6 +74,8 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     tokenizer = _tokenizer(study, store, curated)
     packed = _packed(study, store, [each.source for each in sources], curated, tokenizer)
     finish(tokenizer, packed)
+    if store.builds:
+        say(repetition(study.training.tokens, packed.results["tokens"]))
     if packed.results["validation"]:
         tasks.append(validation_specification(packed.path, study.training.loss_on))
     funnel = _funnel(store, finished, tokenizer, packed)

@@ -21,7 +21,14 @@ from pipeline.dedup.signing import sign_source
 from pipeline.errors import InputError
 from pipeline.progress import Progress
 from pipeline.sources.repositories.addresses import copy_file, copy_repository
-from pipeline.sources.repositories.folders import is_cached, repository_folder, resolved_revision, source_files
+from pipeline.sources.repositories.folders import (
+    Absent,
+    find_folder,
+    is_cached,
+    repository_folder,
+    resolved_revision,
+    source_files,
+)
 from pipeline.sources.repositories.splits import Part
 from pipeline.sources.source import Source
 from pipeline.sources.stage import read_source
@@ -95,12 +102,29 @@ def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits
             revision=entry.revision,
             configurations=entry.configurations,
             splits=splits,
+            study=study.named,
             progress=report,
         )
     except InputError as error:
-        if address is None:
-            raise
-        raise InputError(f"{error} ({mirror} holds what was copied from {address})") from error
+        if address:
+            raise InputError(f"{error} ({mirror} holds what was copied from {address})") from error
+        if isinstance(error, Absent):
+            raise InputError(f"{error}{_also_not_here(study, entry)}") from error
+        raise
+
+
+def _also_not_here(study: Study, first: Source | Benchmark) -> str:
+    """Name the other data sets of a study that are not on this machine, to be fetched together; "" for none."""
+    sources = [resolve_source(entry) for entry in study.data.sources if entry != BUILTIN]
+    benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
+    missing = []
+    for one, splits in [*((each, each.splits) for each in sources), *((each, (each.split,)) for each in benchmarks)]:
+        parts = [(configuration, split) for configuration in one.configurations for split in splits]
+        cache = study.folder / "hub"
+        if not find_folder(one.repository, parts, mirror=study.mirror, cache=cache, revision=one.revision):
+            missing.append(one.name)
+    others = [name for name in dict.fromkeys(missing) if name != first.name]
+    return f"; also not here: {', '.join(others)}" if others else ""
 
 
 def _copy(

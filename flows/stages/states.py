@@ -15,6 +15,7 @@ from typing import Any
 
 from flows.running.looks import found_in, written_at
 from flows.running.processes import read_progress
+from flows.running.progress import bounded
 from flows.running.record import Reported, read_record
 from flows.running.silence import KEY_END, silence
 from flows.running.single import running_since
@@ -234,10 +235,8 @@ def _evaluation(
         return state(state=COMPLETE, progress=1.0)
     results = folder / "results"
     path = results / "progress.json"
-    found, share = read_progress(path), len(result_folders(results)) / len(study.training.points)
-    if found.get("total"):
-        share = found["done"] / found["total"]
-    state = partial(state, progress=min(share, 1.0))
+    found, whole = read_progress(path), len(result_folders(results))
+    state = partial(state, progress=bounded(max(whole, found.get("checkpoints", 0)) / len(study.training.points)))
     told = record.get(f"evaluate {run.model_id} seed {run.seed}{KEY_END}")
     silent = told.words if told and told.fraction < 1 and since is not None and told.at >= since else ""
     if not _lives(path, since) and not silent:

@@ -6,6 +6,7 @@ trained, on which benchmarks they are evaluated. The settings of a curation stag
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -260,6 +261,11 @@ class Study(Section):
     def arguments(self) -> str:
         """STUDY and its options as given on the command line, for advice on which command to run."""
         return self._arguments or self.name
+
+    @property
+    def named(self) -> str:
+        """STUDY as given on the command line, without options."""
+        return shlex.split(self.arguments)[0]
 
     @property
     def place(self) -> Path:

@@ -40,7 +40,7 @@ def load_study(
     """Load the study of a preset's name, of a YAML file's path, or of a mapping.
 
     `mirror` and `root` override the study's own values. Raises InputError, in one line, for a file that does not
-    exist, is not YAML, or does not validate.
+    exist, is not YAML, or does not validate, and for a file where the study's folder is to be.
     """
     named = None if isinstance(study, Mapping) else str(study)
     content = dict(study) if isinstance(study, Mapping) else _read_content(str(study))
@@ -57,6 +57,9 @@ def load_study(
         given = [str(word) for option in options.items() if option[1] is not None for word in option]
         loaded._arguments = shlex.join([named, *given])
         loaded._place = Path() if named in presets() else Path(named).parent
+    for folder in (loaded.folder, loaded.store_folder):
+        if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
+            raise InputError(f"{file} is a file, and the study writes to a folder {folder}; name another with --root")
     return loaded
 
 

@@ -51,6 +51,7 @@ WORLD_SOURCE = {
     "response": "response",
     "answer": "answer",
 }
+WORLD_LICENCE = "Apache-2.0"  # the project's own
 
 
 def write_world(output: Path, settings: WorldSettings, *, progress: Progress = quiet) -> dict[str, Any]:

@@ -39,13 +39,16 @@ def answer(
         curve, targets, rows = (_where(frame, keys) for frame in (curves, by_target, rows))
         distances = _distances(ordered(rows, styles), targets)
         name = measure_label(first)
-        words = [f"{row.variant} {row.label} than {BASELINE}" for row in distances.itertuples()]
+        words = [
+            f"{row.variant} {row.label} {'than' if row.fewer else 'as'} {BASELINE}" for row in distances.itertuples()
+        ]
         description = f"{name} against training tokens at {depth_name(depth).lower()}: {listed(words)}."
         title = f"{name}, {depth_name(depth).lower()}"
         panels.append(panel(title, description, _chart(curve, distances, shown, first["metric"]), **keys))
     caption = (
-        "Each marker is a checkpoint, the mean over its seeds. A bar between two curves shows how many times more or "
-        "fewer tokens a model needs for equal height: the mean over all heights, drawn at a height near that mean."
+        "Each marker is a checkpoint, the mean over its seeds. A bar between two curves shows how many times fewer "
+        "tokens a model needs for equal height, or how many times as many: the mean over all heights, drawn at a "
+        "height near that mean."
     )
     return figure("answer", "The answer", f"{parts_in_words(shown)} {caption}".strip(), panels, shown)
 

@@ -12,7 +12,7 @@ from reports.text.crossings import crossing
 from reports.text.limitations import FEW_ITEMS, not_evaluated, setting
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
-from reports.text.token_stream import mismatch
+from reports.text.token_stream import mismatch, repetition
 from sql.names import AVERAGE, BASELINE, UNDER_WAY
 
 NAMED = "95% interval "  # before the first interval of a text
@@ -44,7 +44,8 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
     if not decided:
         return _cannot_tell(undecided, f" training tokens than {BASELINE}{f' at {place}' * bool(place)} {goal}")
     first, *further = decided
-    clauses = [f"{first['variant']} needed {_times(first)} training tokens than {BASELINE}{_span(first, NAMED)}"]
+    compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {BASELINE}"
+    clauses = [f"{first['variant']} needed {_times(first)} {compared}{_span(first, NAMED)}"]
     clauses += [f"{row['variant']} {_times(row)}{_span(row)}" for row in further]
     start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
     return " ".join([f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])])
@@ -69,8 +70,8 @@ def _times(row: Mapping[str, Any]) -> str:
 
 
 def times(value: float, unit: str = "×") -> str:
-    """Say a factor in the unit that is above 1: `2.52× fewer`, `1.24× more`."""
-    return f"{fine_factor(value)}{unit} fewer" if value >= 1 else f"{fine_factor(1 / value)}{unit} more"
+    """Say a factor in the unit that is above 1: `2.52× fewer`, `1.24× as many`."""
+    return f"{fine_factor(value)}{unit} fewer" if value >= 1 else f"{fine_factor(1 / value)}{unit} as many"
 
 
 def _span(row: Mapping[str, Any], name: str = "") -> str:
@@ -99,7 +100,7 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
 
 
 def gaps(data: StudyData) -> list[str]:
-    """Name in a few words each what a study lacks: runs that failed or go on, and what was not evaluated."""
+    """Name in a few words each what a study lacks: data, runs that failed or go on, and what was not evaluated."""
     runs = data.runs[data.runs["status"].notna()]
     ended = runs[~runs["status"].isin(["complete", "screened", *UNDER_WAY])]
     texts = [
@@ -112,7 +113,8 @@ def gaps(data: StudyData) -> list[str]:
     under_way = int(runs["status"].isin(UNDER_WAY).sum())
     texts += [f"Not complete: {counted(under_way, 'run')} of {len(runs)}."] * bool(under_way)
     waiting = len(not_evaluated(data))
-    return [*texts, *[f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}."] * bool(waiting), *_tasks(data)]
+    texts += [f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}."] * bool(waiting)
+    return [*texts, *_tasks(data), *filter(None, [repetition(data)])]
 
 
 def _tasks(data: StudyData) -> list[str]:

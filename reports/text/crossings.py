@@ -45,7 +45,7 @@ def _large(row: Mapping[str, Any]) -> tuple[str, str]:
         return f"≥{THIN}{shown}×", "at least, fewer training tokens"
     if shown == "1.0":
         return f"{shown}×", "as many training tokens" if row["factor"] == 1 else "about as many training tokens"
-    return f"{shown}×", "fewer training tokens" if row["factor"] > 1 else f"that is, {_more(row)}"
+    return f"{shown}×", "fewer training tokens" if row["factor"] > 1 else f"that is, {_as_many(row)}"
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
@@ -72,11 +72,11 @@ def _reached(row: Mapping[str, Any], best: str) -> str:
     if value > 1:
         fewer = f"{factor(value)} times fewer training tokens{_span(row)}"
         return f"{variant} reached {best} with {fewer}: {needed} instead of {had}."
-    return f"{variant} needed {_more(row)}{_span(row, inverted=True)} to reach {best}: {needed} instead of {had}."
+    return f"{variant} needed {_as_many(row)}{_span(row, inverted=True)} to reach {best}: {needed} instead of {had}."
 
 
-def _more(row: Mapping[str, Any]) -> str:
-    return f"{factor(1 / row['factor'])} times more training tokens"
+def _as_many(row: Mapping[str, Any]) -> str:
+    return f"{factor(1 / row['factor'])} times as many training tokens"
 
 
 def _span(row: Mapping[str, Any], *, inverted: bool = False) -> str:

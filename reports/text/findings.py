@@ -1,6 +1,6 @@
 """Put factors into findings: large type for a tile, a sentence that stands by itself, and the doubts beside them.
 
-Every sentence has one unit: "times fewer tokens" or "times more tokens", and the ends of its interval in that unit.
+Every sentence has one unit: "times fewer tokens" or "times as many tokens", and the ends of its interval in that unit.
 """
 
 from __future__ import annotations

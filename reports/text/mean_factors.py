@@ -31,7 +31,7 @@ def headline(rows: pd.DataFrame) -> pd.DataFrame:
 def mean_finding(row: Mapping[str, Any]) -> Finding:
     """Put a row of `StudyData.mean_factors` into words.
 
-    Example: a factor 0.80 gives the figure "0.80×" and the unit "that is, 1.25 times more training tokens".
+    Example: a factor 0.80 gives the figure "0.80×" and the unit "that is, 1.25 times as many training tokens".
     """
     value, doubts = row["factor"], []
     span = f"95% interval {fine_interval(row)}" if fine_interval(row) else ""
@@ -41,7 +41,7 @@ def mean_finding(row: Mapping[str, Any]) -> Finding:
         doubts.append("There is no interval for this factor.")
     if row["within_noise"]:
         doubts.append("What both models reached is hardly more than noise: the factor says little.")
-    unit = "fewer training tokens" if value >= 1 else f"that is, {fine_factor(1 / value)} times more training tokens"
+    unit = "fewer training tokens" if value >= 1 else f"that is, {fine_factor(1 / value)} times as many training tokens"
     return Finding(
         variant=row["variant"],
         depth=int(row["depth"]),

@@ -45,13 +45,13 @@ def factor(value: Any) -> str:
 
 
 def duration(seconds: Any) -> str:
-    """Format seconds in the largest unit that gives at least 2: 2.5 h, 259 s."""
+    """Format seconds in the largest unit that gives at least 2: 2.5 h, 259 s; under 1 s."""
     if pd.isna(seconds):
         return NOTHING
     for unit, size in TIMES.items():
         if seconds >= 2 * size:
             return f"{seconds / size:.1f}{THIN}{unit}"
-    return f"{seconds:.0f}{THIN}s"
+    return f"under 1{THIN}s" if 0 < seconds < 0.5 else f"{seconds:.0f}{THIN}s"
 
 
 def fine_factor(value: Any) -> str:
@@ -65,7 +65,7 @@ def interval(row: Mapping[str, Any], *, inverted: bool = False, show: Callable[[
     """Format the interval of a factor, from `low` and `high` of its row; empty where there is none.
 
     An end of 0 or infinity means that the study does not limit the factor on that side: 1.8 to 3.1; at most 3.1.
-    With `inverted`, the ends are those of the inverse: for "times more tokens" where the row has "times fewer".
+    With `inverted`, the ends are those of the inverse: for "times as many tokens" where the row has "times fewer".
     """
     low, high = row.get("low"), row.get("high")
     if pd.isna(low) or pd.isna(high):

@@ -8,6 +8,9 @@ from reports.data import StudyData
 from reports.text.numbers import counted, listed, tokens
 
 SHOWN = 3  # mismatches that are listed
+# Of one corpus, as measured for language models: reading the data up to 4 times is nearly as good as new data, and
+# beyond some 40 times worthless (Muennighoff et al. 2023, Scaling Data-Constrained Language Models).
+MOST_EPOCHS = 40
 
 
 def corpus_tokens(data: StudyData) -> float:
@@ -53,6 +56,12 @@ def epochs(data: StudyData) -> str:
         f"The stream went over the data more than once: the longest run ended after {times:.1f} epochs{amounts}, each "
         f"in a fresh order.{since} Later tokens are worth less than new ones would be. {repeated}"
     ).strip()
+
+
+def repetition(data: StudyData) -> str:
+    """Say in a few words that the data were read too often to teach anything more; empty where they were not."""
+    times = data.checkpoints["epoch"].max()
+    return f"Few data: the longest run read them {times:,.0f} times over." if times > MOST_EPOCHS else ""
 
 
 def mismatch(data: StudyData) -> str:

@@ -18,13 +18,14 @@ from pipeline.tokens.tokenizer import read_tokenizer
 def preview(options: argparse.Namespace) -> None:
     """Print the first rows that a run with this seed trains on: each document, with what carries loss in «».
 
-    The default is the study's first seed. Raises InputError when the study has no packed data yet.
+    The default is the study's first seed. Raises InputError when the study has no such seed, or no packed data yet.
     """
     study, rows, seed = load_study(options.study, root=options.root), options.rows, options.seed
     if rows < 1:
         raise InputError(f"--rows is {rows}: it must be at least 1")
-    if seed is not None and not 0 <= seed < 2**63:
-        raise InputError(f"--seed is {seed}: it must not be negative, and below 2^63")
+    if seed is not None and seed not in study.training.seeds:
+        seeds = ", ".join(map(str, study.training.seeds))
+        raise InputError(f"--seed is {seed}, but {study.name} trains with the seeds {seeds}")
     prepared = read_returned(study, Prepared)
     packed, tokenizer = prepared.output("tokens"), prepared.output("tokenizer")
     if packed is None or tokenizer is None:

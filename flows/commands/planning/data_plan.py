@@ -15,6 +15,7 @@ import pandas as pd
 from flows.commands.planning.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
 from flows.commands.planning.world_sample import sample_world
 from flows.running.machines.devices import cores
+from flows.stages.losses import repetition
 from flows.stages.outputs import Prepared, read_finished
 from flows.stages.sources import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
@@ -109,7 +110,9 @@ def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
     tokens = study.training.tokens
     try:
         packed = read_finished(study, Prepared).packed.results["tokens"]
-        return f"{tokens / packed:,.3g} over {packed:,} packed tokens"
+        return "; WARNING: ".join(
+            [f"{tokens / packed:,.3g} over {packed:,} packed tokens", *repetition(tokens, packed)]
+        )
     except InputError:
         pass
     rates = [WORLD_BYTES_PER_TOKEN if _is_world(source) else BYTES_PER_TOKEN for source, _, _ in sources]
@@ -117,7 +120,7 @@ def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
     known = f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))} bytes each"
     if any(size.text is None for _, size, _ in sources):
         return f"at most {tokens / max(found, 1):,.3g} over at least {known}"
-    return f"about {tokens / max(found, 1):,.3g} over {known}"
+    return "; WARNING: ".join([f"about {tokens / max(found, 1):,.3g} over {known}", *repetition(tokens, found)])
 
 
 def _is_world(source: Source) -> bool:

@@ -21,7 +21,7 @@ from flows.commands.planning.time_plan import (
 from flows.commands.tables import console, print_table
 from flows.running import progress
 from flows.running.machines.devices import gpus
-from flows.stages.checks import checkpoint_bytes, state_bytes
+from flows.stages.checks import checkpoint_bytes, state_bytes, study_warnings
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
@@ -90,6 +90,8 @@ def plan(options: argparse.Namespace) -> None:
     for name, words in lines.items():
         if words:
             console.print(f"{name:<9} {words}", soft_wrap=True)
+    for warning in study_warnings(study):
+        console.print(f"{'WARNING':<9} {warning}", soft_wrap=True)
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
             console.print(f"{'note':<9} {notice}", soft_wrap=True)

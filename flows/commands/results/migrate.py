@@ -9,7 +9,7 @@ from sql.results import connect
 
 
 def migrate(options: argparse.Namespace) -> None:
-    """Bring the tables and views of a results file up to date; nothing else but ingest changes a file."""
+    """Bring the tables and views of a results file up to date."""
     database, _ = find_results(options.study, options.root)
     connect(database).close()
     print(f"{database}: up to date")

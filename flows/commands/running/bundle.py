@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import filecmp
 import json
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,7 @@ from flows.running.single import only_run
 from flows.stages.evaluate import job_settings
 from flows.stages.ingest import compute_intervals, ingest_rows, ingest_study
 from flows.stages.models import describe_run, plan_models
-from flows.stages.outputs import Prepared, read_finished, result_folders
+from flows.stages.outputs import Prepared, Trained, read_finished, read_returned, result_folders
 from flows.stages.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
@@ -37,7 +38,7 @@ def bundle(options: argparse.Namespace) -> None:
         plan = write_bundle(study, folder)
     print(f"{folder}: {len(plan['runs'])} runs of {plan['study_id']}. There, with this project's folder beside it:")
     print(f"  python -m model.carried {folder.name} --processes 1")
-    print(f"and back here: dreamer collect {options.study} {folder}")
+    print(f"and back here: dreamer collect {study.arguments} {shlex.quote(str(folder))}")
 
 
 def collect(options: argparse.Namespace) -> None:
@@ -54,9 +55,12 @@ def collect(options: argparse.Namespace) -> None:
 def write_bundle(study: Study, folder: Path) -> dict[str, Any]:
     """Prepare a study's data here, and write all that its training and evaluation need to `folder`; returns the plan.
 
-    Raises InputError for an existing folder of another study, and for benchmarks that only lm-eval can evaluate.
+    Raises InputError for a file, for an existing folder of another study, and for benchmarks that only lm-eval can
+    evaluate.
     """
     plan_file = folder / PLAN
+    if folder.is_file():
+        raise InputError(f"{folder} is a file; name a folder to bundle to")
     if plan_file.exists() and _read_json(folder, PLAN).get("study_id") != study.study_id:
         raise InputError(f"{folder} holds another study; name a new folder")
     folder.mkdir(parents=True, exist_ok=True)
@@ -113,7 +117,8 @@ def _copy_items(tasks: Sequence[dict[str, Any]], folder: Path) -> list[dict[str,
 def collect_bundle(study: Study, folder: Path) -> None:
     """Ingest the rows that a bundle's trainings and evaluations have left in `folder`.
 
-    Raises InputError if the bundle is another study's, has not run to its end, or has not come back whole.
+    Raises InputError if the bundle is another study's, has not run to its end, or has not come back whole, and if the
+    study's folder holds results that the bundle's would replace.
     """
     plan, chosen, job = (
         _read_json(folder, PLAN),
@@ -124,6 +129,7 @@ def collect_bundle(study: Study, folder: Path) -> None:
         raise InputError(
             f"{folder} holds {plan.get('study_id')}, not {study.study_id}: the study file has changed since"
         )
+    _check_place(study)
     _check_complete(folder, plan, chosen, job)
     try:
         prepared = read_finished(study, Prepared)
@@ -140,6 +146,22 @@ def collect_bundle(study: Study, folder: Path) -> None:
     ]
     ingest_rows(study, plan_models(study, prepared.vocabulary_size), runs, result_folders(folder / "results"))
     compute_intervals(study)
+
+
+def _check_place(study: Study) -> None:
+    """Raise InputError where the folder is another study's, or the study's models were trained there."""
+    for kind in (Prepared, Trained):
+        try:
+            held = read_returned(study, kind).study_id
+        except InputError:
+            continue
+        if held.rpartition("-")[0] != study.name:
+            raise InputError(f"{study.folder} is the folder of {held}; name another for {study.name} with --root")
+        if kind is Trained and held == study.study_id:
+            raise InputError(
+                f"{study.folder} holds results of {held} that were made there, and the bundle's would replace them; "
+                "name another folder with --root"
+            )
 
 
 def _read_json(folder: Path, name: str, kind: type = dict) -> Any:

@@ -20,8 +20,9 @@ from flows.running.machines.devices import check_devices, share_ranks
 from flows.running.machines.nodes import join_trainings, this_node
 from flows.running.patience import patiently
 from flows.running.single import only_run
-from flows.stages.checks import check_study
+from flows.stages.checks import check_study, study_warnings
 from flows.stages.evaluate import evaluate_runs
+from flows.stages.losses import say
 from flows.stages.models import plan_models
 from flows.stages.outputs import FILES, Trained, read_finished
 from flows.stages.prepare import prepare_data
@@ -50,6 +51,7 @@ def run(options: argparse.Namespace) -> None:
         return
     if is_complete(study):
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
+        say(study_warnings(study))
     else:
         with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
             if not (options.follow and is_complete(study)):
@@ -132,15 +134,13 @@ def preflight(study: Study, *, trust_code: bool) -> None:
 
     Prints notices, and who holds the results file. Raises InputError.
     """
-    notices = check_study(study, trust_code=trust_code)
+    check_study(study, trust_code=trust_code)
     needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
     if needed > free:
-        notices.append(
+        progress.write_line(
             f"{study.store_folder}: the data may need {amount(needed)}, and {amount(free)} are free; "
             f"`dreamer plan {study.arguments}` says what for"
         )
-    for notice in notices:
-        progress.write_line(notice)
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
     share_ranks(study, len(planned))

@@ -16,7 +16,10 @@ from pipeline.progress import Progress, quiet
 from pipeline.sources.repositories import hub
 from pipeline.sources.repositories.splits import Part, find_split, has_splits
 from pipeline.sources.source import Source
-from pipeline.sources.table import SOURCES
+
+
+class Absent(InputError):
+    """A data set is in none of the folders, and the hub does not give it."""
 
 
 class Wanted(Protocol):
@@ -40,17 +43,42 @@ def repository_folder(
     revision: str | None = None,
     configurations: Sequence[str],
     splits: Sequence[str],
+    study: str = "STUDY",
     progress: Progress = quiet,
 ) -> Path:
     """Find or fetch the folder of a data set that has all these splits of these configurations.
 
-    Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror (`datasets--owner--name/snapshots/...`) and in
-    `cache`; else fetches into `cache` at `revision`. Raises InputError within seconds when none of these has them, and
-    when the mirror was fetched at another commit than `revision`.
+    Looks where `find_folder` looks; else fetches into `cache` at `revision`. Raises Absent within seconds when neither
+    has them, with the command that fetches all data sets of `study`.
     """
     parts = [(configuration, split) for configuration in configurations for split in splits]
-    cached = _cached(Path(cache), repository, revision)
-    looked = [*(_mirrored(Path(mirror), repository, revision) if mirror else ()), cached]
+    if found := find_folder(repository, parts, mirror=mirror, cache=cache, revision=revision):
+        return found
+    *_, cached = looked = _places(repository, mirror, cache, revision)
+    try:
+        hub.fetch(repository, cached, revision=revision, parts=parts, progress=progress)
+    except InputError as error:
+        raise Absent(
+            f"{error}; nor is it, with {_words(parts)}, in {' or '.join(map(str, looked))}: on a machine with a "
+            f"network run `dreamer download {study} --mirror <folder>`, and give that folder as the mirror here"
+        ) from error
+    return cached
+
+
+def find_folder(
+    repository: str,
+    parts: Sequence[Part],
+    *,
+    mirror: Path | str | None,
+    cache: Path | str,
+    revision: str | None = None,
+) -> Path | None:
+    """Find the folder of a data set that has all these parts, without the hub; None where there is none.
+
+    Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror (`datasets--owner--name/snapshots/...`) and in
+    `cache`. Raises InputError when the mirror was fetched at another commit than `revision`.
+    """
+    *_, cached = looked = _places(repository, mirror, cache, revision)
     for folder in looked:
         # The record of a fetched folder tells what is complete; of a folder that a user filled, its files tell.
         if record := hub.read_record(folder):
@@ -64,15 +92,7 @@ def repository_folder(
             found = folder != cached and folder.is_dir() and has_splits(folder, parts)
         if found:
             return folder
-    try:
-        hub.fetch(repository, cached, revision=revision, parts=parts, progress=progress)
-    except InputError as error:
-        name = next((source.name for source in SOURCES.values() if source.repository == repository), "<study>")
-        raise InputError(
-            f"{error}; nor is it, with {_words(parts)}, in {' or '.join(map(str, looked))}: on a machine with a "
-            f"network run `dreamer download {name} --mirror <folder>`, and give that folder as the mirror here"
-        ) from error
-    return cached
+    return None
 
 
 def is_cached(repository: str, parts: Sequence[Part], *, cache: Path | str, revision: str | None = None) -> bool:
@@ -118,6 +138,12 @@ def download(wanted: Iterable[Wanted], folder: Path | str, *, progress: Progress
         found = list(dict.fromkeys(parts[repository]))
         hub.fetch(repository, folders[-1], revision=revisions[repository], parts=found, progress=report)
     return folders
+
+
+def _places(repository: str, mirror: Path | str | None, cache: Path | str, revision: str | None) -> list[Path]:
+    """List where a repository may be: in the mirror, and at the end in the cache."""
+    mirrored = _mirrored(Path(mirror), repository, revision) if mirror else []
+    return [*mirrored, _cached(Path(cache), repository, revision)]
 
 
 def _cached(cache: Path, repository: str, revision: str | None) -> Path:

@@ -206,3 +206,51 @@ def test_old_names_of_subcommands_still_work(capsys: pytest.CaptureFixture[str],
     with pytest.raises(SystemExit, match="0"):
         main(["carry", "--help"])
     assert "dreamer bundle" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("run --foo", "unrecognized arguments: --foo; `dreamer run --help` shows how"),
+        ("sql demo", "required: QUERY; `dreamer sql --help` shows how"),
+        ("--foo", "required: COMMAND; `dreamer --help` shows how"),
+        ("plan --price -1", "'-1' is no price: give a number of 0 or more; `dreamer plan --help`"),
+        ("plan --price nan", "'nan' is no price"),
+        ("plan --gpus 0", "'0' is no whole number of at least 1"),
+    ],
+)
+def test_a_usage_error_is_one_line(capsys: pytest.CaptureFixture[str], given: str, said: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(given.split())
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("dreamer: ")
+    assert said in line
+
+
+@pytest.mark.parametrize("command", ["run", "plan", "status", "verify", "clean", "report", "preview", "profile"])
+def test_a_file_as_root_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
+    file = tmp_path / "LICENSE"
+    file.touch()
+    for root in (file, file / "below"):
+        assert f"{file} is a file, and the study writes to a folder {root}" in refusal(
+            capsys, command, TINY, "--root", root
+        )
+
+
+def test_a_file_as_bundle_is_refused(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
+    assert f"{study} is a file; name a folder" in refusal(capsys, "bundle", TINY, study, "--root", tmp_path / "run")
+
+
+def test_an_error_of_the_system_begins_with_the_place(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "/root/results.duckdb")
+
+    monkeypatch.setattr(cli, "import_module", lambda name: SimpleNamespace(plan=fails))
+    assert refusal(capsys, "plan", "demo") == "dreamer: /root/results.duckdb: Permission denied"
+
+
+def test_preview_of_a_seed_that_the_study_has_not(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    said = refusal(capsys, "preview", TINY, "--root", tmp_path, "--seed", "9")
+    assert "--seed is 9, but tiny trains with the seeds 0, 1" in said

@@ -159,6 +159,7 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     (text,) = [posted["text"] for posted in webhook.posted]
     assert text.startswith("nowhere has failed: ")
     assert "neither a preset" in text
+    assert "Traceback" not in worker.read_text()
     good, bad = [run for run in flow_runs(environment) if not run["parent_task_run_id"]]
     assert (good["name"], good["state_type"], bad["state_type"]) == ("tiny", "COMPLETED", "FAILED")
     assert bad["start_time"] >= good["end_time"]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from prefect.logging.handlers import PrefectConsoleHandler
 
-from flows.running.logs import outlive_readers
+from flows.running.logs import outlive_readers, plain_errors
+from pipeline.errors import InputError
 
 
 @pytest.fixture
@@ -40,3 +41,20 @@ def test_prefect_alone_would_end_the_process(
         monkeypatch.setattr(sys, "stdout", out)  # which rich closes
         with pytest.raises(SystemExit):
             logger.error("line")
+
+
+@pytest.mark.parametrize("name", ["prefect.flow_runs", "prefect.engine"])
+def test_an_error_of_a_user_is_logged_without_a_traceback(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    plain_errors()
+    logger = logging.getLogger(name)
+    monkeypatch.setattr(logger, "propagate", True)
+    monkeypatch.setattr(logger, "handlers", [])  # one of which asks for a flow run
+    for error in (InputError("no such study"), KeyError("of the program")):
+        try:
+            raise error
+        except Exception as raised:
+            logger.exception("%r", raised)
+    assert caplog.text.count("Traceback") == 1
+    assert "no such study" in caplog.text

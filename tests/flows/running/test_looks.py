@@ -36,9 +36,9 @@ def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
         return fail
 
-    exists = lambda path: True  # noqa: E731  a moment before
-    monkeypatch.setattr(pathlib.Path, "exists", exists)
-    monkeypatch.setattr(pathlib.Path, "is_file", exists)
+    # A moment before.
+    monkeypatch.setattr(pathlib.Path, "exists", lambda path: True)
+    monkeypatch.setattr(pathlib.Path, "is_file", lambda path: path.suffix == ".json")
     monkeypatch.setattr(pathlib.Path, "stat", gone(pathlib.Path.stat))
     monkeypatch.setattr(os, "stat", gone(os.stat))
     return tmp_path

@@ -38,3 +38,10 @@ def test_a_listener_that_cannot_write_ends_no_work() -> None:
     with progress.listening(Full()), progress.listening(Heard()) as heard:
         progress.report("train", 1.0)
     assert heard.reports == [("train", 1.0, "")]
+
+
+@pytest.mark.parametrize(("fraction", "shown"), [(-1, 0), (0.5, 0.5), (0.999, 0.99), (1, 1), (1.2, 1)])
+def test_what_goes_on_is_never_shown_as_done(fraction: float, shown: float) -> None:
+    with progress.listening(Heard()) as heard:
+        progress.report("evaluate", fraction)
+    assert heard.reports == [("evaluate", shown, "")]

@@ -45,6 +45,17 @@ def test_a_link_leads_to_the_newest_place_of_a_study(tmp_path: Path, monkeypatch
             assert b"Tokens" in answer.read()
 
 
+def test_studies_of_one_name_in_two_folders_have_a_link_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    with serving_reports():
+        first, second = written(tmp_path / "first"), written(tmp_path / "second")
+        second.report.write_text("<html><body>Others</body></html>")
+        links = [link_to_report(study) for study in (first, second, first, second)]
+        assert links[:2] == links[2:]
+        pages = [urllib.request.urlopen(link).read() for link in links[:2]]
+        assert [b"Tokens" in pages[0], b"Others" in pages[1]] == [True, True]
+
+
 def test_make_up_serves_what_flow_runs_link_to_though_its_own_temporary_folder_is_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from flows.commands.cli import main
 from flows.stages import checks
-from flows.stages.checks import check_study, checkpoint_bytes, machine_memory
+from flows.stages.checks import check_study, checkpoint_bytes, machine_memory, study_warnings
 from flows.stages.models import plan_models
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -36,7 +37,9 @@ def refusal(folder: Path, **sections: dict[str, Any]) -> str:
 
 
 def test_the_tiny_study_may_start(tmp_path: Path) -> None:
-    assert check_study(load_study(TINY, root=tmp_path)) == []
+    study = load_study(TINY, root=tmp_path)
+    check_study(study)
+    assert study_warnings(study) == []
     assert machine_memory() > 2**28
 
 
@@ -76,14 +79,16 @@ def test_a_task_file_with_code_is_refused_unless_trusted(tmp_path: Path) -> None
     check_study(load_study(changed(tmp_path, **sections), root=tmp_path / "run"), trust_code=True)
 
 
-def test_a_study_without_its_baseline_is_told(tmp_path: Path) -> None:
-    (notice,) = check_study(load_study(changed(tmp_path, models={"variants": ["DR"]}), root=tmp_path / "run"))
+def test_a_study_without_its_baseline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (notice,) = study_warnings(load_study(changed(tmp_path, models={"variants": ["DR"]}), root=tmp_path / "run"))
     assert "this study will have no factors" in notice
+    assert main(["plan", str(tmp_path / "study.yaml")]) == 0
+    assert notice in capsys.readouterr().out
 
 
 def test_a_full_disk_and_a_folder_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "run").write_text("")
-    assert "run: cannot be written" in refusal(tmp_path)
+    assert "run is a file" in refusal(tmp_path)
     (tmp_path / "run").unlink()
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
     assert "of checkpoints and states, and 0.0 GB are free" in refusal(tmp_path)

@@ -41,6 +41,7 @@ def test_rows_wait_for_a_reader_and_the_study_goes_on(tmp_path: Path, monkeypatc
             assert query(study.database, "from studies").empty  # readers go on as well
         ingest.ingest_stages(study, prepared)
     assert list(query(study.database, "from studies")["study_id"]) == [study.study_id]
+    assert list(query(study.database, "from sources")["licence"]) == ["Apache-2.0"]
     assert not list(tmp_path.glob(".*-not-ingested"))
 
 

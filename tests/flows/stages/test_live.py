@@ -33,6 +33,7 @@ from flows.stages.train import reopen_failed, train_models
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing, Store
 from sql.results import ingest, query
+from tests.flows.running.test_silence import Heard
 from tests.flows.stages.training_by_hand import Evaluating, Training, never, tiny
 
 
@@ -74,6 +75,31 @@ def test_checkpoints_are_evaluated_while_their_models_train(tmp_path: Path, eval
     job = json.loads((output / "job.json").read_text())
     assert job["trained_to"] == 3000
     assert all(Path(one["path"]).parent.parent == training.looks[0]().folder for one in job["checkpoints"])
+
+
+def test_an_evaluation_reports_its_share_of_all_checkpoints(
+    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training, entered, held = Training(tiny(tmp_path)), [], Future()
+    layered = training.looks[0]()
+
+    def steps() -> Iterator[Callable[[], object]]:
+        training.write_checkpoint(layered, 1000)
+        yield lambda: entered
+        (results,) = training.store.root.glob(f"evaluation/*/results/{layered.run_id}")
+        told = {"done": 4, "total": 4, "checkpoints": 1.0, "items_per_second": 7}  # of the one that there was
+        (results.parent / "progress.json").write_text(json.dumps(told))
+        monkeypatch.setattr(evaluating, "evaluate", lambda path, tokens: held)
+        training.write_checkpoint(layered, 3000)
+        yield lambda: any("7 items/s" in words for _, _, words in heard.reports)
+        held.set_exception(Failed("the evaluation ended here"))
+        training.end("LA", "DR", failed=True)
+        training.close()
+        yield never
+
+    with progress.listening(Heard()) as heard:
+        training.follow(steps(), entered=lambda run, rows: entered.append(rows))
+    assert {share for _, share, words in heard.reports if "7 items/s" in words} == {0.5}
 
 
 def test_who_only_asks_what_is_there_removes_no_record(tmp_path: Path, evaluating: Evaluating) -> None:

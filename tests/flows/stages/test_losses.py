@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from flows.stages.losses import check_kept, unmarked, unmarked_warnings, warnings
+from flows.commands.cli import main
+from flows.stages.losses import check_kept, repetition, unmarked, unmarked_warnings, warnings
+from flows.stages.prepare import prepare_data
 from flows.stages.sources import Located, curate_source
+from flows.study.loading import load_study
 from pipeline.clean import CleanSettings
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Output, Store, file_digest
+
+TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 
 
 def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:
@@ -72,3 +79,27 @@ def test_responses_kept_without_marks_are_counted_where_traces_are_declared(
 def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:
     rows = [{"q": f"What is {i}?", "r": "It is right."} for i in range(9)]
     assert curated(tmp_path, rows)[1] == curated(tmp_path, rows, weight=2.0)[1]
+
+
+def test_data_that_are_read_too_often_are_told() -> None:
+    assert repetition(4_000, 100) == repetition(0, 0) == []
+    (line,) = repetition(41_000, 100)
+    assert line.startswith("training reads its data 410 times over;")
+
+
+def test_few_data_are_told_when_they_are_there_and_in_the_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = yaml.safe_load(TINY.read_text())
+    content["training"]["tokens"] = 10_000_000
+    path = tmp_path / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    plan = ["plan", str(path), "--root", str(tmp_path / "run")]
+    assert main(plan) == 0
+    assert re.search(r"WARNING: training reads its data \d+ times over", capsys.readouterr().out)
+    study = load_study(path, root=tmp_path / "run")
+    prepare_data(study, Store(study.store_folder))
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "times over" in line]
+    assert line.startswith("WARNING: training reads its data")
+    assert main(plan) == 0
+    assert line in capsys.readouterr().out

@@ -7,7 +7,7 @@ from uuid import uuid4
 import fsspec
 import pytest
 
-from flows.stages.sources import locate_benchmarks
+from flows.stages.sources import locate_benchmarks, locate_sources
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.benchmarks.items import benchmark_items, task_specifications
@@ -85,3 +85,24 @@ def test_what_the_hub_has_given_is_not_asked_for_at_the_address(tmp_path: Path) 
     parts = [{"configuration": "default", "split": "test", "files": ["default/test.jsonl"]}]
     (fetched / ".download.json").write_text(json.dumps({"revision": "a" * 40, "parts": parts}))
     assert locate_benchmarks(study_of(tmp_path, "nothing://data"))[0][1] == fetched
+
+
+def test_all_data_sets_that_are_not_here_are_named_with_the_study(tmp_path: Path) -> None:
+    """A study of two sources and three benchmarks, one of which is in the mirror."""
+    (tmp_path / "mirror/owner/items/default").mkdir(parents=True)
+    (tmp_path / "mirror/owner/items/default/test.jsonl").write_bytes(ITEM)
+    content = {
+        "name": "far",
+        "data": {"sources": ["gsm8k", {"name": "mine", "repository": "me/mine", "text": "t"}]},
+        "training": {"tokens": 10_000, "sequence_length": 64},
+        "evaluation": {"benchmarks": [BENCHMARK, "mathqa", "gsm8k"]},
+    }
+    path = tmp_path / "far.yaml"
+    path.write_text(json.dumps(content))
+    study = load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")
+    with pytest.raises(InputError) as error:
+        locate_sources(study, None)
+    said = str(error.value)
+    assert said.startswith("openai/gsm8k: ")
+    assert f"`dreamer download {path} --mirror <folder>`" in said
+    assert said.endswith("; also not here: mine, mathqa")

@@ -160,6 +160,15 @@ def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None
     assert states(study)["evaluate LA-2 0"].state == "stopped"
 
 
+def test_an_evaluation_is_not_done_where_checkpoints_are_to_come(study: Study) -> None:
+    evaluate(study)
+    (folder,) = study.store_folder.glob("evaluation/*")
+    folder = folder.rename(folder.with_name(folder.name + PARTIAL))
+    told = {"done": 20, "total": 20, "checkpoints": 1.0}  # by a process that began when there was one
+    (folder / "results" / "progress.json").write_text(json.dumps(told))
+    assert states(study)["evaluate LA-2 0"].progress == 1 / len(study.training.points)
+
+
 def test_a_screened_seed_is_not_evaluated(study: Study) -> None:
     begin_training(study, 0, state="stopped", tokens=6000, target=6000)
     folder = begin_training(study, 1, state="complete", tokens=24_000)

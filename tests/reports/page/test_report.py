@@ -475,7 +475,7 @@ def test_doubts_are_said(tmp_path: Path) -> None:
     text = report(tmp_path, tables).text
     assert "LA itself is within two standard errors of chance here: the factor says little." in text
     assert "LA was best at its very first checkpoint" in text
-    assert "DR needed 16.0 times more training tokens" in text
+    assert "DR needed 16.0 times as many training tokens" in text
     assert "their stream hashes differ" in text
     assert "Not complete: late (killed)." in text
     assert "late at depth 4 was not evaluated on anything." in text

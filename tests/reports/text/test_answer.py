@@ -31,7 +31,8 @@ def test_one_sentence_for_each_depth() -> None:
         (
             4,
             "At depth 4, for equal average accuracy, DR needed 2.50 times fewer training tokens than LA (95% interval "
-            "1.90 to 3.40). The study cannot tell whether DR+DA needed fewer or more: 1.25 times more (0.80 to 2.00).",
+            "1.90 to 3.40). The study cannot tell whether DR+DA needed fewer or more: 1.25 times as many (0.80 to "
+            "2.00).",
         ),
         (
             8,
@@ -48,7 +49,15 @@ def test_a_sentence_begins_with_what_the_study_cannot_tell() -> None:
     )
     assert answers(rows, NO_OTHERS)[0][1] == (
         "The study cannot tell whether DR or DR+DA needed fewer or more training tokens than LA at depth 4 for equal "
-        "average accuracy: DR 1.05 times fewer (95% interval 0.90 to 1.20) and DR+DA 1.25 times more (0.80 to 2.00)."
+        "average accuracy: DR 1.05 times fewer (95% interval 0.90 to 1.20) and DR+DA 1.25 times as many (0.80 to 2.00)."
+    )
+
+
+def test_more_tokens_are_as_many_as_those_of_the_baseline() -> None:
+    rows = means({"variant": "DR", "factor": 0.5, "low": 0.4, "high": 0.625})
+    assert answers(rows, NO_OTHERS)[0][1] == (
+        "At depth 4, for equal average accuracy, DR needed 2.00 times as many training tokens as LA (95% interval 1.60 "
+        "to 2.50)."
     )
 
 
@@ -56,7 +65,7 @@ def test_a_factor_of_noise_decides_nothing() -> None:
     rows = means({"variant": "DR", "factor": 0.5, "within_noise": True})
     assert answers(rows, NO_OTHERS)[0][1] == (
         "The study cannot tell whether DR needed fewer or more training tokens than LA at depth 4 for equal average "
-        "accuracy: 2.00 times more (no interval)."
+        "accuracy: 2.00 times as many (no interval)."
     )
 
 
@@ -64,13 +73,13 @@ def test_a_factor_of_noise_decides_nothing() -> None:
 def test_the_interval_holds_the_figure_of_its_sentence(value: float, below: float, above: float) -> None:
     rows = means({"variant": "DR", "factor": value, "low": value / below, "high": value * above})
     ((_, sentence),) = answers(rows, NO_OTHERS)
-    figure = float(re.search(r"([\d.]+) times (?:fewer|more)", sentence)[1])
+    figure = float(re.search(r"([\d.]+) times (?:fewer|as many)", sentence)[1])
     low, high = map(float, re.search(r"95% interval ([\d.]+) to ([\d.]+)", sentence).groups())
     assert low <= figure <= high
     assert sentence.startswith("The study cannot tell") == (value / below < 1 < value * above)
 
 
-@pytest.mark.parametrize(("value", "said"), [(2.4, "2.40× fewer"), (0.5, "2.00× more"), (1.0, "1.00× fewer")])
+@pytest.mark.parametrize(("value", "said"), [(2.4, "2.40× fewer"), (0.5, "2.00× as many"), (1.0, "1.00× fewer")])
 def test_the_unit_is_above_one(value: float, said: str) -> None:
     assert times(value) == said
 

@@ -38,10 +38,10 @@ def test_an_exact_factor() -> None:
     assert found.doubts == ()
 
 
-def test_more_tokens_have_the_interval_in_times_more() -> None:
+def test_more_tokens_have_the_interval_in_times_as_many() -> None:
     found = crossing({**ROW, "factor": 0.5, "variant_tokens": 200e9, "low": 0.4, "high": 0.8})
     assert found.sentence == (
-        "DR needed 2.0 times more training tokens (95% interval 1.2 to 2.5) to reach LA’s best average accuracy "
+        "DR needed 2.0 times as many training tokens (95% interval 1.2 to 2.5) to reach LA’s best average accuracy "
         "(32.3%): 200B instead of 100B."
     )
     assert found.interval == "95% interval 0.40 to 0.80", "in the unit of the figure 0.50×"
@@ -53,7 +53,9 @@ def test_a_sentence_begins_with_what_the_study_cannot_tell() -> None:
     assert fewer.sentence.startswith(unknown + "DR reached")
     assert "(95% interval 0.90 to 5.5)" in fewer.sentence
     more = crossing({**ROW, "factor": 0.8, "variant_tokens": 120e9, "low": 0.0, "high": 1.6})
-    assert more.sentence.startswith(unknown + "DR needed 1.2 times more training tokens (95% interval at least 0.62)")
+    assert more.sentence.startswith(
+        unknown + "DR needed 1.2 times as many training tokens (95% interval at least 0.62)"
+    )
     assert crossing({**ROW, "near_chance": True}).sentence.startswith(unknown + "DR reached"), "the goal is of chance"
     never = crossing({**ROW, "bound": "at most", "factor": 0.8, "variant_tokens": None, "low": 0.0, "high": 1.7})
     assert never.sentence.startswith(unknown + "DR did not reach")
@@ -64,7 +66,7 @@ def test_a_sentence_begins_with_what_the_study_cannot_tell() -> None:
 def test_the_interval_holds_the_figure_of_its_sentence(value: float, below: float, above: float) -> None:
     found = crossing({**ROW, "factor": value, "low": value / below, "high": value * above})
     if shown := re.search(
-        r"([\d.]+) times (?:fewer|more) training tokens \(95% interval ([\d.]+) to ([\d.]+)", found.sentence
+        r"([\d.]+) times (?:fewer|as many) training tokens \(95% interval ([\d.]+) to ([\d.]+)", found.sentence
     ):
         figure, low, high = map(float, shown.groups())
         assert low <= figure <= high

@@ -33,9 +33,9 @@ def test_a_factor_has_its_interval_and_what_it_is_a_mean_over() -> None:
     assert found.doubts == ()
 
 
-def test_a_factor_below_one_is_said_in_times_more_too() -> None:
+def test_a_factor_below_one_is_said_in_times_as_many_too() -> None:
     found = mean_finding({**ROW, "factor": 0.8, "low": 0.64, "high": 0.96})
-    assert (found.figure, found.unit) == ("0.80×", "that is, 1.25 times more training tokens")
+    assert (found.figure, found.unit) == ("0.80×", "that is, 1.25 times as many training tokens")
     assert found.interval == "95% interval 0.64 to 0.96"
 
 

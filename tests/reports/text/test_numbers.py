@@ -49,7 +49,14 @@ def test_factors_have_the_decimals_that_matter(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(4, "4\u202fs"), (600, "10.0\u202fmin"), (9000, "2.5\u202fh"), (259200, "3.0\u202fdays")]
+    ("seconds", "text"),
+    [
+        (4, "4\u202fs"),
+        (0.26, "under 1\u202fs"),
+        (600, "10.0\u202fmin"),
+        (9000, "2.5\u202fh"),
+        (259200, "3.0\u202fdays"),
+    ],
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text

@@ -10,7 +10,7 @@ import pytest
 
 from reports.data import StudyData, read_study
 from reports.page.sections import data_blocks
-from reports.text.token_stream import epochs, streams
+from reports.text.token_stream import epochs, repetition, streams
 from tests.reports.small_results import STUDY, curation, entered, model_row, study
 
 
@@ -72,3 +72,8 @@ def test_tokens_of_the_data_count_each_document_once(tmp_path: Path) -> None:
         "700 went into training as 9M tokens, each document counted once. In one epoch documents are packed more than "
         "once: those of world 3 times."
     )
+
+
+@pytest.mark.parametrize(("epoch", "said"), [(410.2, "Few data: the longest run read them 410 times over."), (40, "")])
+def test_data_read_too_often_make_an_answer_weak(epoch: float, said: str) -> None:
+    assert repetition(mixed(["mine"], epoch)) == said

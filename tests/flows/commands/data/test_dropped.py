@@ -81,7 +81,7 @@ def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.
         assert "tokens] Q«uestion:" in out
     else:
         assert "Answer:« " in out
-    again = said(capsys, "preview", TINY, "--root", str(root), "--rows", "2", "--seed", "7")
+    again = said(capsys, "preview", TINY, "--root", str(root), "--rows", "2", "--seed", "1")
     assert again[1] != out
 
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,8 +15,10 @@ import pandas as pd
 import pytest
 
 from flows.commands.cli import main
+from flows.commands.parser import parser
 from flows.commands.running import bundle
 from flows.commands.running.bundle import collect_bundle, write_bundle
+from flows.stages.outputs import Trained, write_returned
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from tests.flows.stages.training_by_hand import Training, tiny
@@ -114,6 +117,29 @@ def test_damaged_files_of_a_carried_study(box: Path, tmp_path: Path, name: str, 
     with pytest.raises(InputError, match=said):
         collect_bundle(load_study(TINY, root=tmp_path / "run"), box)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("study_id", "said"),
+    [("other-12345678", "is the folder of other-12345678"), (load_study(TINY).study_id, "would replace them")],
+)
+def test_results_that_were_made_in_a_folder_are_not_replaced(
+    box: Path, tmp_path: Path, study_id: str, said: str
+) -> None:
+    study = load_study(TINY, root=tmp_path / "run")
+    write_returned(study, Trained(study_id, study.store_folder, "packed", ()))
+    with pytest.raises(InputError, match=rf"run.* {said}; name another .*--root"):
+        collect_bundle(study, box)
+
+
+def test_the_command_that_comes_next_names_the_folder_of_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bundle, "write_bundle", lambda study, folder: {"runs": [], "study_id": study.study_id})
+    assert main(["bundle", str(TINY), str(tmp_path / "box"), "--root", str(tmp_path / "a run")]) == 0
+    command = capsys.readouterr().out.splitlines()[-1].partition("dreamer ")[2]
+    options = parser().parse_args(shlex.split(command))
+    assert (options.study, options.root, options.folder) == (str(TINY), tmp_path / "a run", tmp_path / "box")
 
 
 @pytest.fixture

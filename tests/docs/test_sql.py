@@ -1,0 +1,37 @@
+"""docs/sql.md: the example that enters results by hand gives factors with intervals, and a report."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from flows.commands.cli import main
+from sql.results import query
+from tests.sql.empty import empty_file
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
+
+
+def test_results_entered_by_hand_as_documented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    commands = re.findall(r"^\$ dreamer (.*)$", PAGE, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # entering again changes nothing
+        exec(program, {})
+    factor = "from mean_factors where variant = 'DR' and task = 'average'"
+    assert query("mine.duckdb", factor)["low"].isna().all()
+    for command in commands:
+        assert main(shlex.split(command)) == 0
+    ((low, value, high, seeds),) = query("mine.duckdb", f"select low, factor, high, seeds {factor}").to_numpy()
+    assert 1 < low < value < high
+    assert seeds == 3
+    assert "computed the intervals of mine" in capsys.readouterr().out
+    assert (tmp_path / "report" / "index.html").exists()
+
+
+def test_a_file_without_models_has_no_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["intervals", str(empty_file(tmp_path / "empty.duckdb"))]) == 2
+    assert "empty.duckdb: holds no models of any study" in capsys.readouterr().err
