@@ -24,6 +24,7 @@ from flows.stages.outputs import Evaluated, Prepared, Trained
 from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
 from model.training.origins.provenance import package_version
+from pipeline.errors import InputError
 from pipeline.storage.store import canonical
 from pipeline.worlds.world import WORLD_LICENCE, WORLD_SOURCE
 from sql.ingest import forget, ingest
@@ -70,6 +71,13 @@ def ingest_stages(
             mark.unlink()
 
 
+def _database(study: Study) -> Path:
+    """Return the results file, whose folder a connection would make anew. Raises InputError for a folder moved away."""
+    if not study.folder.is_dir():
+        raise InputError(f"{study.folder}: no such folder; was it moved?")
+    return study.database
+
+
 def not_ingested(study: Study, stage: str) -> Path:
     """Return the file that marks rows of a stage as not ingested yet, or not in their final state."""
     return study.folder / f".{stage}-not-ingested"
@@ -89,7 +97,7 @@ def ingest_study(study: Study, prepared: Prepared) -> None:
     tables = {"studies": [row], "curation": curation, "sources": _sources(study, prepared)}
     tables["benchmarks"] = _overridden_benchmarks(study, prepared)
     given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows}
-    ingest(study.database, given, wait=PATIENCE)
+    ingest(_database(study), given, wait=PATIENCE)
 
 
 def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
@@ -104,10 +112,10 @@ def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
             source = output.manifest["configuration"]["source"]
             known = {name: source[name] for name in ("repository", "revision", "licence")}
             known["commit"] = output.results.get("commit")  # outputs of earlier versions have none
-            if (
-                source["repository"] == WORLD_SOURCE["repository"]
-            ):  # written in the entry, it would give all outputs other keys
-                known["licence"] = WORLD_LICENCE
+            if source["repository"] == WORLD_SOURCE["repository"]:
+                known["licence"] = (
+                    WORLD_LICENCE  # in the source's entry, every output of the world would have a new key
+                )
             known["unmarked"] = without_marks.get(source["name"], 0)
             rows.append({"study_id": study.study_id, "source": source["name"], **known})
     return rows
@@ -115,7 +123,7 @@ def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
 
 def _overridden_benchmarks(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
     """Make the rows of `benchmarks` for tasks whose accuracy is another metric in the study file than in the table."""
-    with closing(connect(study.database)) as connection:
+    with closing(connect(_database(study))) as connection:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
     wanted = {task["benchmark"]: task for task in prepared.tasks if not _is_loss(task["metric"])}
@@ -150,7 +158,7 @@ def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained)
     ]
     tables = {"runs": unbegun, "run_details": details}
     given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows}
-    ingest(study.database, given, wait=PATIENCE)
+    ingest(_database(study), given, wait=PATIENCE)
 
 
 def ingest_evaluations(study: Study, trained: Trained, evaluated: Evaluated) -> None:
@@ -161,7 +169,7 @@ def ingest_evaluations(study: Study, trained: Trained, evaluated: Evaluated) -> 
     """
     unfinished = [run.run_id for run in trained.runs if run.run_id not in evaluated.outputs]
     if unfinished:
-        forget(study.database, EVALUATION_TABLES, unfinished, wait=PATIENCE)
+        forget(_database(study), EVALUATION_TABLES, unfinished, wait=PATIENCE)
     ingest_rows(study, [], [], evaluated.row_folders())
     compute_intervals(study)
 
@@ -188,7 +196,7 @@ def ingest_rows(
             for table in EVALUATION_TABLES
         },
     }
-    ingest(study.database, {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
+    ingest(_database(study), {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
 
 
 def compute_intervals(study: Study, *, most_replicates: int | None = None) -> None:
@@ -198,7 +206,7 @@ def compute_intervals(study: Study, *, most_replicates: int | None = None) -> No
     """
     wanted = study.evaluation.bootstrap_replicates
     replicates = wanted if most_replicates is None else min(wanted, most_replicates)
-    with closing(connect(study.database, wait=PATIENCE)) as connection:
+    with closing(connect(_database(study), wait=PATIENCE)) as connection:
         compute_statistics(connection, study.study_id, replicates=replicates)
 
 

@@ -11,6 +11,7 @@ from flows.stages import ingest
 from flows.stages.outputs import Prepared
 from flows.stages.prepare import prepare_data
 from flows.study.loading import load_study
+from pipeline.errors import InputError
 from pipeline.storage.store import Store
 from sql.results import connect, query
 from tests.sql.processes import shell
@@ -54,3 +55,12 @@ def test_a_later_stage_ingests_the_rows_that_wait(tmp_path: Path, monkeypatch: p
     ingest.ingest_stages(*given[:4])
     ingest.ingest_stages(*given)
     assert order == ["study", "runs", "evaluations"]
+
+
+def test_a_folder_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:
+    study = load_study(TINY, root=tmp_path / "moved")
+    with pytest.raises(InputError, match="was it moved"):
+        ingest.ingest_rows(study, [], [], [])
+    with pytest.raises(InputError, match="was it moved"):
+        ingest.compute_intervals(study)
+    assert not study.folder.exists()

@@ -98,7 +98,7 @@ def test_an_evaluation_reports_its_share_of_all_checkpoints(
         yield never
 
     with progress.listening(Heard()) as heard:
-        training.follow(steps(), entered=lambda run, rows: entered.append(rows))
+        training.follow(steps(), note=lambda run, rows: entered.append(rows))
     assert {share for _, share, words in heard.reports if "7 items/s" in words} == {0.5}
 
 
