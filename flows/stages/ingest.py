@@ -113,9 +113,8 @@ def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
             known = {name: source[name] for name in ("repository", "revision", "licence")}
             known["commit"] = output.results.get("commit")  # outputs of earlier versions have none
             if source["repository"] == WORLD_SOURCE["repository"]:
-                known["licence"] = (
-                    WORLD_LICENCE  # in the source's entry, every output of the world would have a new key
-                )
+                # Not in the source's entry, where it would give every output of the world another key.
+                known["licence"] = WORLD_LICENCE
             known["unmarked"] = without_marks.get(source["name"], 0)
             rows.append({"study_id": study.study_id, "source": source["name"], **known})
     return rows
