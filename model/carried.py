@@ -146,7 +146,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m model.carried", description="Train and evaluate a carried study.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--processes", type=int, default=1, help="trainings and evaluations at a time (default 1)")
+    processes = "trainings at a time, and evaluations for each of their ranks (default 1)"
+    parser.add_argument("--processes", type=int, default=1, help=processes)
     parser.add_argument("--ranks", type=int, default=1, help="processes, and GPUs, for each training (default 1)")
     parser.add_argument("--accept-code-change", action="store_true", help="go on with runs that other code has started")
     chosen = parser.parse_args(arguments)

@@ -182,7 +182,10 @@ def _checksum(path: Path) -> str:
 
 
 def _load_config(path: Path) -> DreamerConfig:
-    values = read_object(path)
+    try:
+        values = read_object(path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror})") from error
     try:
         return DreamerConfig.from_dict(values)
     except InputError as error:

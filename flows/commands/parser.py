@@ -160,7 +160,7 @@ def parser() -> argparse.ArgumentParser:
     checkpoints = add(
         "checkpoints",
         "running.checkpoints:checkpoints",
-        "Print the folders of the trained models, for lm-eval and Python.",
+        "Print the folders of the models trained here, for lm-eval and Python.",
     )
     add_study(checkpoints)
     checkpoints.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")

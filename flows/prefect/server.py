@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import socket
 import sqlite3
@@ -82,7 +83,8 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                raise Failed(f"Prefect's server ended with status {server.returncode}: see `prefect server start`")
+                command = shlex.join(server.args[5:])  # type: ignore[index]  # behind what `bound_command` adds
+                raise Failed(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
             if healthy(address):
                 return server
             time.sleep(0.1)

@@ -17,7 +17,8 @@ def outlive_readers() -> None:
     """
     from prefect.logging.handlers import PrefectConsoleHandler
 
-    loggers = [logging.root, *(one for one in logging.root.manager.loggerDict.values() if hasattr(one, "handlers"))]
+    known = list(logging.root.manager.loggerDict.values())  # a list: other threads make loggers meanwhile
+    loggers = [logging.root, *(logger for logger in known if hasattr(logger, "handlers"))]
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         if isinstance(handler, PrefectConsoleHandler):
             handler.console.on_broken_pipe = partial(setattr, handler.console, "quiet", True)  # type: ignore[method-assign]

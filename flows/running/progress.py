@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 from flows.running.artifacts import artifact_key
 
+MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
+
 
 class Listener(Protocol):
     """The interface of a listener: `update` is called for every report."""
@@ -40,7 +42,7 @@ def report(key: str, fraction: float, words: str = "") -> None:
 
 def bounded(fraction: float) -> float:
     """Keep a fraction between 0 and 1, and what is not done below what is shown as 100 %."""
-    return 1.0 if fraction >= 1 else min(max(fraction, 0.0), 0.99)
+    return 1.0 if fraction >= 1 else min(max(fraction, 0.0), MOST_UNDONE)
 
 
 def write_line(text: str) -> None:

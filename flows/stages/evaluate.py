@@ -281,7 +281,7 @@ class _Evaluation:
         rate = f", {state['items_per_second']:,.0f} items/s" if waiting and state.get("items_per_second") else ""
         share = max(done, state.get("checkpoints", 0)) if waiting else done
         words = f"{done} of {self.expected} checkpoints{rate}"
-        progress.report(self.name, min(share / self.expected, 0.99), words)
+        progress.report(self.name, min(share / self.expected, progress.MOST_UNDONE), words)
 
 
 def _linked(checkpoint: Path, place: Path) -> Path:

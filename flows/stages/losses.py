@@ -49,7 +49,7 @@ def repetition(tokens: int, packed: float) -> list[str]:
     if times <= MOST_EPOCHS:
         return []
     return [
-        f"training reads its data {times:,.0f} times over; beyond some {MOST_EPOCHS} times, language models were found "
+        f"training reads its data {times:,.1f} times over; beyond some {MOST_EPOCHS} times, language models were found "
         "to learn nothing more: add data, or take fewer training.tokens"
     ]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,7 +104,7 @@ def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits
             revision=entry.revision,
             configurations=entry.configurations,
             splits=splits,
-            study=study.named,
+            study=shlex.quote(study.named),
             progress=report,
         )
     except InputError as error:
@@ -121,8 +123,10 @@ def _also_not_here(study: Study, first: Source | Benchmark) -> str:
     for one, splits in [*((each, each.splits) for each in sources), *((each, (each.split,)) for each in benchmarks)]:
         parts = [(configuration, split) for configuration in one.configurations for split in splits]
         cache = study.folder / "hub"
-        if not find_folder(one.repository, parts, mirror=study.mirror, cache=cache, revision=one.revision):
-            missing.append(one.name)
+        with suppress(InputError):  # in the mirror at another commit: not here either
+            if find_folder(one.repository, parts, mirror=study.mirror, cache=cache, revision=one.revision):
+                continue
+        missing.append(one.name)
     others = [name for name in dict.fromkeys(missing) if name != first.name]
     return f"; also not here: {', '.join(others)}" if others else ""
 

@@ -75,7 +75,7 @@ def read_states(study: Study) -> list[State]:
     since, record = running_since(study), read_record(study)
     read = partial(_finished, study)
     prepared, trained, evaluated = read(Prepared), read(Trained), read(Evaluated)
-    runs = list(_runs(study, prepared))
+    runs = list(study_runs(study, prepared))
     trainings = [_training(study, run, trained, since) for run in runs]
     evaluations = [
         _evaluation(study, run, _evaluation_folder(study, run, prepared), evaluated, record, since)
@@ -137,7 +137,7 @@ def _reported(stage: str, reports: list[Reported | None], expected: int, since: 
     return State(stage, state=RUNNING, progress=progress, left=left, detail=words)
 
 
-def _runs(study: Study, prepared: Prepared | None) -> Iterator[Run]:
+def study_runs(study: Study, prepared: Prepared | None) -> Iterator[Run]:
     """List the runs of the study with the folders that trainings have made; before the data are there, without ids."""
     if prepared is None:
         for depth in study.models.depths:

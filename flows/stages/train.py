@@ -244,4 +244,4 @@ def _report(label: str, run: Path, goal: int) -> None:
         left = f"{max(goal - state['tokens'], 0) / rate:,.0f} s left" if rate else ""
         words = f"{state['tokens']:,} tokens, loss {state['loss']:.3f}, {rate:,.0f} tokens/s, {left}"
         note = f"; {state['note']}" if state.get("note") else ""
-        progress.report(label, min(state["tokens"] / goal, 0.99), words + note)
+        progress.report(label, min(state["tokens"] / goal, progress.MOST_UNDONE), words + note)

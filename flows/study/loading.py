@@ -57,9 +57,9 @@ def load_study(
         given = [str(word) for option in options.items() if option[1] is not None for word in option]
         loaded._arguments = shlex.join([named, *given])
         loaded._place = Path() if named in presets() else Path(named).parent
-    for folder in (loaded.folder, loaded.store_folder):
+    for folder, setting in ((loaded.folder, "`root` or --root"), (loaded.store_folder, "`store`")):
         if file := next((place for place in (folder, *folder.parents) if place.is_file()), None):
-            raise InputError(f"{file} is a file, and the study writes to a folder {folder}; name another with --root")
+            raise InputError(f"{file} is a file, and the study writes to a folder {folder}; name another by {setting}")
     return loaded
 
 

@@ -61,7 +61,7 @@ def epochs(data: StudyData) -> str:
 def repetition(data: StudyData) -> str:
     """Say in a few words that the data were read too often to teach anything more; empty where they were not."""
     times = data.checkpoints["epoch"].max()
-    return f"Few data: the longest run read them {times:,.0f} times over." if times > MOST_EPOCHS else ""
+    return f"Few data: the longest run read them {times:,.1f} times over." if times > MOST_EPOCHS else ""
 
 
 def mismatch(data: StudyData) -> str:

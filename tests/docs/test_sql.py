@@ -1,13 +1,16 @@
 """docs/sql.md: the example that enters results by hand gives factors with intervals, and a report."""
 
+import json
 import re
 import shlex
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from flows.commands.cli import main
-from sql.results import query
+from sql.results import ingest, query
+from tests.sql.by_hand import enter_scores
 from tests.sql.empty import empty_file
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
@@ -30,6 +33,16 @@ def test_results_entered_by_hand_as_documented(
     assert seeds == 3
     assert "computed the intervals of mine" in capsys.readouterr().out
     assert (tmp_path / "report" / "index.html").exists()
+
+
+def test_intervals_take_the_resamples_that_the_study_asks_for(tmp_path: Path) -> None:
+    path = tmp_path / "mine.duckdb"
+    curves = {variant: {"t": {1e6: [0, 0, 1, 0], 2e6: [1, 0, 1, 1]}} for variant in ("LA", "DR")}
+    enter_scores(path, curves)
+    config = json.dumps({"study": {"evaluation": {"bootstrap_replicates": 7}}})
+    ingest(path, {"studies": pa.table({"study_id": ["s"], "name": ["s"], "config": [config]})})
+    assert main(["intervals", str(path)]) == 0
+    assert set(query(path, "from factor_intervals")["replicates"]) == {7}
 
 
 def test_a_file_without_models_has_no_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,15 +10,26 @@ from pipeline.errors import InputError
 from sql.results import connect, query
 from sql.statistics.compute import compute_statistics
 
+# How many resamples of the items each study asks for; as many as by default where its row has no such setting.
+REPLICATES = """
+select distinct
+    study_id,
+    coalesce(
+        try_cast(try_cast(studies.config as json) ->> '$.study.evaluation.bootstrap_replicates' as bigint), 1000
+    ) as replicates
+from models left join studies using (study_id)
+order by all
+"""
+
 
 def intervals(options: argparse.Namespace) -> None:
     """Compute the intervals of the factors of a study, or of every study that a results file holds."""
     database, wanted = find_results(options.study, options.root)
-    known = list(query(database, "SELECT DISTINCT study_id FROM models ORDER BY ALL")["study_id"])
-    chosen = [study for study in known if wanted in (None, study)]
+    asked = query(database, REPLICATES).set_index("study_id")["replicates"]
+    chosen = {study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)}
     if not chosen:
         raise InputError(f"{database}: holds no models of {wanted or 'any study'}")
     with closing(connect(database)) as connection:
-        for study in chosen:
-            compute_statistics(connection, study)
+        for study, replicates in chosen.items():
+            compute_statistics(connection, study, replicates=replicates)
     print(f"{database}: computed the intervals of {', '.join(chosen)}")

@@ -22,8 +22,9 @@ from flows.running.single import only_run
 from flows.stages.evaluate import job_settings
 from flows.stages.ingest import compute_intervals, ingest_rows, ingest_study
 from flows.stages.models import describe_run, plan_models
-from flows.stages.outputs import Prepared, Trained, read_finished, read_returned, result_folders
+from flows.stages.outputs import Prepared, checkpoint_folders, read_finished, read_returned, result_folders
 from flows.stages.prepare import prepare_data
+from flows.stages.states import study_runs
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from model.carried import PLAN
@@ -149,19 +150,18 @@ def collect_bundle(study: Study, folder: Path) -> None:
 
 
 def _check_place(study: Study) -> None:
-    """Raise InputError where the folder is another study's, or the study's models were trained there."""
-    for kind in (Prepared, Trained):
-        try:
-            held = read_returned(study, kind).study_id
-        except InputError:
-            continue
-        if held.rpartition("-")[0] != study.name:
-            raise InputError(f"{study.folder} is the folder of {held}; name another for {study.name} with --root")
-        if kind is Trained and held == study.study_id:
-            raise InputError(
-                f"{study.folder} holds results of {held} that were made there, and the bundle's would replace them; "
-                "name another folder with --root"
-            )
+    """Raise InputError where the folder is another study's, or holds checkpoints that the study has trained there."""
+    try:
+        held = read_returned(study, Prepared).study_id
+    except InputError:  # nothing is prepared there
+        return
+    if held.rpartition("-")[0] != study.name:
+        raise InputError(f"{study.folder} is the folder of {held}; name another for {study.name} with --root")
+    if held == study.study_id and any(map(checkpoint_folders, study_runs(study, read_finished(study, Prepared)))):
+        raise InputError(
+            f"{study.folder} holds models of {held} that were trained there, and the bundle's results would replace "
+            "theirs; name another folder with --root"
+        )
 
 
 def _read_json(folder: Path, name: str, kind: type = dict) -> Any:

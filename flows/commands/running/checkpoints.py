@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 
 from flows.stages.outputs import Trained, checkpoint_folders, read_finished
+from flows.stages.states import COMPLETE
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 
 
 def checkpoints(options: argparse.Namespace) -> None:
-    """Print model, seed, tokens and folder of the last checkpoint of each run, or with `all` of every checkpoint.
+    """Print model, seed, tokens and folder of the last checkpoint of each run here, or with `all` of every checkpoint.
 
     Raises InputError where the study has no trained models yet, or none of the model and seed asked for.
     """
@@ -22,5 +23,8 @@ def checkpoints(options: argparse.Namespace) -> None:
         raise InputError(f"{study.name} has no such run; it has {known}")
     for run in chosen:
         folders = list(checkpoint_folders(run).items())
+        status = "" if run.status == COMPLETE else f"  ({run.status})"
         for tokens, folder in folders if options.all else folders[-1:]:
-            print(f"{run.model_id:<12} seed {run.seed:<4} {tokens:>15,} tokens  {folder}")
+            print(f"{run.model_id:<12} seed {run.seed:<4} {tokens:>15,} tokens  {folder}{status}")
+        if not folders:
+            print(f"{run.model_id:<12} seed {run.seed:<4} has no checkpoint{status}")

@@ -84,7 +84,7 @@ def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:
 def test_data_that_are_read_too_often_are_told() -> None:
     assert repetition(4_000, 100) == repetition(0, 0) == []
     (line,) = repetition(41_000, 100)
-    assert line.startswith("training reads its data 410 times over;")
+    assert line.startswith("training reads its data 410.0 times over;")
 
 
 def test_few_data_are_told_when_they_are_there_and_in_the_plan(
@@ -96,7 +96,7 @@ def test_few_data_are_told_when_they_are_there_and_in_the_plan(
     path.write_text(yaml.safe_dump(content))
     plan = ["plan", str(path), "--root", str(tmp_path / "run")]
     assert main(plan) == 0
-    assert re.search(r"WARNING: training reads its data \d+ times over", capsys.readouterr().out)
+    assert re.search(r"WARNING: training reads its data \d+\.\d times over", capsys.readouterr().out)
     study = load_study(path, root=tmp_path / "run")
     prepare_data(study, Store(study.store_folder))
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "times over" in line]

@@ -74,6 +74,6 @@ def test_tokens_of_the_data_count_each_document_once(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("epoch", "said"), [(410.2, "Few data: the longest run read them 410 times over."), (40, "")])
+@pytest.mark.parametrize(("epoch", "said"), [(41.2, "Few data: the longest run read them 41.2 times over."), (40, "")])
 def test_data_read_too_often_make_an_answer_weak(epoch: float, said: str) -> None:
     assert repetition(mixed(["mine"], epoch)) == said

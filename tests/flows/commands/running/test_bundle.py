@@ -18,9 +18,12 @@ from flows.commands.cli import main
 from flows.commands.parser import parser
 from flows.commands.running import bundle
 from flows.commands.running.bundle import collect_bundle, write_bundle
-from flows.stages.outputs import Trained, write_returned
+from flows.stages.outputs import Prepared, write_returned
+from flows.stages.prepare import prepare_data
+from flows.stages.states import study_runs
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from pipeline.storage.store import Store
 from tests.flows.stages.training_by_hand import Training, tiny
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -119,16 +122,34 @@ def test_damaged_files_of_a_carried_study(box: Path, tmp_path: Path, name: str, 
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("study_id", "said"),
-    [("other-12345678", "is the folder of other-12345678"), (load_study(TINY).study_id, "would replace them")],
-)
-def test_results_that_were_made_in_a_folder_are_not_replaced(
-    box: Path, tmp_path: Path, study_id: str, said: str
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    """The data of the study, in the folder `run`."""
+    study = load_study(TINY, root=tmp_path_factory.mktemp("here") / "run")
+    return prepare_data(study, Store(study.store_folder))
+
+
+def test_a_folder_of_another_study_is_left_alone(box: Path, prepared: Prepared) -> None:
+    study = load_study(TINY, root=prepared.store.parent)
+    write_returned(study, dataclasses.replace(prepared, study_id="other-12345678"))
+    with pytest.raises(InputError, match=r"run is the folder of other-12345678; name another .*--root"):
+        collect_bundle(study, box)
+    write_returned(study, prepared)
+
+
+def test_models_that_were_trained_in_a_folder_keep_their_results(
+    box: Path, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = load_study(TINY, root=tmp_path / "run")
-    write_returned(study, Trained(study_id, study.store_folder, "packed", ()))
-    with pytest.raises(InputError, match=rf"run.* {said}; name another .*--root"):
+    for name in ("ingest_study", "ingest_rows", "compute_intervals"):
+        monkeypatch.setattr(bundle, name, lambda *_: None)
+    study = load_study(TINY, root=prepared.store.parent)
+    run = next(study_runs(study, prepared))
+    folder = study.store_folder / f"{run.output}.partial" / "seed0"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"run_id": run.run_id}))
+    collect_bundle(study, box)  # a training that has failed at its start leaves no results
+    (folder / "checkpoints" / "000000000001000").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"run holds models of tiny-.*; name another .*--root"):
         collect_bundle(study, box)
 
 
