@@ -32,6 +32,7 @@ def apart() -> Iterator[Executor]:
         yield executor
 
 
+@pytest.mark.slow
 def test_the_ledger_knows_what_is_held_moved_and_waited_for(apart):
     apart.submit(check_the_ledger).result()
 

@@ -19,6 +19,7 @@ def table(*arguments):
     return rows
 
 
+@pytest.mark.slow
 def test_more_seeds_give_narrower_intervals():
     found = [table("--studies", 8, "--seeds", 3, 8) for _ in range(2)]
     assert found[0] == found[1]
