@@ -311,7 +311,7 @@ ATTENTIONS: dict[str, type[nn.Module]] = {
 
 
 class Block(nn.Module):
-    """Compute one layer: groups of attentions, each group added to the residual stream (Eq. 4, 5 or 6)."""
+    """Compute one layer: add the output of each group of attentions to the residual stream (Eq. 4, 5 or 6)."""
 
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__()

@@ -24,7 +24,7 @@ LIMIT 1
 
 
 def noise_of(study: Study) -> Noise:
-    """Return the noise measured by the study if results of several seeds can be read, else what `noise.yaml` says."""
+    """Return the noise between the seeds of this study where its results hold several, else that of earlier studies."""
     if study.database.exists():
         with suppress(Busy, OutOfDate):  # a plan needs no results file; a run migrates an old one
             for row in query(study.database, MEASURED.format(study_id=study.study_id)).itertuples():

@@ -13,5 +13,5 @@ from model.dreamer import Dreamer
 def save_model(
     folder: Path, model: Dreamer, extra: Mapping[str, Any] | None = None, averaged: Mapping[str, Tensor] | None = None
 ) -> None:
-    """Write the model's configuration and tensors to a new folder, by `save_weights`."""
+    """Save the configuration and the weights of a model in a new folder."""
     save_weights(folder, model.config, model.state_dict(), extra, averaged)

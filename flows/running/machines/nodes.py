@@ -195,7 +195,7 @@ def join_trainings(study: Study, node: Node, finished: Callable[[], bool]) -> No
 
 
 class _Announcements:
-    """The announcements of living trainings: files whose time changes. Others are of a node 0 that was killed."""
+    """Find the trainings that a living node 0 announces: each in a file whose modification time keeps changing."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

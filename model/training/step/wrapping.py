@@ -146,7 +146,7 @@ def _part(
 
 
 def _begin(block: Block, number: int, x: Tensor, weights: dict[str, Weights], codes: dict[str, Tensor]) -> Begun:
-    """Project x to the heads of those attentions of a group that have projections."""
+    """Project x to the queries, keys and values of each attention in a group; expert attention has no projections."""
     attentions = {name: block.attentions[name] for name in block.order[number]}
     projected = [name for name, attention in attentions.items() if not isinstance(attention, ExpertAttention)]
     return {name: attentions[name].project_in(x, weights[name], codes[name]) for name in projected}

@@ -245,10 +245,10 @@ def test_an_error_of_the_system_begins_with_the_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fails(_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", "/root/results.duckdb")
+        raise PermissionError(errno.EACCES, "Permission denied", "/study/results.duckdb")
 
     monkeypatch.setattr(cli, "import_module", lambda name: SimpleNamespace(plan=fails))
-    assert refusal(capsys, "plan", "demo") == "dreamer: /root/results.duckdb: Permission denied"
+    assert refusal(capsys, "plan", "demo") == "dreamer: /study/results.duckdb: Permission denied"
 
 
 def test_preview_of_a_seed_that_the_study_has_not(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Locks of the operating system on files."""
+"""Tests of file locks: one holder at a time, or several that share."""
 
 from __future__ import annotations
 

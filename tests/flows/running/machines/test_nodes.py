@@ -244,8 +244,10 @@ def steps(trained: Trained) -> dict[str, list[float]]:
 
 
 @pytest.fixture
-def second_node(tmp_path: Path) -> Callable[[Path], subprocess.Popen[str]]:
-    """Start `dreamer run` of the study on node 1, in a process of its own."""
+def second_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], subprocess.Popen[str]]:
+    """Start `dreamer run` of the study on node 1, in a process of its own; this process is node 0."""
+    monkeypatch.setenv("NODE_RANK", "0")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
 
     def start(root: Path) -> subprocess.Popen[str]:
         path = tmp_path / "small.yaml"
@@ -259,11 +261,9 @@ def second_node(tmp_path: Path) -> Callable[[Path], subprocess.Popen[str]]:
 
 @pytest.mark.slow
 def test_two_nodes_train_together_what_one_process_does(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second_node: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, second_node: Callable[[Path], subprocess.Popen[str]]
 ) -> None:
     """Node 1 starts before there are data; seven rows are shared by the two ranks of each node."""
-    monkeypatch.setenv("NODE_RANK", "0")
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     other = second_node(tmp_path / "two")
     together = steps(train(study(tmp_path / "two", nodes=2, ranks=2)))
     _, said = other.communicate(timeout=PATIENCE_SECONDS)
@@ -278,10 +278,8 @@ def test_two_nodes_train_together_what_one_process_does(
 
 @pytest.mark.slow
 def test_a_lost_node_ends_the_training_and_the_same_commands_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second_node: Callable[[Path], subprocess.Popen[str]]
+    tmp_path: Path, second_node: Callable[[Path], subprocess.Popen[str]]
 ) -> None:
-    monkeypatch.setenv("NODE_RANK", "0")
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     chosen, root = study(tmp_path / "two", nodes=2, ranks=2, save_every_seconds=0), tmp_path / "two"
     other = second_node(root)
 
