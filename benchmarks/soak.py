@@ -76,7 +76,7 @@ TABLES = {
 }
 VICTIMS = {
     "flow": "flows.commands.cli",
-    "trainer": "model.train ",
+    "trainer": "-m model.train",  # model.trainer, and model.train for one run
     "evaluator": "-m model.evaluat",  # model.evaluator, and model.evaluate for one job
     "server": "server start",
 }

@@ -18,12 +18,11 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from flows.running.private import compiled_libraries
-from model.training.ranks.launch import GRACE_SECONDS, ProcessGroup, stop
+from model.training.ranks.launch import GRACE_SECONDS, TICK_SECONDS, ProcessGroup, stop
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing
 
 BAD_INPUT = 2
-TICK_SECONDS = 1.0
 _living: set[Child] = set()
 _waited_for: WeakSet[threading.Condition] = WeakSet()
 _lock = threading.Lock()

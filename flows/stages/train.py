@@ -1,8 +1,9 @@
 """Train the models of a study: every seed to the end, or with screening the best seed of each model.
 
-Each run is a process (`python -m model.train`) over a folder of the store, so that a run can be killed, resumed, and
-moved to another machine. On a CPU the runs train side by side, one thread each. Where a machine has more GPUs than
-runs, several processes (ranks) train one run together. With `training.nodes`, several machines train every run.
+Each run is trained by a process over a folder of the store, so that a run can be killed, resumed, and moved to another
+machine. The process is `python -m model.train`, or on a CPU of this machine `python -m model.trainer`, which stays for
+the next run. On a CPU the runs train side by side, one thread each. Where a machine has more GPUs than runs, several
+processes (ranks) train one run together. With `training.nodes`, several machines train every run.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from typing import Any
 from flows.running import progress
 from flows.running.machines.devices import share_ranks, shared_slots
 from flows.running.machines.nodes import this_node, train_on_nodes
+from flows.running.machines.staying import Staying
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
 from flows.stages.models import PlannedModel, describe_run, identity
@@ -31,6 +34,7 @@ from pipeline.storage.integrity import reopen
 from pipeline.storage.store import Missing, Output, Store
 
 VERSION = 1
+TRAINER = "model.trainer"
 CHOSEN = "chosen.json"
 
 
@@ -56,8 +60,8 @@ def train_models(
         (study.folder / FILES[Trained]).unlink(missing_ok=True)  # which evaluation and other nodes wait for
     reopen_failed(study, store, packed, planned)
     arguments = ["--accept-code-change"] if accept_code_change else []
-    launch = partial(train_on_nodes, study, node, shared_slots(study))
-    with stopped_on_exit():
+    with closing(Staying(TRAINER, [str(study.folder)])) as trainers, stopped_on_exit():
+        launch = partial(train_on_nodes, study, node, shared_slots(study), trainers)
         outputs = side_by_side(
             range(len(planned)),
             lambda place: _train_model(study, store, packed, planned, place, launch, arguments),

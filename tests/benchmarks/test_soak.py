@@ -7,11 +7,15 @@ import pytest
 
 from benchmarks.soak import VICTIMS, run_study
 from flows.running.machines.evaluators import MODULE
+from flows.stages.train import TRAINER
 
 
-@pytest.mark.parametrize("module", [MODULE, "model.evaluate"])
-def test_both_evaluating_processes_are_victims(module: str) -> None:
-    assert VICTIMS["evaluator"] in f"python -m {module} "
+@pytest.mark.parametrize(
+    ("kind", "module"),
+    [("evaluator", MODULE), ("evaluator", "model.evaluate"), ("trainer", TRAINER), ("trainer", "model.train")],
+)
+def test_all_training_and_evaluating_processes_are_victims(kind: str, module: str) -> None:
+    assert VICTIMS[kind] in f"python -m {module} "
 
 
 def test_a_command_that_fails_by_itself_is_wrong_though_it_is_given_again(tmp_path: Path, monkeypatch) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -17,7 +18,6 @@ from benchmarks.soak import read_tables
 from flows.commands.cli import main
 from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
 from flows.running import progress
-from flows.running.machines import evaluators
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.study.loading import load_study
 from model.training.ranks.launch import ProcessGroup
@@ -197,16 +197,16 @@ def test_a_signal_while_models_train_is_one_line(tmp_path: Path, number: signal.
 def test_a_failed_evaluation_ends_the_command_with_1_and_the_report_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, ask = small_study(tmp_path, seeds=[0, 1], screening=0), evaluators._ask
+    path, ask = small_study(tmp_path, seeds=[0, 1], screening=0), ProcessGroup.ask
     asked: list[str] = []
 
-    def ask_or_kill(process: ProcessGroup, request: str) -> str:
-        asked.append(request)
-        if len(asked) == 1:  # as the kernel kills a process when memory is short
+    def ask_or_kill(process: ProcessGroup, request: str, tick: Callable[[], object]) -> str:
+        asked.extend([request] if "job" in json.loads(request) else [])
+        if asked == [request]:  # as the kernel kills a process when memory is short
             process.kill()
-        return ask(process, request)
+        return ask(process, request, tick)
 
-    monkeypatch.setattr(evaluators, "_ask", ask_or_kill)
+    monkeypatch.setattr(ProcessGroup, "ask", ask_or_kill)
     assert main(["run", str(path), "--root", str(tmp_path / "runs")]) == 1
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: "))
     assert "1 failed, the report of the others is " in line

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 from flows.running.machines.devices import Slots, shared_slots
 from flows.running.machines.slurm import run_job
-from flows.running.processes import Stopped, check_status, child_process, wait_unless_stopping
+from flows.running.machines.staying import Staying
+from flows.running.processes import Stopped, wait_unless_stopping
 from flows.study.configuration import Study
-from model.training.ranks.launch import ProcessGroup
 
 MODULE = "model.evaluator"
 URGENCY = (0,)  # before the trainings that wait: an evaluation is short and shows a result
@@ -56,26 +54,21 @@ class Evaluators(Evaluating):
 
     def __init__(self, slots: Slots, count: int, logs: Path, environment: Mapping[str, str]) -> None:
         super().__init__(count)
-        self._slots, self._logs, self._environment = slots, logs, environment
-        self._waiting: deque[tuple[str, Future[str]]] = deque()
-        self._idle: list[ProcessGroup] = []
-        self._started = 0
-        self._living: dict[ProcessGroup, ExitStack] = {}
-        self._closing = threading.Lock()  # a process is either known to `close`, or ended by its starter
+        self._slots, self._environment = slots, environment
+        self._waiting: deque[tuple[dict[str, Any], Future[str]]] = deque()
+        self._processes = Staying(MODULE, logs=logs)
 
     def evaluate(self, job: Path, tokens: int) -> Future[str]:
         future: Future[str] = Future()
-        self._waiting.append((json.dumps({"job": str(job), "tokens": tokens}), future))
+        self._waiting.append(({"job": str(job), "tokens": tokens}, future))
         self._pool.submit(self._work)
         return future
 
     def close(self) -> None:
         """Drop the requests that wait, and end the evaluating processes."""
-        with self._closing:
-            super().close()
+        super().close()
         self._waiting.clear()
-        for process in list(self._living):
-            self._end(process)
+        self._processes.close()
 
     def _work(self) -> None:
         """Take a slot and evaluate until nothing waits."""
@@ -89,59 +82,23 @@ class Evaluators(Evaluating):
                 future.set_exception(error)
 
     def _evaluate_waiting(self, devices: Mapping[str, str]) -> None:
-        process = None
+        environment = {**self._environment, **devices}
         for request, future in self._next():
             future.set_running_or_notify_cancel()
             try:
-                process = process or self._process(devices)
-                future.set_result(_ask(process, request))
+                future.set_result(self._processes.ask(request, environment))
             except BaseException as error:
-                if process:
-                    self._end(process)
-                process = None
                 future.set_exception(error)
-        if process and devices:
-            self._end(process)
-        elif process:
-            self._idle.append(process)
+        if devices:
+            self._processes.end_idle(environment)
 
-    def _next(self) -> Iterator[tuple[str, Future[str]]]:
+    def _next(self) -> Iterator[tuple[dict[str, Any], Future[str]]]:
         """Take what waits, one request after another."""
         while True:
             try:
                 yield self._waiting.popleft()
             except IndexError:
                 return
-
-    def _process(self, devices: Mapping[str, str]) -> ProcessGroup:
-        """Take an idle process, or start a process."""
-        with suppress(IndexError):
-            return self._idle.pop()
-        self._started += 1
-        log = self._logs / f"evaluator-{self._started}.log"
-        held = ExitStack()
-        process = held.enter_context(
-            child_process(MODULE, log=log, environment={**self._environment, **devices}, asked=True)
-        )
-        with self._closing:
-            if not self._closed:
-                self._living[process] = held
-                return process
-        held.close()
-        raise Stopped("the evaluation has ended")
-
-    def _end(self, process: ProcessGroup) -> None:
-        if held := self._living.pop(process, None):
-            held.close()
-
-
-def _ask(process: ProcessGroup, request: str) -> str:
-    answer = process.ask(request)
-    if not answer:
-        status = process.finish()
-        assert status, "an evaluator answers or fails"
-        check_status(process, status, MODULE)
-    return answer
 
 
 class EvaluationJobs(Evaluating):

@@ -25,6 +25,7 @@ from flows.running import progress
 from flows.running.machines.devices import Slots, gpus
 from flows.running.machines.slurm import run_job
 from flows.running.machines.slurm_node import first_host
+from flows.running.machines.staying import Staying
 from flows.running.processes import Failed, run_module, stopped_on_exit, wait_unless_stopping
 from flows.study.configuration import Study
 from model.training.ranks.launch import free_port
@@ -79,6 +80,7 @@ def train_on_nodes(
     study: Study,
     node: Node,
     slots: Slots,
+    trainers: Staying,
     run: Path,
     options: Sequence[str],
     ranks: int,
@@ -89,13 +91,17 @@ def train_on_nodes(
 ) -> None:
     """Train the run in a folder by `ranks` processes on every node of the study, as soon as `slots` has so many free.
 
-    Raises what `run_module` raises.
+    One process on a CPU of this machine alone is one of `trainers`. Raises what `run_module` raises.
     """
     # A job of a cluster takes one slot: how many GPUs a job has does not count, only how many jobs are in the queue.
     with slots.take(ranks if study.compute.pool == "local" else 1, urgency) as environment:
+        arguments = [str(run), *options]
+        if study.compute.pool == "local" and node.count == ranks == 1 and not slots.gpus:
+            trainers.ask({"arguments": arguments, "log": str(log)}, environment, log=log, tick=tick)
+            return
         if node.count == 1:
             start = run_module if study.compute.pool == "local" else partial(run_job, study, nodes=study.training.nodes)
-            start("model.train", [str(run), *options], log=log, tick=tick, environment=environment, ranks=ranks)
+            start("model.train", arguments, log=log, tick=tick, environment=environment, ranks=ranks)
             return
         address, folder = f"{node.first}:{free_port()}", str(run.resolve())
         command = node.command(address, folder, ranks, options)

@@ -29,10 +29,12 @@ PACKAGES = (
 """Packages that can change a number of an evaluation."""
 
 
+@functools.cache
 def source_digests(module: str) -> dict[str, str]:
     """Hash the source files that a module runs: its own and all of `model/` that it imports.
 
-    The C files in the folder `source/` beside a module belong to that module.
+    The C files in the folder `source/` beside a module belong to that module. Files are read once: a process that has
+    imported a module runs what the files were then.
 
     Example: `source_digests("model.train")` is `{"model/accounting.py": "5c0e...", ..., "model/train.py": "91ab..."}`.
     """

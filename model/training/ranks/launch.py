@@ -13,12 +13,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 GRACE_SECONDS = 20.0
 """Time between SIGTERM and SIGKILL, and for ranks to notice that another has failed."""
+
+TICK_SECONDS = 1.0
 
 TORCHRUN = (
     *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"),
@@ -119,14 +121,23 @@ class ProcessGroup:
             self.kill()
         return max((child.returncode for child in self._children if child.returncode), default=0)
 
-    def ask(self, line: str) -> str:
-        """Send a line, wait for the answer and return it; "" where the process has ended instead."""
+    def ask(self, line: str, tick: Callable[[], object] = lambda: None) -> str:
+        """Send a line, wait for the answer and return it; "" where the process has ended instead.
+
+        Calls `tick` every second meanwhile, and at the end.
+        """
         (child,) = self._children
         try:
             child.stdin.write(line.encode() + b"\n")
             child.stdin.flush()
         except BrokenPipeError:
             return ""
+        answered = select.poll()
+        answered.register(child.stdout, select.POLLIN)
+        tick()
+        while not answered.poll(1000 * TICK_SECONDS):
+            tick()
+        tick()
         return child.stdout.readline().decode().rstrip("\n")
 
     def wait(self, seconds: float) -> None:

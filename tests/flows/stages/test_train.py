@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from flows.full_study import raise_failures
-from flows.running.machines import nodes
+from flows.running.machines.staying import Staying
 from flows.running.processes import Failed
 from flows.stages.ingest import ingest_runs
 from flows.stages.models import plan_models
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
-from flows.stages.train import train_models
+from flows.stages.train import TRAINER, train_models
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Missing, Store
@@ -33,14 +33,14 @@ class Trainings:
     def __init__(self, failing: Sequence[str]) -> None:
         self.failing, self.trained = set(failing), []
 
-    def __call__(self, module: str, arguments: Sequence[str], **_: Any) -> None:
-        folder = Path(arguments[0])
+    def ask(self, request: dict[str, Any], environment: dict[str, str], **_: Any) -> None:
+        folder = Path(request["arguments"][0])
         run = json.loads((folder / "run.json").read_text())
         name = f"{run['variant']}-{run['seed']}"
         self.trained.append(name)
         if name in self.failing:
             reason = f"{folder}: step 3: the loss is not a number"
-            raise Failed(f"{module} ended with status 1; see its log: {reason}", reason)
+            raise Failed(f"{TRAINER} ended with status 1; see its log: {reason}", reason)
         row = {"run_id": run["run_id"], "seed": run["seed"], "status": "complete", "tokens": 5}
         step = {"run_id": run["run_id"], "step": 1, "tokens": 5, "loss": 1.0}
         for table, values in (("runs", row), ("steps", step)):
@@ -66,7 +66,7 @@ def test_a_failed_run_ends_no_other_run(tmp_path: Path, monkeypatch: pytest.Monk
     every = sorted(f"{model.variant}-{seed}" for model in planned for seed in seeds)
     failing = f"DR-{seeds[0]}"
     first = Trainings([failing])
-    monkeypatch.setattr(nodes, "run_module", first)
+    monkeypatch.setattr(Staying, "ask", first.ask)
     trained = train_models(study, store, prepared, planned)
     assert sorted(first.trained) == every
     assert {f"{run.model_id.split('-')[0]}-{run.seed}" for run in trained.runs if run.status == "failed"} == {failing}
@@ -86,7 +86,7 @@ def test_a_failed_run_ends_no_other_run(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(Missing):
         train_models(study, Store(store.root, builds=False), prepared, planned)
     again = Trainings([])
-    monkeypatch.setattr(nodes, "run_module", again)
+    monkeypatch.setattr(Staying, "ask", again.ask)
     trained = train_models(study, store, prepared, planned)
     assert sorted(again.trained) == sorted(name for name in every if name.split("-")[0] == failing.split("-")[0])
     assert {run.status for run in trained.runs} == {"complete"}
@@ -99,7 +99,7 @@ def test_a_model_whose_seeds_all_fail_in_screening_has_none_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study, store, prepared = prepared_study(tmp_path, screening=0.25)
-    monkeypatch.setattr(nodes, "run_module", Trainings(["DR-0", "DR-1", "LA-0"]))
+    monkeypatch.setattr(Staying, "ask", Trainings(["DR-0", "DR-1", "LA-0"]).ask)
     trained = train_models(study, store, prepared, plan_models(study, 300))
     found = {f"{run.model_id.split('-')[0]}-{run.seed}": run.status for run in trained.runs}
     assert found == {
@@ -108,7 +108,7 @@ def test_a_model_whose_seeds_all_fail_in_screening_has_none_to_go_on(
         **{"DR+DA-0": "complete", "DR+DA-1": "screened"},
     }
     again = Trainings([])
-    monkeypatch.setattr(nodes, "run_module", again)
+    monkeypatch.setattr(Staying, "ask", again.ask)
     trained = train_models(study, store, prepared, plan_models(study, 300))
     assert {"LA-0", "DR-0", "DR-1"} <= set(again.trained), "seeds that failed in screening are tried again"
     assert {run.status for run in trained.runs} == {"complete", "screened"}

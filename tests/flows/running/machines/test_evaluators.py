@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import flows.running.machines.evaluators
+from flows.running.machines import staying
 from flows.running.machines.devices import Slots
 from flows.running.machines.evaluators import Evaluators
 from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
@@ -96,7 +97,7 @@ def test_a_process_that_starts_while_the_evaluation_ends_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise an idle process would stay for as long as the study's trainings."""
-    started, start = [], flows.running.machines.evaluators.child_process
+    started, start = [], staying.child_process
 
     @contextmanager
     def start_and_close(*arguments: object, **options: object) -> Iterator[ProcessGroup]:
@@ -105,7 +106,7 @@ def test_a_process_that_starts_while_the_evaluation_ends_is_ended(
             started.append(process)
             yield process
 
-    monkeypatch.setattr(flows.running.machines.evaluators, "child_process", start_and_close)
+    monkeypatch.setattr(staying, "child_process", start_and_close)
     with made(tmp_path) as processes:
         with pytest.raises(Stopped):
             processes.evaluate(Path("a.json"), 1).result(300)

@@ -21,6 +21,7 @@ import yaml
 from flows.running.machines import evaluators, nodes, slurm
 from flows.running.machines.devices import concurrency, gpus, share_ranks, shared_slots
 from flows.running.machines.evaluators import EvaluationJobs
+from flows.running.machines.staying import Staying
 from flows.running.machines.nodes import this_node
 from flows.running.machines.slurm import run_job
 from flows.running.processes import Failed, Stopped, follow, stop_all
@@ -159,7 +160,8 @@ def test_workers_limit_the_jobs_in_the_queue(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(nodes, "run_job", count)
     options = {"urgency": (1,), "tick": lambda: None}
     with closing(EvaluationJobs(chosen, 2, {})) as jobs, ThreadPoolExecutor(2) as trainings:
-        train = partial(nodes.train_on_nodes, chosen, this_node(chosen), shared_slots(chosen), tmp_path, [], 4)
+        run = shared_slots(chosen), Staying("unasked"), tmp_path, [], 4
+        train = partial(nodes.train_on_nodes, chosen, this_node(chosen), *run)
         trained = [trainings.submit(train, log=tmp_path / f"{seed}.log", **options) for seed in range(2)]
         evaluated = [jobs.evaluate(tmp_path / "job.json", tokens) for tokens in range(3)]
         assert [one.result(60) for one in evaluated] == ["evaluated"] * 3
