@@ -21,9 +21,9 @@ import yaml
 from flows.running.machines import evaluators, nodes, slurm
 from flows.running.machines.devices import concurrency, gpus, share_ranks, shared_slots
 from flows.running.machines.evaluators import EvaluationJobs
-from flows.running.machines.staying import Staying
 from flows.running.machines.nodes import this_node
 from flows.running.machines.slurm import run_job
+from flows.running.machines.staying import Staying
 from flows.running.processes import Failed, Stopped, follow, stop_all
 from flows.study.configuration import Study
 from flows.study.loading import load_study
