@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from model.dreamer import Dreamer
-from model.generate import Cache, nothing, right_padded
+from model.generate import Cache, nothing, read, right_padded
 from pipeline.errors import InputError
 
 # Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
@@ -248,7 +248,7 @@ def _forward(
     places = [row * tokens.shape[1] + first + offset for _, row, first, found in spans for offset in range(len(found))]
     wanted = torch.tensor(places, device=tokens.device)
     if cache is None:
-        return model(tokens, depth=depth, return_hidden=True, wanted=wanted)
+        return read(model, tokens, lengths, wanted, depth)
     return cache.extend(model, tokens, lengths, depth, wanted)
 
 
