@@ -1,8 +1,9 @@
 """Evaluate the checkpoints of a job: `python -m model.evaluate <job.json>`; reads and writes files only.
 
 Imports, tasks, prompts and data are loaded once; then each checkpoint is evaluated part by part (evaluation/resume.py).
-Its rows appear at once, as `<output>/<run_id>/<tokens>/rows/`. A killed process loses the benchmark in hand and nothing
-else, and a new one continues after it. Several processes may work on one job; each takes checkpoints no other has.
+Its rows appear at once, as `<output>/<run_id>/<tokens>/rows/`. A killed process loses the benchmark in hand and at most
+two seconds of quick ones before it, and a new one continues from there. Several processes may work on one job; each
+takes checkpoints no other has.
 
 With lm-eval installed its tasks are evaluated; without it those tasks that have a file of plain items.
 

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from model import ops
 from model.architecture import DreamerConfig
 from model.dreamer import Dreamer
-from model.ops import Visible
+from model.ops import Documents, Visible
 from pipeline.errors import InputError
 
 
@@ -102,11 +103,19 @@ class Cache:
         """Number of tokens that every row can still take."""
         return self.keys.shape[2] - self.longest
 
-    def extend(self, model: Dreamer, tokens: Tensor, lengths: Tensor | None = None, depth: int | None = None) -> Tensor:
+    def extend(
+        self,
+        model: Dreamer,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        depth: int | None = None,
+        wanted: Tensor | None = None,
+    ) -> Tensor:
         """Compute the hidden states [B, S, H] of tokens [B, S] behind those in the cache, and cache the new tokens too.
 
-        Of row b only the first `lengths[b]` tokens are real, the rest is padding. Raises InputError where there is no
-        room, or where cache, depth and lengths do not fit each other.
+        Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted` [W], places in the
+        flattened tokens, returns the hidden states [W, H] of these alone, which is less work. Raises InputError where
+        there is no room, or where cache, depth and lengths do not fit each other.
         """
         depth, capacity, new = model.checked_depth(depth), self.keys.shape[2], tokens.shape[1]
         if len(self.keys) != depth:
@@ -123,7 +132,10 @@ class Cache:
             raise InputError(
                 f"lengths are {list(lengths.shape)}, but for these tokens they must be {list(tokens.shape[:1])}"
             )
-        hidden = model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True)
+        if self.longest:
+            hidden = model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True, wanted=wanted)
+        else:
+            hidden = read(model, tokens, lengths, wanted, depth, self)
         self.lengths += new if lengths is None else lengths
         self.longest += new
         return hidden
@@ -141,23 +153,57 @@ AfterPrompts = Callable[[list[list[int]], Cache, Tensor], None]
 tokens; other continuations may branch off from a copy of the cache, which itself must stay as it is."""
 
 
+def read(
+    model: Dreamer,
+    tokens: Tensor,
+    lengths: Tensor | None,
+    wanted: Tensor | None,
+    depth: int | None = None,
+    cache: Cache | None = None,
+) -> Tensor:
+    """Compute the hidden states of tokens [B, S] with nothing before them, as `Cache.extend` does; a cache takes them.
+
+    Where only some are wanted, and the engine takes rows of any lengths one behind the other, padding is left out.
+    """
+    labels = None
+    if lengths is not None and wanted is not None and ops.engine_of(model.head) == "native":
+        real = torch.arange(tokens.shape[1]) < lengths[:, None]
+        wanted = real.flatten().cumsum(0)[wanted] - 1
+        tokens, labels = tokens[real][None], torch.arange(len(lengths)).repeat_interleave(lengths)[None]
+    documents = Documents(tokens, labels)
+    memory = documents if cache is None else _FirstRows(cache, documents)
+    return model(tokens, memory=memory, depth=depth, return_hidden=True, wanted=wanted)
+
+
+class _FirstRows:
+    """The memory of the first forward over the rows of a cache: each row, or each document, is what it is given."""
+
+    def __init__(self, cache: Cache, documents: Documents) -> None:
+        self.cache, self.documents, self.positions = cache, documents, documents.positions
+
+    def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
+        """Write keys and values [T, M, K] of one depth to the cache, and return them as rows [B, S, M, K]."""
+        for held, new in ((self.cache.keys[depth], key), (self.cache.values[depth], value)):
+            if self.documents.labels is None:
+                held[:, : self.documents.length] = new.unflatten(0, (len(held), -1))
+            else:
+                places = self.documents.labels * held.shape[1] + self.positions
+                held.view(-1, *held.shape[2:]).index_copy_(0, places.flatten(), new)
+        return self.documents.recall(depth, key, value)
+
+
 class _CachedRows(Visible):
-    """The memory of one forward over `new` tokens per row: what the cache holds, and these tokens behind it."""
+    """The memory of a later forward over `new` tokens per row: what the cache holds, and these tokens behind it."""
 
     def __init__(self, cache: Cache, new: int) -> None:
         self.cache, self.filled = cache, cache.longest + new
         self.positions = cache.lengths[:, None] + torch.arange(new, device=cache.lengths.device)
-        self.first = cache.longest == 0
         self.mask(cache.keys.dtype)  # now, while no activation takes memory
 
     @property
     def pairs(self) -> Tensor:
         """Booleans [B, S, C]: a token sees the positions up to its own."""
         return torch.arange(self.filled, device=self.positions.device) <= self.positions[..., None]
-
-    def mask(self, dtype: torch.dtype) -> Tensor | None:
-        """Make the mask [B, 1, S, C], or none for the first tokens of all rows: these see what is before them."""
-        return None if self.first else super().mask(dtype)
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
         """Write keys and values [T, M, K] of one depth; return all that are filled [B, C, M, K]."""
@@ -241,8 +287,8 @@ def _write(
     tokens, lengths = right_padded([prompts[row] for row in batch], device)
     dtype = model.dtype or model.head.dtype
     cache = Cache(model.config, len(batch), tokens.shape[1] + longest, device, dtype, depth)
-    hidden = cache.extend(model, tokens, lengths, depth)
-    last = hidden[torch.arange(len(batch), device=device), lengths - 1]
+    ends = torch.arange(len(batch), device=device) * tokens.shape[1] + lengths - 1
+    last = cache.extend(model, tokens, lengths, depth, wanted=ends)
     if after_prompts is not None:
         after_prompts([prompts[row] for row in batch], cache, last)
     rows, going = list(batch), set(batch)

@@ -6,6 +6,7 @@ import contextlib
 import io
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class HarnessTask:
         """Number of items."""
         return len(self._of_item)
 
-    @property
+    @cached_property
     def requests(self) -> dict[str, list[Any]]:
         """The requests by kind: pairs of texts, texts, or prompts with generation settings (see LanguageModel)."""
         ask = {

@@ -1,13 +1,14 @@
-"""Evaluate one checkpoint part by part, and resume after a kill: only the part in hand is lost.
+"""Evaluate one checkpoint part by part, and resume after a kill: the part in hand and two seconds before it are lost.
 
 A part is what one benchmark asks (its tasks together, so that batches stay full), the same at another depth or of the
-raw weights, or what is observed of the model's attention. Each finished part is a folder in `<checkpoint>.parts/`;
-once all are there, their rows are concatenated under the checkpoint's final name, so that they appear at once.
+raw weights, or what is observed of the model's attention. Finished parts are folders in `<checkpoint>.parts/`; after
+the final one, their rows are concatenated under the checkpoint's final name, so that they appear at once.
 """
 
 from __future__ import annotations
 
 import shutil
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ from model.evaluation.language_model import LanguageModel
 from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, schema, tables
 from model.introspect import Sample, observe
 from pipeline.storage.files import atomic_folder
+
+# Less work than this is not worth files of its own: a small model answers a benchmark in the time that they take.
+KEPT_SECONDS = 2.0
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -127,15 +131,24 @@ def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Ro
 def finish_parts(folder: Path, parts: Sequence[Part], begun: Callable[[Part, bool], object]) -> Iterator[Rows]:
     """Compute the missing parts of the checkpoint with final name `folder`, and yield the rows of every part.
 
-    `begun(part, there)` is called before each part; `there` tells whether the part is finished already.
+    `begun(part, there)` is called before each part; `there` tells whether the part is finished already. Finished parts
+    are written when those not yet written took KEPT_SECONDS together.
     """
+    unwritten: dict[Path, Rows] = {}
+    since = time.monotonic()
     for number, part in enumerate(parts):
         place = _parts_folder(folder) / f"{number:03d}"
         there = place.exists()
         begun(part, there)
-        if not there:
-            _write(place, part.rows())
-        yield _read(place)
+        if there:
+            yield _read(place)
+            continue
+        unwritten[place] = rows = part.rows()
+        if time.monotonic() - since >= KEPT_SECONDS:
+            for place, finished in unwritten.items():
+                _write(place, finished)
+            unwritten, since = {}, time.monotonic()
+        yield rows
 
 
 def concatenate(folder: Path, parts: Sequence[Rows]) -> Rows:

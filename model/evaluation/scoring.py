@@ -17,11 +17,15 @@ import torch
 from torch import Tensor
 
 from model.dreamer import Dreamer
-from model.generate import Cache, nothing, right_padded
+from model.generate import Cache, nothing, read, right_padded
 from pipeline.errors import InputError
 
 # Logits of at most this many values at once: 256 MiB in float32, however long the continuations are.
 LOGIT_VALUES = 2**26
+
+
+Span = tuple[int, int, int, list[int]]
+"""A request, its row in a pass, the position before the first of its tokens there, and these tokens."""
 
 
 @dataclass(eq=False)
@@ -196,13 +200,11 @@ def _score(model: Dreamer, batch: list[_Group], depth: int | None) -> Iterator[t
         width = max(len(tokens) - 1 for *_, tokens in branches)
         dtype = model.dtype or model.head.dtype
         cache = Cache(model.config, len(rows), max(map(len, rows)) + width, device, dtype, depth)
-    hidden = _forward(model, rows, cache, depth)
-
-    spans = []  # (request, row of the pass, first position, tokens to be found from there on)
+    spans: list[Span] = []
     for row, group in enumerate(batch):
         for request, tokens in zip(group.requests, group.continuations, strict=True):
             spans.append((request, row, len(group.context) - 1, tokens[:1] if group.shared else tokens))
-    yield from _read(model, hidden, spans)
+    yield from _read(model, _forward(model, rows, spans, cache, depth), spans)
 
     if branches:
         yield from _score_branches(model, branches, cache, depth)
@@ -217,7 +219,8 @@ def _score_cached(
         for row, group in groups
         for request, tokens in zip(group.requests, group.continuations, strict=True)
     ]
-    yield from _read(model, last[:, None], [(request, row, 0, tokens[:1]) for request, row, tokens in scored])
+    states = last[torch.tensor([row for _, row, _ in scored], device=last.device)]
+    yield from _read(model, states, [(request, row, 0, tokens[:1]) for request, row, tokens in scored])
     branches = sorted((one for one in scored if len(one[2]) > 1), key=lambda one: -len(one[2]))
     step = max(1, len(last) // 2)  # as many rows as generation itself copies at once
     for start in range(0, len(branches), step):
@@ -233,27 +236,25 @@ def _score_branches(
     The cache is used up.
     """
     cache.take([row for _, row, _ in branches])
-    hidden = _forward(model, [tokens[:-1] for *_, tokens in branches], cache, depth)
     spans = [(request, row, 0, tokens[1:]) for row, (request, _, tokens) in enumerate(branches)]
-    yield from _read(model, hidden, spans)
+    yield from _read(model, _forward(model, [tokens[:-1] for *_, tokens in branches], spans, cache, depth), spans)
 
 
-def _forward(model: Dreamer, rows: list[list[int]], cache: Cache | None, depth: int | None) -> Tensor:
-    """Compute hidden states [B, S, H] of rows of different lengths."""
+def _forward(
+    model: Dreamer, rows: list[list[int]], spans: list[Span], cache: Cache | None, depth: int | None
+) -> Tensor:
+    """Compute the hidden states at the positions that predict the tokens of each span, one after another: [W, H]."""
     tokens, lengths = right_padded(rows, model.head.device)
+    places = [row * tokens.shape[1] + first + offset for _, row, first, found in spans for offset in range(len(found))]
+    wanted = torch.tensor(places, device=tokens.device)
     if cache is None:
-        return model(tokens, depth=depth, return_hidden=True)
-    return cache.extend(model, tokens, lengths, depth)
+        return read(model, tokens, lengths, wanted, depth)
+    return cache.extend(model, tokens, lengths, depth, wanted)
 
 
-def _read(
-    model: Dreamer, hidden: Tensor, spans: list[tuple[int, int, int, list[int]]]
-) -> Iterator[tuple[int, float, bool]]:
-    """Yield the log-probability of each span's tokens, from the hidden states at the positions before them."""
-    rows = [row for _, row, _, tokens in spans for _ in tokens]
-    positions = [first + offset for _, _, first, tokens in spans for offset in range(len(tokens))]
-    wanted = torch.tensor([token for _, _, _, tokens in spans for token in tokens], device=hidden.device)
-    states = hidden[torch.tensor(rows, device=hidden.device), torch.tensor(positions, device=hidden.device)]
+def _read(model: Dreamer, states: Tensor, spans: list[Span]) -> Iterator[tuple[int, float, bool]]:
+    """Yield the log-probability of each span's tokens, from the hidden states [W, H] at the positions before them."""
+    wanted = torch.tensor([token for *_, tokens in spans for token in tokens], device=states.device)
     values, hits = [], []
     step = max(1, LOGIT_VALUES // model.config.vocabulary_size)
     for states_part, wanted_part in zip(states.split(step), wanted.split(step), strict=True):

@@ -35,12 +35,12 @@ class Tokenizer:
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
         """Encode many texts, each distinct text once, adding no special token."""
-        texts = list(texts)
-        new = [text for text in dict.fromkeys(texts) if text not in self._kept]
-        encodings = self._codec.encode_batch(new, add_special_tokens=False)
-        tokens = self._kept | {text: encoding.ids for text, encoding in zip(new, encodings, strict=True)}
-        if sum(map(len, tokens.values())) <= KEPT_TOKENS:
-            self._kept = tokens
+        texts, tokens = list(texts), self._kept
+        if new := [text for text in dict.fromkeys(texts) if text not in tokens]:
+            encodings = self._codec.encode_batch(new, add_special_tokens=False)
+            tokens = tokens | {text: encoding.ids for text, encoding in zip(new, encodings, strict=True)}
+            if sum(map(len, tokens.values())) <= KEPT_TOKENS:
+                self._kept = tokens
         return [tokens[text] for text in texts]
 
     def decode(self, tokens: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from model.generate import Cache
+from model.generate import Cache, read
 from pipeline.errors import InputError
 from tests.model.tiny_network import DR, DR_DA, VARIANTS, build, by_reference, random_tokens
 
@@ -30,6 +30,28 @@ def test_prefill_and_steps_equal_whole_forwards_for_different_lengths(config):
         for row, length in enumerate(prompts):
             whole = model(tokens[row : row + 1, : length + step + 1])
             torch.testing.assert_close(stepped[row, 0], whole[0, -1])
+
+
+@pytest.mark.parametrize("config", VARIANTS)
+def test_wanted_tokens_of_rows_of_different_lengths_and_steps_behind_these(config):
+    """The engine native leaves the padding out: what is read and cached is that of whole forwards all the same."""
+    model, tokens = build(config).eval(), random_tokens(3, 12)
+    lengths, wanted = [5, 2, 7], [(0, 4), (2, 6), (2, 0), (1, 1), (0, 4)]
+    padded = torch.zeros(3, 7, dtype=torch.long)
+    for row, length in enumerate(lengths):
+        padded[row, :length] = tokens[row, :length]
+    places = torch.tensor([row * 7 + position for row, position in wanted])
+    cache = Cache(config, 3, 9, dtype=torch.float64)
+    found = cache.extend(model, padded, torch.tensor(lengths), wanted=places)
+    without_cache = read(model, padded, torch.tensor(lengths), places)
+    expected = torch.stack([model(tokens[row : row + 1, : position + 1])[0, -1] for row, position in wanted])
+    torch.testing.assert_close(model.logits(found), expected)
+    torch.testing.assert_close(model.logits(without_cache), expected)
+    assert cache.lengths.tolist() == lengths
+    new = torch.stack([tokens[row, length] for row, length in enumerate(lengths)])[:, None]
+    stepped = model.logits(cache.extend(model, new, wanted=torch.tensor([2, 0])))
+    expected = torch.stack([model(tokens[row : row + 1, : lengths[row] + 1])[0, -1] for row in (2, 0)])
+    torch.testing.assert_close(stepped, expected)
 
 
 def in_parts(model, tokens, cuts, depth=None):
