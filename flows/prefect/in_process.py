@@ -59,6 +59,7 @@ def run_in_process(chosen: Study, **arguments: Any) -> None:
         from flows.stages.prepare import prepare_world
 
         gc.freeze()  # what is imported stays: the collector need not look through it again and again
+        stack.callback(gc.unfreeze)
         forget_loss()
         if own:
             with recorded(chosen):
