@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -10,8 +11,10 @@ from typing import Any
 
 from flows.prefect.server import allow_loopback, healthy, own_server
 from flows.running import progress
-from flows.running.processes import Failed
+from flows.running.processes import Failed, wait_unless_stopping
+from flows.running.record import recorded
 from flows.study.configuration import Study
+from pipeline.storage.store import Store
 
 LABEL = "Prefect's server"
 SETTINGS = {
@@ -42,7 +45,8 @@ def run_in_process(chosen: Study, **arguments: Any) -> None:
             whose = f"this run's own; none answers at {given}" if given else "this run's own"
         else:
             answering, whose = lambda: given, "named by PREFECT_API_URL"
-        # Prefect reads its environment when it is imported. Imports take seconds, in which the server starts.
+        # Prefect reads its environment when it is imported. While the server starts, which takes seconds, this process
+        # imports what the flow needs and writes the built-in world, which the flow then finds in the store.
         from prefect.settings import (
             PREFECT_API_URL,
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
@@ -52,8 +56,14 @@ def run_in_process(chosen: Study, **arguments: Any) -> None:
 
         from flows.full_study import full_study
         from flows.running.engine import call, forget_loss, note_loss
+        from flows.stages.prepare import prepare_world
 
+        gc.freeze()  # what is imported stays: the collector need not look through it again and again
+        stack.callback(gc.unfreeze)
         forget_loss()
+        if own:
+            with recorded(chosen):
+                prepare_world(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
         try:
             address = answering()
             # The run's own server has no use for heartbeats, and a flow would end up to a second later for them.

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from flows.running import progress
-from flows.running.processes import Stopped
+from flows.running.processes import Stopped, wait_unless_stopping
 from flows.running.throttle import Throttle
 from flows.stages.evaluate import follow_runs
 from flows.stages.ingest import ENTERING, compute_intervals, ingest_rows, ingest_runs, not_ingested
@@ -27,6 +27,7 @@ from sql.names import UNDER_WAY
 
 ENTER_SECONDS = 20.0  # between two looks for what is to be entered, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
+LAST_WORD_SECONDS = 0.1  # between two looks whether the trainings have ended, when all is evaluated
 REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time
 
 
@@ -60,7 +61,9 @@ def evaluate_live(
     except InputError as error:
         progress.report("evaluate", 0.0, f"ended, the trainings go on: {error}")
         raise
-    return read_finished(study, Trained), evaluated
+    while not (trained := trained_now(study)):  # all may be evaluated before the trainings' last word is written
+        wait_unless_stopping(LAST_WORD_SECONDS)
+    return trained, evaluated
 
 
 def trained_now(study: Study) -> Trained | None:

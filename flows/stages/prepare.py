@@ -49,8 +49,6 @@ def prepare_data(study: Study, store: Store) -> Prepared:
 
     Raises InputError for sources that cannot be found or read, before any computing where that can be known.
     """
-    if store.builds:
-        register_user(study.store_folder, study.folder)  # before the first output: `dreamer clean` leaves it alone
     finished: list[Output] = []
 
     def finish(*outputs: Output) -> None:
@@ -58,7 +56,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
         if store.builds:
             write_returned(study, Prepared(study.study_id, store.root, tuple(output.name for output in finished)))
 
-    world = _world(study, store)
+    world = prepare_world(study, store)
     sources = locate_sources(study, world)
     items, tasks = _benchmark_items(study, store, world, locate_benchmarks(study))
     chains = curate_sources(study, store, sources)
@@ -85,8 +83,10 @@ def prepare_data(study: Study, store: Store) -> Prepared:
     return prepared
 
 
-def _world(study: Study, store: Store) -> Output | None:
-    """Write the built-in world, for a study that needs one."""
+def prepare_world(study: Study, store: Store) -> Output | None:
+    """Write the built-in world, the first data stage, for a study that needs one."""
+    if store.builds:
+        register_user(study.store_folder, study.folder)  # before the first output: `dreamer clean` leaves it alone
     if not study.needs_world:
         return None
     settings = study.data.world

@@ -52,6 +52,7 @@ class Target:
         """Take ids and kinds of the words, and the number of words of the last sentence, which asks."""
         self.ids, self.kinds, self.length = _plain(ids), kinds.tolist(), len(ids)
         self.last = min(last, self.length)
+        self.words, self.may_exchange = frozenset(self.ids), max(int(_MOST_EXCHANGED * self.length), _FREE)
         self.needed = Counter(self.ids[at] for at in np.flatnonzero(kinds == NUMBER).tolist())
         numbers = self.needed.total()
         self.may_lack = max(int(_MOST_LOST * numbers), 1) if numbers > 1 else 0
@@ -59,7 +60,7 @@ class Target:
     def agrees(self, words: Words, stretch: slice) -> bool:
         """Test whether the stretch of a document's words holds a copy, perhaps with some words exchanged."""
         theirs = _plain(words.ids[stretch])
-        blocks = self._blocks(theirs)
+        blocks = self._blocks(theirs, self.may_exchange)
         if not blocks:
             return False
         gaps = _gaps(blocks, self.length, len(theirs))
@@ -68,7 +69,7 @@ class Target:
         lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
         return (
             kept >= _LEAST_KEPT * self.length
-            and self._exchanged(gaps, theirs) <= max(_MOST_EXCHANGED * self.length, _FREE)
+            and self._exchanged(gaps, theirs) <= self.may_exchange
             and lost <= max((1 - _SENTENCE_KEPT) * self.last, 1)
             and not self._contradicts(gaps, blocks, theirs, words.kinds[stretch].tolist(), asked)
         )
@@ -81,13 +82,13 @@ class Target:
         `inside` are the words of the document.
         """
         theirs = _plain(words.ids[stretch])
-        blocks = self._blocks(theirs)
+        blocks = self._blocks(theirs, _FREE)
         if not blocks:
             return False
         gaps, kinds = _gaps(blocks, self.length, len(theirs)), words.kinds[stretch].tolist()
         (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
         before, after = first, self.length - last - size
-        if self._exchanged(gaps, theirs) > 1 or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
+        if self._exchanged(gaps, theirs) > _FREE or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
             return False
         if any({*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps):
             return False
@@ -106,9 +107,12 @@ class Target:
             pairs.update(zip_longest(ours, other))
         return len(pairs)
 
-    def _blocks(self, theirs: list[int]) -> list[tuple[int, int, int]]:
-        """Align with a stretch: equal blocks (place here, place there, words); none where numbers are missing."""
-        if (self.needed - Counter(theirs)).total() > self.may_lack:
+    def _blocks(self, theirs: list[int], may_exchange: int) -> list[tuple[int, int, int]]:
+        """Align with a stretch: equal blocks (place here, place there, words).
+
+        None where numbers are missing, or more words than may be exchanged: to align takes far longer than to count.
+        """
+        if len(self.words.difference(theirs)) > may_exchange or (self.needed - Counter(theirs)).total() > self.may_lack:
             return []
         matcher = SequenceMatcher(None, self.ids, theirs, autojunk=False)
         blocks = [(block.a, block.b, block.size) for block in matcher.get_matching_blocks() if block.size]

@@ -89,3 +89,16 @@ def test_a_study_runs_where_no_server_starts(
     run_in_process(load_study(TINY, root=tmp_path), study="tiny")
     assert [study for study, _ in seen] == ["tiny"]
     assert "Prefect's server is lost (no memory for a server)" in capsys.readouterr().err
+
+
+def test_the_world_is_in_the_store_when_the_server_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study, found = load_study(TINY, root=tmp_path), []
+
+    def answers() -> str:
+        found.extend(study.store_folder.glob("world/*/manifest.json"))
+        raise Failed("too late")
+
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setattr(flows.prefect.in_process, "own_server", lambda _: nullcontext(answers))
+    run_in_process(study, study="tiny")
+    assert len(found) == 1

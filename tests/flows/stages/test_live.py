@@ -27,9 +27,10 @@ from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_evaluations, not_ingested
 from flows.stages.live import LiveResults, evaluate_live
 from flows.stages.models import plan_models
-from flows.stages.outputs import report_mark
+from flows.stages.outputs import Evaluated, read_finished, report_mark, write_returned
 from flows.stages.prepare import prepare_data
 from flows.stages.train import reopen_failed, train_models
+from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing, Store
 from sql.results import ingest, query
@@ -236,6 +237,29 @@ def test_what_was_evaluated_before_counts_as_evaluated(tmp_path: Path, evaluatin
     assert len(evaluating.asked) == 2, "nothing is evaluated twice"
     results.update()
     assert query(study.database, "select status from runs")["status"].to_list() == ["complete"] * 2
+
+
+def test_the_last_word_of_the_trainings_is_waited_for(tmp_path: Path, evaluating: Evaluating) -> None:
+    study = tiny(tmp_path)
+    training = Training(study)
+    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    training.finish()
+    with ThreadPoolExecutor(1) as beside, stopped_on_exit():
+        following = beside.submit(evaluate_live, study, training.store, training.prepared, training.planned)
+        while not following.done() and not evaluated_outputs(study):
+            time.sleep(0.01)
+        assert not following.done()
+        trained = training.close()
+        write_returned(study, trained)
+        assert following.result()[0] == trained
+
+
+def evaluated_outputs(study: Study) -> dict[str, str]:
+    """Read which evaluations the study has written down; none while they go on."""
+    try:
+        return read_finished(study, Evaluated).outputs
+    except InputError:
+        return {}
 
 
 def test_an_error_in_showing_results_ends_no_evaluation(
