@@ -72,7 +72,6 @@ class Context(NamedTuple):
     position_code: Tensor  # [T, 1, P, 2]
     depth_code: Tensor  # of this depth, for the heads of depth attention, [P, 2]
     memory: Memory
-    wanted: Tensor | None = None  # [W]: the only tokens whose output is asked for, at the last depth; None: all
 
 
 # Experts
@@ -332,28 +331,13 @@ class Block(nn.Module):
     def forward(
         self, x_TH: Tensor, weights: dict[str, Weights], context: Context, histories: dict[str, History]
     ) -> tuple[Tensor, dict[str, Attended]]:
-        """Add each group to the residual stream [T, H]; return also what each attention returned.
-
-        Where the context names wanted tokens, all tokens go through sequence attention, which later tokens may look
-        back at, and through what comes before; the rest is computed for the wanted tokens alone: returns [W, H].
-        """
+        """Add each group to the residual stream [T, H]; return also what each attention returned."""
         attended: dict[str, Attended] = {}
         for group in self.order:
-            wanted = context.wanted if "sequence" in group else None
-            kept_TH = _rows(x_TH, wanted)
             for name in group:
-                if name == "sequence":
-                    result = self.attentions[name](x_TH, weights[name], context, ())
-                    attended[name] = result._replace(output=_rows(result.output, wanted))
-                else:
-                    history = tuple(tuple(_rows(each, wanted) for each in pair) for pair in histories.get(name, ()))
-                    attended[name] = self.attentions[name](kept_TH, weights[name], context, history)
-            x_TH = sum((attended[name].output for name in group), start=kept_TH)
+                attended[name] = self.attentions[name](x_TH, weights[name], context, histories.get(name, ()))
+            x_TH = sum((attended[name].output for name in group), start=x_TH)
         return x_TH, attended
-
-
-def _rows(x: Tensor, wanted: Tensor | None) -> Tensor:
-    return x if wanted is None else x[wanted]
 
 
 class Dreamer(nn.Module):
@@ -395,7 +379,6 @@ class Dreamer(nn.Module):
         memory: Memory | None = None,
         depth: int | None = None,
         return_hidden: bool = False,
-        wanted: Tensor | None = None,
         observer: Observer | None = None,
     ) -> Tensor:
         """Compute logits [B, S, V], or with `return_hidden` the normalised hidden states [B, S, H].
@@ -403,9 +386,7 @@ class Dreamer(nn.Module):
         `documents` [B, S] labels tokens: attention stays within a run of equal labels, and -1 is padding, which does
         not count in the experts' balance. `positions` [B, S] are those within the document; by default they follow
         from the labels. A `memory` takes the place of both. `depth` runs a recurrent model at another depth than it was
-        made for. With `wanted` [W], places in the flattened batch, the result is that of these tokens alone, [W, V] or
-        [W, H], and the last depth computes little for the others (inference only). `observer` is called with depth
-        index, name and result of every attention at every depth.
+        made for. `observer` is called with depth index, name and result of every attention at every depth.
         Raises InputError where these do not fit each other.
         """
         _check_shapes(tokens_BS, documents, positions, memory)
@@ -421,8 +402,7 @@ class Dreamer(nn.Module):
         histories: dict[str, History] = {}
         for index, weights in zip(range(L), prepared, strict=True):
             block = self.blocks[0 if self.config.recurrent else index]
-            asked = wanted if index == L - 1 else None
-            context = Context(index, positions_T, depths_LP[index], memory, asked)
+            context = Context(index, positions_T, depths_LP[index], memory)
             x_TH, attended = self.layer(block, x_TH, weights, context, histories)
             histories = {name: result.history for name, result in attended.items()}
             for name, result in attended.items():
@@ -431,8 +411,8 @@ class Dreamer(nn.Module):
                 if observer is not None:
                     observer(index, name, result)
         hidden_TH = x_TH if self.config.recurrent else self.norm(x_TH)
-        hidden = hidden_TH if wanted is not None else hidden_TH.view(*tokens_BS.shape, -1)
-        return hidden if return_hidden else self.logits(hidden)
+        hidden_BSH = hidden_TH.view(*tokens_BS.shape, -1)
+        return hidden_BSH if return_hidden else self.logits(hidden_BSH)
 
     def layer(
         self,

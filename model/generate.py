@@ -114,8 +114,8 @@ class Cache:
         """Compute the hidden states [B, S, H] of tokens [B, S] behind those in the cache, and cache the new tokens too.
 
         Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted` [W], places in the
-        flattened tokens, returns the hidden states [W, H] of these alone, which is less work. Raises InputError where
-        there is no room, or where cache, depth and lengths do not fit each other.
+        flattened tokens, returns the hidden states [W, H] of these alone. Raises InputError where there is no room, or
+        where cache, depth and lengths do not fit each other.
         """
         depth, capacity, new = model.checked_depth(depth), self.keys.shape[2], tokens.shape[1]
         if len(self.keys) != depth:
@@ -133,7 +133,8 @@ class Cache:
                 f"lengths are {list(lengths.shape)}, but for these tokens they must be {list(tokens.shape[:1])}"
             )
         if self.longest:
-            hidden = model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True, wanted=wanted)
+            hidden = model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True)
+            hidden = hidden if wanted is None else hidden.flatten(0, 1)[wanted]
         else:
             hidden = read(model, tokens, lengths, wanted, depth, self)
         self.lengths += new if lengths is None else lengths
@@ -161,9 +162,9 @@ def read(
     depth: int | None = None,
     cache: Cache | None = None,
 ) -> Tensor:
-    """Compute the hidden states of tokens [B, S] with nothing before them, as `Cache.extend` does; a cache takes them.
+    """Compute the hidden states of tokens [B, S] that begin their rows, as `Cache.extend` does; fill a cache, if given.
 
-    Where only some are wanted, and the engine takes rows of any lengths one behind the other, padding is left out.
+    Where only some are wanted, the C engine gets the rows packed one behind the other, without their padding.
     """
     labels = None
     if lengths is not None and wanted is not None and ops.engine_of(model.head) == "native":
@@ -172,7 +173,8 @@ def read(
         tokens, labels = tokens[real][None], torch.arange(len(lengths)).repeat_interleave(lengths)[None]
     documents = Documents(tokens, labels)
     memory = documents if cache is None else _FirstRows(cache, documents)
-    return model(tokens, memory=memory, depth=depth, return_hidden=True, wanted=wanted)
+    hidden = model(tokens, memory=memory, depth=depth, return_hidden=True)
+    return hidden if wanted is None else hidden.flatten(0, 1)[wanted]
 
 
 class _FirstRows:

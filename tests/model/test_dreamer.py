@@ -54,16 +54,6 @@ def test_fast_equals_reference_in_outputs_gradients_and_counts(config, mixture):
     assert all((counts[name] == expected[name]).all() for name in expected)
 
 
-@pytest.mark.parametrize("mixture", MIXTURES)
-@pytest.mark.parametrize("config", VARIANTS)
-def test_wanted_tokens_have_the_outputs_of_a_whole_forward(config, mixture):
-    model, tokens = build(dataclasses.replace(config, mixture=mixture)).eval(), random_tokens()
-    wanted, documents = torch.tensor([13, 0, 4, 4, tokens.numel() - 1]), random_documents()
-    for options in ({}, {"documents": documents}):
-        whole = model(tokens, **options).flatten(0, 1)
-        torch.testing.assert_close(model(tokens, wanted=wanted, **options), whole[wanted])
-
-
 @pytest.mark.parametrize(
     "change",
     [
