@@ -7,6 +7,7 @@ standard input, or with the first evaluation that fails; exit status and words a
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -29,9 +30,12 @@ def main() -> int:
         evaluate(read_job(request["job"]), only=request["tokens"], questions=questions, line=words.append)
         answers.write(words[-1] + "\n")
 
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin):
         if status := exit_status(line.strip(), lambda: answer(line)):  # noqa: B023
             return status
+        if number == 0:
+            gc.collect()
+            gc.freeze()  # else the collector of cycles looks through lm-eval and all questions again and again
     return 0
 
 

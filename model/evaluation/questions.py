@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +47,6 @@ class KeptQuestions:
         asked = (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.harness, job.trust_code, job.observe)
         if self._questions is None or asked != self._asked:
             self._asked, self._questions = asked, build_questions(job, tokenizer)
-            gc.freeze()  # else the garbage collector goes through lm-eval and all prompts again and again
         return self._questions
 
 

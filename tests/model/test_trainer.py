@@ -63,6 +63,7 @@ def content(folder: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path, process: Process) -> None:
     """Of several variants, in both precisions of the products, stopped and continued."""
     kinds = {

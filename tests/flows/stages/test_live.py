@@ -44,6 +44,7 @@ def evaluating(monkeypatch: pytest.MonkeyPatch) -> Evaluating:
     monkeypatch.setattr(evaluate, "Evaluators", stand_in)
     monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(live, "ENTER_SECONDS", 0.0)
+    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
     return stand_in
 
 
@@ -323,7 +324,9 @@ def test_evaluated_beside_training_or_after_gives_the_same_rows(
 ) -> None:
     """With screening, only the seed that goes on is evaluated: its early checkpoints too, once the seed is chosen."""
     monkeypatch.setattr(live, "ENTER_SECONDS", 0)
-    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)  # so short a study would end before its second look at the rows
+    # So short a study would end before its second look at the rows.
+    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
+    monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.05)
     study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
     study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})
     store = Store(study.store_folder)
