@@ -326,7 +326,8 @@ def test_evaluated_beside_training_or_after_gives_the_same_rows(
     monkeypatch.setattr(live, "ENTER_SECONDS", 0)
     # So short a study would end before its second look at the rows.
     monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
-    monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.05)
+    monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.02)
+    monkeypatch.setattr(evaluate, "LOOK_SECONDS", 0.02)
     study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
     study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})
     store = Store(study.store_folder)
