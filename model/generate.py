@@ -20,6 +20,7 @@ from model import ops
 from model.architecture import DreamerConfig
 from model.dreamer import Dreamer
 from model.ops import Documents, Visible
+from model.ops.native.engine import LONG
 from pipeline.errors import InputError
 
 
@@ -167,7 +168,8 @@ def read(
     Where only some are wanted, the C engine gets the rows packed one behind the other, without their padding.
     """
     labels = None
-    if lengths is not None and wanted is not None and ops.engine_of(model.head) == "native":
+    in_c = ops.engine_of(model.head) == "native" and model.dtype in (None, model.head.dtype)
+    if in_c and lengths is not None and wanted is not None and tokens.shape[1] <= LONG:
         real = torch.arange(tokens.shape[1]) < lengths[:, None]
         wanted = real.flatten().cumsum(0)[wanted] - 1
         tokens, labels = tokens[real][None], torch.arange(len(lengths)).repeat_interleave(lengths)[None]
@@ -178,7 +180,7 @@ def read(
 
 
 class _FirstRows:
-    """The memory of the first forward over the rows of a cache: each row, or each document, is what it is given."""
+    """The memory of the first forward over the rows of a cache, which are `documents`, packed or padded."""
 
     def __init__(self, cache: Cache, documents: Documents) -> None:
         self.cache, self.documents, self.positions = cache, documents, documents.positions
@@ -190,7 +192,7 @@ class _FirstRows:
                 held[:, : self.documents.length] = new.unflatten(0, (len(held), -1))
             else:
                 places = self.documents.labels * held.shape[1] + self.positions
-                held.view(-1, *held.shape[2:]).index_copy_(0, places.flatten(), new)
+                held.view(-1, *held.shape[2:]).index_copy_(0, places.flatten(), new.to(held.dtype))
         return self.documents.recall(depth, key, value)
 
 

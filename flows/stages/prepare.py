@@ -84,7 +84,7 @@ def prepare_data(study: Study, store: Store) -> Prepared:
 
 
 def prepare_world(study: Study, store: Store) -> Output | None:
-    """Write the built-in world, the first data stage, for a study that needs one."""
+    """Register the study as a user of the store, and write the built-in world for a study that needs one."""
     if store.builds:
         register_user(study.store_folder, study.folder)  # before the first output: `dreamer clean` leaves it alone
     if not study.needs_world:

@@ -38,7 +38,7 @@ def register_user(store: Path, folder: Path) -> None:
     path = store / USERS / digest(place)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(path, place, shared=True)  # trainings and evaluations end side by side
+        write_text_atomically(path, place)
 
 
 def users_of(store: Path) -> list[Path]:

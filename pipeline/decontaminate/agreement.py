@@ -110,7 +110,8 @@ class Target:
     def _blocks(self, theirs: list[int], may_exchange: int) -> list[tuple[int, int, int]]:
         """Align with a stretch: equal blocks (place here, place there, words).
 
-        None where numbers are missing, or more words than may be exchanged: to align takes far longer than to count.
+        Returns no block where numbers are missing, or where more words are missing than may be exchanged: aligning
+        takes far longer than counting.
         """
         if len(self.words.difference(theirs)) > may_exchange or (self.needed - Counter(theirs)).total() > self.may_lack:
             return []

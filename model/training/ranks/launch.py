@@ -178,7 +178,7 @@ class ProcessGroup:
 
     def last_line(self) -> str:
         """Return the final line of the log."""
-        lines = self.log.read_text(errors="replace").strip().splitlines()
+        lines = self.log.read_text(errors="replace").strip().splitlines() if self.log.exists() else []
         return lines[-1] if lines else "no output"
 
 

@@ -56,7 +56,7 @@ def check_the_ledger() -> None:
     assert ledger.waits == ["_local_scalar_dense", "copy from the host", "copy to the host"]
 
 
-SCORING = {"copy from the host": 11, "copy to the host": 4}
+SCORING = {"copy from the host": 9, "copy to the host": 4}
 GENERATION = {"copy from the host": 4, "copy to the host": 3}
 
 

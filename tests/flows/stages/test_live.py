@@ -30,6 +30,7 @@ from flows.stages.models import plan_models
 from flows.stages.outputs import Evaluated, read_finished, report_mark, write_returned
 from flows.stages.prepare import prepare_data
 from flows.stages.train import reopen_failed, train_models
+from flows.stages.usage import register_user
 from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing, Store
@@ -243,6 +244,7 @@ def test_what_was_evaluated_before_counts_as_evaluated(tmp_path: Path, evaluatin
 def test_the_last_word_of_the_trainings_is_waited_for(tmp_path: Path, evaluating: Evaluating) -> None:
     study = tiny(tmp_path)
     training = Training(study)
+    register_user(study.store_folder, study.folder)
     ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
     training.finish()
     with ThreadPoolExecutor(1) as beside, stopped_on_exit():
