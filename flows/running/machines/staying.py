@@ -15,13 +15,13 @@ from model.training.ranks.launch import ProcessGroup
 
 
 class Staying:
-    """Processes `python -m module arguments` that answer one request after another, and stay until `close`.
+    """Keep processes `python -m module arguments`, each of which answers one request after another, until `close`.
 
     There are as many processes as have been asked at once.
     """
 
     def __init__(self, module: str, arguments: Sequence[str] = (), *, logs: Path | None = None) -> None:
-        """A process writes to a numbered log of its own in `logs`, or else to the log that comes with a request."""
+        """Name what runs. A process writes to a numbered log in `logs`, or else to the log of its first request."""
         self._module, self._arguments, self._logs = module, arguments, logs
         self._idle: list[tuple[Mapping[str, str], ProcessGroup]] = []
         self._living: dict[ProcessGroup, ExitStack] = {}
@@ -38,10 +38,10 @@ class Staying:
         log: Path | None = None,
         tick: Callable[[], object] = lambda: None,
     ) -> str:
-        """Let a process of that environment answer: an idle one, or a new one; call `tick` every second meanwhile.
+        """Send a request to an idle process of that environment, or to a new one, and return the answer.
 
-        Raises what `run_module` raises when the process ends instead, with the last line of `log`, and Stopped after
-        `close`. A process that does not answer is ended.
+        Calls `tick` every second meanwhile. Raises what `run_module` raises when the process ends instead, with the
+        last line of `log`, and Stopped after `close`. A process that does not answer is ended.
         """
         process = self._take(environment, log)
         try:
