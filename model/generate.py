@@ -180,13 +180,13 @@ def read(
 
 
 class _FirstRows:
-    """The memory of the first forward over the rows of a cache, which are `documents`, packed or padded."""
+    """Serve the first forward over the rows of a cache as its memory; `documents` are the rows, packed or padded."""
 
     def __init__(self, cache: Cache, documents: Documents) -> None:
         self.cache, self.documents, self.positions = cache, documents, documents.positions
 
     def recall(self, depth: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Visible]:
-        """Write keys and values [T, M, K] of one depth to the cache, and return them as rows [B, S, M, K]."""
+        """Write the keys and values [T, M, K] of one depth to the cache, and return both as rows [B, S, M, K]."""
         for held, new in ((self.cache.keys[depth], key), (self.cache.values[depth], value)):
             if self.documents.labels is None:
                 held[:, : self.documents.length] = new.unflatten(0, (len(held), -1))

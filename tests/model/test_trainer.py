@@ -21,7 +21,7 @@ LA = {"recurrent": False, "depth_attention": False}
 
 
 class Process:
-    """`python -m model.trainer`."""
+    """Run `python -m model.trainer`."""
 
     def __init__(self) -> None:
         pipe = subprocess.PIPE
@@ -37,7 +37,7 @@ class Process:
         return self.popen.stdout.readline()
 
     def end(self) -> tuple[int, str, str]:
-        """Close the standard input; the status, and what the process has written besides answers to its own log."""
+        """Close the standard input; return the exit status and what standard output and error have had since."""
         out, err = self.popen.communicate(timeout=PATIENCE_SECONDS)
         return self.popen.returncode, out, err
 
@@ -51,7 +51,7 @@ def process() -> Iterator[Process]:
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """What a training has made, but for what a clock has measured."""
+    """Read what a training has made, but for what a clock has measured."""
     state = newest_state(folder / "state")
     files = sorted(folder.glob("checkpoints/*/*.safetensors"))
     assert files
@@ -65,7 +65,7 @@ def content(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path, process: Process) -> None:
-    """Of several variants, in both precisions of the products, stopped and continued."""
+    """Train LA and DR+DA in float32 and bfloat16, with recomputed activations, and one run stopped and continued."""
     kinds = {
         "la": {"model": LA},
         "half": {"precision": "bfloat16"},
@@ -100,6 +100,17 @@ def test_what_nobody_expects_is_a_traceback_in_the_log_of_the_run(tmp_path: Path
     said = (tmp_path / "run.log").read_text()
     assert said.startswith("Traceback")
     assert "TypeError" in said
+
+
+def test_the_log_of_a_finished_training_stays_as_it_is(tmp_path: Path, process: Process) -> None:
+    folder = write_run(tmp_path)
+    assert process.train(folder) == "0\n"
+    log = folder.with_suffix(".log")
+    kept = log.read_bytes()
+    process.send([str(folder)], tmp_path / "moved away" / "run.log")
+    assert process.end()[0] == 1
+    assert kept
+    assert log.read_bytes() == kept
 
 
 def test_sigterm_amid_a_training_saves_the_state(tmp_path: Path, process: Process) -> None:
