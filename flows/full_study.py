@@ -157,7 +157,7 @@ def full_study(
 
     Args:
         study: a preset, the path of a YAML file, or the values of a study, which are written to a file in its folder
-        mirror: a folder or an address of data sets in the hub's layout, looked in before the hub
+        mirror: a folder of data sets in the hub's layout, looked in before the hub
         root: where the study writes; default a folder of its name in runs
         accept_code_change: go on with trainings that other code has started
         trust_code: let the study's task files run Python

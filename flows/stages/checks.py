@@ -58,7 +58,7 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
         if entry == BUILTIN:
             continue
         benchmark = resolve_benchmark(entry)
-        path = task_file(benchmark, study.place, study.mirror)
+        path = task_file(benchmark, study.place, study.data.mirror)
         if not trust_code:
             check_overrides(benchmark.overrides, f"benchmark {benchmark.name!r}")
             if path:
@@ -100,8 +100,6 @@ def _harness_tasks() -> Path | None:
 
 def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
     """Raise InputError for a model whose weights, gradients and two moments alone are more than the memory."""
-    if study.compute.pool != "local":  # nobody knows the memory of the machines that a cluster will choose
-        return
     largest = max(planned, key=lambda model: model.parameters)
     needed = 16 * largest.parameters
     if gpus(study):

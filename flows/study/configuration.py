@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.compute import Compute
 from flows.study.section import Section, distinct, settings_section
 from flows.study.tokenizer import Tokenizer
 from model.evaluation.job import EvaluationSettings
@@ -22,7 +21,6 @@ from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
-from pipeline.sources.repositories.addresses import Mirror
 from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.store import digest
@@ -43,7 +41,7 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Mirror | None = Field(None, description="data in the hub's layout, looked in before it: folder or address")
+    mirror: Path | None = Field(None, description="a folder of data in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
@@ -64,6 +62,13 @@ class Data(Section):
         description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
     )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
+
+    @field_validator("mirror", mode="before")
+    @classmethod
+    def _no_address(cls, mirror: Any) -> Any:
+        if "://" in str(mirror):
+            raise ValueError(f"{mirror} is an address; copy its files to a folder, and name that folder")
+        return mirror
 
     @field_validator("memory")
     @classmethod
@@ -159,7 +164,6 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
     ranks: int | None = Field(
         None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
     )
-    nodes: int = Field(1, ge=1, description="machines that train each run together; `dreamer run` starts on each")
 
     @field_validator("checkpoints")
     @classmethod
@@ -189,7 +193,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks", "nodes"}
+        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks"}
         return {
             **self.model_dump(exclude=apart, exclude_none=True),
             "seed": seed,
@@ -240,7 +244,6 @@ class Study(Section):
     root: Path | None = Field(None, description="where the study writes; default runs/<name>")
     store: Path | None = Field(None, description="a store shared with other studies; default <root>/store")
     workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
-    compute: Compute = Compute()
     data: Data
     models: Models = Field(default_factory=Models)
     training: Training
@@ -279,9 +282,8 @@ class Study(Section):
             "root": True,
             "store": True,
             "workers": True,
-            "compute": True,
             "data": {"mirror", "memory", "cluster"},
-            "training": {"ranks", "nodes", *HOW_IT_RUNS},
+            "training": {"ranks", *HOW_IT_RUNS},
         }
         content = self.model_dump(mode="json", exclude=apart)
         return f"{self.name}-{digest(content)[:8]}"
@@ -290,11 +292,6 @@ class Study(Section):
     def folder(self) -> Path:
         """The folder that the study writes to."""
         return self.root if self.root is not None else Path("runs") / self.name
-
-    @property
-    def mirror(self) -> Path | None:
-        """Return the folder of the mirror; of a mirror at an address, the folder of the copied files."""
-        return self.folder / "mirror" / digest(place) if isinstance(place := self.data.mirror, str) else place
 
     @property
     def store_folder(self) -> Path:

@@ -18,7 +18,6 @@ from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 
 POLL_SECONDS = 0.5
-MOST_JOBS = 1000  # of one study in the queue of a cluster
 DEVICE = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z-]+(/\d+)*")
 
 
@@ -28,8 +27,8 @@ def cores() -> int:
 
 
 def gpus(study: Study) -> int:
-    """Count the CUDA devices that the study may use on this machine; none where jobs of a cluster get their own."""
-    if study.compute.pool != "local" or study.training.device == "cpu":
+    """Count the CUDA devices that the study may use on this machine."""
+    if study.training.device == "cpu":
         return 0
     import torch  # seconds, which a study on CPUs saves
 
@@ -37,16 +36,13 @@ def gpus(study: Study) -> int:
 
 
 def concurrency(study: Study) -> int:
-    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core.
-
-    Jobs of a cluster wait in its queue, not here.
-    """
-    return study.workers or (gpus(study) or cores() if study.compute.pool == "local" else MOST_JOBS)
+    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core."""
+    return study.workers or gpus(study) or cores()
 
 
 def check_devices(study: Study) -> None:
     """Raise InputError if the study names CUDA as its device and torch sees none here, before any work."""
-    if study.compute.pool == "local" and study.training.device == "cuda" and not gpus(study):
+    if study.training.device == "cuda" and not gpus(study):
         raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
 
 
@@ -54,21 +50,18 @@ def share_ranks(study: Study, runs: int, found: int | None = None) -> list[int]:
     """Divide `found` GPUs (default: those of this machine) among `runs` runs: count the ranks that train each of them.
 
     A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
-    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. With several nodes
-    all of them train all runs, each with these numbers. Raises InputError if the study wants more GPUs for one run than
-    the machine has, or more nodes than a batch has rows.
+    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. Raises InputError if
+    the study wants more GPUs for one run than the machine has.
     """
     found = gpus(study) if found is None else found
     wanted, training = study.training.ranks, study.training
     if wanted and found and wanted > found:
         raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
-    rows = training.batch_tokens // training.sequence_length
-    if training.nodes > rows:
-        raise InputError(f"training.nodes is {training.nodes}, but a batch has {rows} rows; each node computes some")
     if wanted or not found:
         return [wanted or 1] * runs
+    rows = training.batch_tokens // training.sequence_length
     share, rest = divmod(min(found, study.workers or found), runs)
-    return [max(1, min(share + (run >= runs - rest), rows // training.nodes)) for run in range(runs)]
+    return [max(1, min(share + (run >= runs - rest), rows)) for run in range(runs)]
 
 
 class Slots:
