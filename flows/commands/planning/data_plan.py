@@ -46,7 +46,7 @@ RATES = {
 AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
 PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
 KEY_BYTES = 50  # of a document's keys on disk: 31 were measured, 49 with keys of questions
-WORLD_TEXT, WORLD_KEPT = 300, 105  # bytes of a document, before and after curation: 337 and 109 of sums, 273 and 90 in the demo
+WORLD_TEXT, WORLD_KEPT = 300, 105  # bytes of a document: sums have 337, and 109 after curation; the demo 273 and 90
 SIGNED = 0.24  # of the documents get band hashes: the most of any real source so far, reasoning-gym
 
 
