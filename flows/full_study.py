@@ -6,14 +6,16 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import pandas as pd
 from prefect import flow, get_client, runtime, tags
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from pydantic import Field
@@ -140,7 +142,7 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
         path = str(write_data(data, chosen.report.parent))
         report_mark(chosen).unlink(missing_ok=True)
         if runtime.flow_run.id:
-            _show_results(chosen, data)
+            show_results(chosen, data)
         progress.report("write report", 1.0, path)
         return path
 
@@ -185,15 +187,22 @@ def full_study(
     return path
 
 
-def _show_results(study: Study, data: StudyData) -> None:
+def show_results(study: Study, data: StudyData) -> None:
     """Show the factors of a finished study as tables in Prefect's UI, and its summary."""
     for name, factors, what in (
         ("mean factors", data.mean_factors, "Mean factors"),
         ("data efficiency", data.efficiency, "Factors by the paper's rule"),
     ):
-        rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-        attempt(create_table_artifact, rows, artifact_key(study.name, name), f"{what} of {study.study_id}")
+        attempt(
+            create_table_artifact, table_rows(factors), artifact_key(study.name, name), f"{what} of {study.study_id}"
+        )
     _show_summary(study, data)
+
+
+def table_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Make the rows of a table for Prefect: null for what is missing, words for infinity, which JSON does not know."""
+    known = frame.astype(object).replace({math.inf: "unbounded", -math.inf: "-unbounded"})
+    return known.where(frame.notna(), None).to_dict("records")
 
 
 def _show_summary(study: Study, data: StudyData) -> None:
