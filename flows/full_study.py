@@ -78,11 +78,16 @@ def _running(study: str, mirror: str | None, root: str | None) -> Iterator[Study
         yield chosen
 
 
+def _store(study: Study) -> Store:
+    """Open the store of a study; who waits there for another process hears of a stop."""
+    return Store(study.store_folder, wait=wait_unless_stopping)
+
+
 @flow(name="prepare-data", flow_run_name=named("prepare"))
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
     with _running(study, mirror, root) as chosen:
-        prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
+        prepared = prepare_data(chosen, _store(chosen))
         ingest_stages(chosen, prepared)
         return prepared
 
@@ -99,8 +104,7 @@ def train_models_flow(
     with _running(study, mirror, root) as chosen:
         prepared = prepared or read_finished(chosen, Prepared)
         planned = plan_models(chosen, prepared.vocabulary_size)
-        store = Store(chosen.store_folder, wait=wait_unless_stopping)
-        trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
+        trained = train_models(chosen, _store(chosen), prepared, planned, accept_code_change=accept_code_change)
         ingest_stages(chosen, prepared, planned, trained)
         return trained
 
@@ -121,7 +125,7 @@ def evaluate_checkpoints_flow(
     with _running(study, mirror, root) as chosen:
         prepared = prepared or read_finished(chosen, Prepared)
         planned = plan_models(chosen, prepared.vocabulary_size)
-        store = Store(chosen.store_folder, wait=wait_unless_stopping)
+        store = _store(chosen)
         if live:
             trained, evaluated = evaluate_live(
                 chosen, store, prepared, planned, trust_code=trust_code, drawn=partial(_show_summary, chosen)
@@ -174,8 +178,7 @@ def full_study(
         with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)), in_turn():
             prepared = call(prepare_data_flow, **arguments)
             (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
-            store = Store(chosen.store_folder, wait=wait_unless_stopping)
-            reopen_failed(chosen, store, prepared.packed, plan_models(chosen, prepared.vocabulary_size))
+            reopen_failed(chosen, _store(chosen), prepared.packed, plan_models(chosen, prepared.vocabulary_size))
             with ThreadPoolExecutor(1) as beside, stopped_on_exit():
                 evaluate = partial(call, evaluate_checkpoints_flow, **arguments, trust_code=trust_code, live=True)
                 evaluating = beside.submit(copy_context().run, evaluate, prepared=prepared)

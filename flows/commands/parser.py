@@ -121,7 +121,6 @@ def parser() -> argparse.ArgumentParser:
     for number in ("first", "second"):
         compare.add_argument(number, metavar=number.upper(), help=RESULTS)
         compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
-    compare.add_argument("further", metavar="FURTHER", nargs="*", help="further studies, each compared with the first")
     compare.add_argument("--all", action="store_true", help="also print what did not change")
     export = add("export", "results.export:export", "Write every table and view of a study's results as files.")
     add_study(export, RESULTS)

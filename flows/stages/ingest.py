@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
@@ -20,7 +20,7 @@ from flows.running.patience import LABEL, patiently
 from flows.running.processes import read_progress
 from flows.stages.losses import unmarked
 from flows.stages.models import PlannedModel
-from flows.stages.outputs import Evaluated, Prepared, Trained
+from flows.stages.outputs import Evaluated, Prepared, Run, Trained
 from flows.study.configuration import Study
 from model.evaluation.metrics import COLUMNS
 from model.training.origins.provenance import package_version
@@ -96,8 +96,7 @@ def ingest_study(study: Study, prepared: Prepared) -> None:
     curation = [{"study_id": study.study_id, **count} for count in prepared.counts()]
     tables = {"studies": [row], "curation": curation, "sources": _sources(study, prepared)}
     tables["benchmarks"] = _overridden_benchmarks(study, prepared)
-    given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows}
-    ingest(_database(study), given, wait=PATIENCE)
+    _ingest(study, tables)
 
 
 def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
@@ -111,7 +110,7 @@ def _sources(study: Study, prepared: Prepared) -> list[dict[str, Any]]:
         if output.stage == "documents":
             source = output.manifest["configuration"]["source"]
             known = {name: source[name] for name in ("repository", "revision", "licence")}
-            known["commit"] = output.results.get("commit")  # outputs of earlier versions have none
+            known["commit"] = output.results["commit"]
             if source["repository"] == WORLD_SOURCE["repository"]:
                 # Not in the source's entry, where it would give every output of the world another key.
                 known["licence"] = WORLD_LICENCE
@@ -139,8 +138,17 @@ def _is_loss(metric: str) -> bool:
 
 def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained) -> None:
     """Ingest the rows of `models`, `runs`, `steps`, `checkpoints` and `run_details`."""
+    models = [
+        {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())} for model in planned
+    ]
     begun = [run for run in trained.runs if (run.folder / "rows" / "runs.parquet").exists()]
-    ingest_rows(study, planned, [(run.model_id, run.status, run.folder / "rows") for run in begun], [])
+    rows = [
+        {**row, "study_id": study.study_id, "model_id": run.model_id, "status": run.status}
+        for run in begun
+        for row in pq.read_table(run.folder / "rows" / "runs.parquet").to_pylist()
+    ]
+    steps = [run.folder / "rows" / "steps.parquet" for run in begun]
+    _ingest(study, {"models": models, "runs": rows, "steps": steps, "checkpoints": _checkpoints(begun)})
     names = ("run_id", "model_id", "seed", "status")
     unbegun = [
         {"study_id": study.study_id, **{name: getattr(run, name) for name in names}}
@@ -155,9 +163,7 @@ def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained)
         }
         for run in trained.runs
     ]
-    tables = {"runs": unbegun, "run_details": details}
-    given = {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows}
-    ingest(_database(study), given, wait=PATIENCE)
+    _ingest(study, {"runs": unbegun, "run_details": details})
 
 
 def ingest_evaluations(study: Study, trained: Trained, evaluated: Evaluated) -> None:
@@ -169,33 +175,14 @@ def ingest_evaluations(study: Study, trained: Trained, evaluated: Evaluated) -> 
     unfinished = [run.run_id for run in trained.runs if run.run_id not in evaluated.outputs]
     if unfinished:
         forget(_database(study), EVALUATION_TABLES, unfinished, wait=PATIENCE)
-    ingest_rows(study, [], [], evaluated.row_folders())
+    ingest_evaluation_rows(study, evaluated.row_folders())
     compute_intervals(study)
 
 
-def ingest_rows(
-    study: Study, planned: Sequence[PlannedModel], runs: Sequence[tuple[str, str, Path]], evaluations: Sequence[Path]
-) -> None:
-    """Ingest models, runs (model_id, status and `rows` folder of each) and the `rows` folders of evaluations."""
-    models = [
-        {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())} for model in planned
-    ]
-    trained = [
-        {**row, "study_id": study.study_id, "model_id": model_id, "status": status}
-        for model_id, status, folder in runs
-        for row in pq.read_table(folder / "runs.parquet").to_pylist()
-    ]
-    tables: dict[str, Any] = {
-        "models": pa.Table.from_pylist(models) if models else [],
-        "runs": pa.Table.from_pylist(trained) if trained else [],
-        "steps": [folder / "steps.parquet" for _, _, folder in runs],
-        "checkpoints": _checkpoints([folder.parent for _, _, folder in runs]),
-        **{
-            table: [path for folder in evaluations if (path := folder / f"{table}.parquet").exists()]
-            for table in EVALUATION_TABLES
-        },
-    }
-    ingest(_database(study), {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
+def ingest_evaluation_rows(study: Study, folders: Sequence[Path]) -> None:
+    """Ingest the `rows` folders of evaluations."""
+    files = {table: [folder / f"{table}.parquet" for folder in folders] for table in EVALUATION_TABLES}
+    _ingest(study, {table: [path for path in paths if path.exists()] for table, paths in files.items()})
 
 
 def compute_intervals(study: Study, *, most_replicates: int | None = None) -> None:
@@ -209,9 +196,16 @@ def compute_intervals(study: Study, *, most_replicates: int | None = None) -> No
         compute_statistics(connection, study.study_id, replicates=replicates)
 
 
-def _checkpoints(runs: Sequence[Path]) -> pa.Table | list[Any]:
-    """Make the rows of `checkpoints`; none for a run that came here as rows alone, without its models."""
+def _checkpoints(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Make the rows of `checkpoints`."""
     names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
-    files = [path for run in runs for path in sorted(run.glob("checkpoints/[0-9]*/checkpoint.json"))]
-    values = [json.loads(path.read_text()) for path in files]
-    return pa.Table.from_pylist([{name: one[name] for name in names} for one in values]) if values else []
+    files = [path for run in runs for path in sorted(run.folder.glob("checkpoints/[0-9]*/checkpoint.json"))]
+    return [{name: one[name] for name in names} for one in (json.loads(path.read_text()) for path in files)]
+
+
+def _ingest(study: Study, tables: Mapping[str, Sequence[Any]]) -> None:
+    """Ingest what each table is given: rows, or paths of Parquet files; nothing of a table without any."""
+    given = {
+        name: rows if isinstance(rows[0], Path) else pa.Table.from_pylist(rows) for name, rows in tables.items() if rows
+    }
+    ingest(_database(study), given, wait=PATIENCE)
