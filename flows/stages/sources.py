@@ -91,7 +91,7 @@ def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits
             revision=entry.revision,
             configurations=entry.configurations,
             splits=splits,
-            study=shlex.quote(study.named),
+            study=shlex.quote(shlex.split(study.arguments)[0]),
             progress=partial(progress.report, f"download {entry.name}"),
         )
     except Absent as error:

@@ -6,7 +6,6 @@ trained, on which benchmarks they are evaluated. The settings of a curation stag
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -266,11 +265,6 @@ class Study(Section):
     def arguments(self) -> str:
         """STUDY and its options as given on the command line, for advice on which command to run."""
         return self._arguments or self.name
-
-    @property
-    def named(self) -> str:
-        """STUDY as given on the command line, without options."""
-        return shlex.split(self.arguments)[0]
 
     @property
     def place(self) -> Path:

@@ -15,7 +15,6 @@ from flows.commands.planning.data_plan import amount, data_bytes
 from flows.commands.tables import print_outcome, read_outcome
 from flows.prefect.in_process import run_in_process
 from flows.running import progress
-from flows.running.machines.devices import share_ranks
 from flows.running.patience import patiently
 from flows.running.single import only_run
 from flows.stages.checks import check_study, study_warnings
@@ -110,8 +109,6 @@ def preflight(study: Study, *, trust_code: bool) -> None:
             f"`dreamer plan {study.arguments}` says what for"
         )
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
-    planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
-    share_ranks(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
     try:

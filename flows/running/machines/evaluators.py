@@ -58,21 +58,18 @@ class Evaluators:
             return
         try:
             with self._slots.take(urgency=URGENCY) as devices:
-                self._evaluate_waiting(devices)
+                environment = {**self._environment, **devices}
+                for request, future in self._next():
+                    future.set_running_or_notify_cancel()
+                    try:
+                        future.set_result(self._processes.ask(request, environment))
+                    except BaseException as error:
+                        future.set_exception(error)
+                if devices:
+                    self._processes.end_idle(environment)
         except BaseException as error:  # no slot can be had: nobody else would tell those who wait
             for _, future in self._next():
                 future.set_exception(error)
-
-    def _evaluate_waiting(self, devices: Mapping[str, str]) -> None:
-        environment = {**self._environment, **devices}
-        for request, future in self._next():
-            future.set_running_or_notify_cancel()
-            try:
-                future.set_result(self._processes.ask(request, environment))
-            except BaseException as error:
-                future.set_exception(error)
-        if devices:
-            self._processes.end_idle(environment)
 
     def _next(self) -> Iterator[tuple[dict[str, Any], Future[str]]]:
         """Take what waits, one request after another."""
