@@ -24,6 +24,7 @@ from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
 from sql.results import connect
 from tests.faults.processes import commands, started_for, trains
+from tests.flows.heard import Heard
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.sql.processes import shell
 from tests.waiting import PATIENCE_SECONDS, until
@@ -79,25 +80,14 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     assert "Nothing to do" in again.stderr
 
 
-class Done:
-    """A listener that notes in order what is reported as done."""
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-
-    def update(self, key: str, fraction: float, words: str) -> None:
-        if words == "done":
-            self.keys.append(key)
-
-
 @pytest.mark.slow
 def test_every_stage_is_done_once_and_each_sub_flow_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, root = small_study(tmp_path), tmp_path / "run"
-    with progress.listening(Done()) as listener:
+    with progress.listening(Heard()) as heard:
         assert main(["run", str(path), "--root", str(root)]) == 0
     each_source = ("documents world", "traces world", "clean world", "signatures world")
     of_all = ("deduplicate", "decontaminate", "tokenizer", "tokens", "funnel")
-    assert listener.keys == [
+    assert [key for key, _, words in heard.reports if words == "done"] == [
         "world",  # written while the server starts; the flow finds the world in the store
         *("world", "items", *each_source, *of_all),
         *("train LA-2 seed 0", "evaluate LA-2 seed 0"),

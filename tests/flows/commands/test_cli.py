@@ -17,9 +17,8 @@ import pytest
 from flows.commands import cli
 from flows.commands.cli import main
 from flows.commands.parser import GROUPS, parser
+from tests.flows.small_study import TINY
 from tests.sql.empty import empty_file
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 
 
 @pytest.fixture

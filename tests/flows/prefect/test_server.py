@@ -20,8 +20,7 @@ from flows.prefect.serve import former_server_ended, only_one, say_lost_runs
 from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
 from flows.running.private import private_folder
 from pipeline.errors import InputError
-
-PROJECT = Path(__file__).parents[3]
+from tests.flows.small_study import PROJECT
 
 
 def test_a_port_of_another_program_is_one_line() -> None:

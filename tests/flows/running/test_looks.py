@@ -16,8 +16,7 @@ from flows.stages.states import _lives, _newest_runs
 from flows.stages.usage import stored
 from flows.study.loading import load_study
 from pipeline.errors import InputError
-
-TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from flows.running import progress
 from flows.running.engine import forget_loss, note_loss
 from flows.stages.losses import say
-from tests.flows.running.test_silence import Heard
+from tests.flows.heard import Heard
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])

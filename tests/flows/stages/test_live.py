@@ -35,7 +35,7 @@ from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing, Store
 from sql.results import ingest, query
-from tests.flows.running.test_silence import Heard
+from tests.flows.heard import Heard
 from tests.flows.stages.training_by_hand import Evaluating, Training, never, tiny
 
 

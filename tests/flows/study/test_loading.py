@@ -6,8 +6,7 @@ import pytest
 
 from flows.study.loading import load_study, presets
 from pipeline.errors import InputError
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 @pytest.mark.parametrize("name", presets())

@@ -16,8 +16,7 @@ from flows.stages.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Store
-
-TINY = Path(__file__).resolve().parents[3] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 def study(root: Path | None = None, **training: object) -> Study:
