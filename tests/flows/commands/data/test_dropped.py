@@ -84,6 +84,12 @@ def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.
     assert again[1] != out
 
 
+def test_a_preview_of_a_seed_that_the_study_has_not(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, error = said(capsys, "preview", str(TINY), "--root", str(root), "--seed", "9")
+    assert (status, error.count("\n")) == (2, 1)
+    assert "the seeds 0, 1" in error
+
+
 @pytest.mark.parametrize("command", ["dropped", "preview"])
 def test_a_study_without_data_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     status, _, error = said(capsys, command, str(TINY), "--root", str(tmp_path))
