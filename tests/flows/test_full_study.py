@@ -1,6 +1,9 @@
 """The flows: stages hand values on, each sub-flow runs alone, and a killed study ends in the same tables."""
 
+from __future__ import annotations
+
 import json
+import math
 import os
 import random
 import signal
@@ -9,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,12 +20,20 @@ import pytest
 import flows.full_study
 from benchmarks.soak import read_tables
 from flows.commands.cli import main
-from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
+from flows.full_study import (
+    evaluate_checkpoints_flow,
+    prepare_data_flow,
+    report_flow,
+    show_results,
+    table_rows,
+    train_models_flow,
+)
 from flows.running import progress
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.study.loading import load_study
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
+from reports.data import StudyData
 from sql.results import connect
 from tests.faults.processes import commands, started_for, trains
 from tests.flows.heard import Heard
@@ -208,3 +220,31 @@ def test_a_failed_evaluation_ends_the_command_with_1_and_the_report_of_the_other
         (evaluated,) = connection.execute("select distinct run_id from evaluations").fetchone()
     assert evaluated != named
     assert evaluated in study.report.read_text()
+
+
+FRAMES = [
+    {"factor": [1.2, math.inf, -math.inf, math.nan], "seeds": [1, 2, 3, 4]},
+    {"factor": [None, "text", True, 3], "bound": ["exact", None, math.inf, math.nan]},
+    {"factor": pd.array([1, None], "Int64")},
+    {"factor": []},
+]
+
+
+@pytest.mark.parametrize("columns", FRAMES)
+def test_every_table_of_a_study_is_strict_json(monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(flows.full_study, "attempt", lambda send, *given: sent.append(given[0]))
+    monkeypatch.setattr(flows.full_study, "_show_summary", lambda *_: None)
+    frame = pd.DataFrame(columns)
+    show_results(load_study(TINY), StudyData({}, {"mean_factors": frame, "efficiency": frame}))
+    assert [len(rows) for rows in sent] == [len(frame)] * 2
+    for rows in sent:
+        assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+
+
+def test_infinity_is_said_in_words_and_what_is_missing_is_null() -> None:
+    frame = pd.DataFrame({"low": [0.5, -math.inf], "high": [math.inf, math.nan], "seeds": [2, 3]})
+    assert table_rows(frame) == [
+        {"low": 0.5, "high": "unbounded", "seeds": 2},
+        {"low": "-unbounded", "high": None, "seeds": 3},
+    ]
