@@ -35,7 +35,7 @@ from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
 from reports.data import StudyData
 from sql.results import connect
-from tests.faults.processes import commands, started_for, trains
+from tests.faults.processes import commands, start, started_for, trains
 from tests.flows.heard import Heard
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.sql.processes import shell
@@ -44,19 +44,10 @@ from tests.waiting import PATIENCE_SECONDS, until
 DREAMER = Path(sys.executable).with_name("dreamer")
 
 
-def start(root: Path, log: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with log.open("ab") as output:
-        command = [DREAMER, "run", str(TINY), "--root", str(root)]
-        return subprocess.Popen(
-            command, stdout=output, stderr=output, env=environment, cwd=PROJECT, start_new_session=True
-        )
-
-
 @pytest.mark.slow
 def test_three_kills_change_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
-    calm = start(tmp_path / "calm", tmp_path / "calm.log")
+    calm = start(TINY, tmp_path / "calm", tmp_path / "calm.log")
     assert calm.wait(PATIENCE_SECONDS) == 0, (tmp_path / "calm.log").read_text()
     seconds = time.monotonic() - started
     seed = time.time_ns()
@@ -64,7 +55,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     moments = random.Random(seed)
     kills = 0
     while kills < 3:
-        process = start(tmp_path / "killed", tmp_path / "killed.log")
+        process = start(TINY, tmp_path / "killed", tmp_path / "killed.log")
         pause = moments.uniform(0.1, 0.3) * seconds  # short enough for three to fit before the work is done
         try:
             process.wait(pause)
@@ -77,7 +68,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             assert process.returncode == 0, (tmp_path / "killed.log").read_text()
             break  # the work was done before another kill
     assert kills >= 1
-    last = start(tmp_path / "killed", tmp_path / "killed.log")
+    last = start(TINY, tmp_path / "killed", tmp_path / "killed.log")
     assert last.wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
     expected, found = read_tables(tmp_path / "calm"), read_tables(tmp_path / "killed")
     for name, table in expected.items():

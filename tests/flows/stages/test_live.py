@@ -97,6 +97,12 @@ def test_checkpoints_are_evaluated_while_their_models_train(training: Training, 
     assert job["trained_to"] == 3000
     assert all(Path(one["path"]).parent.parent == training.looks[0]().folder for one in job["checkpoints"])
 
+    results = LiveResults(training.study, training.planned, training.looks)
+    training.follow(iter([never]), note=results.add)
+    assert len(evaluating.asked) == 3, "nothing is evaluated twice"
+    results.update()
+    assert set(query(training.study.database, "select status from runs")["status"]) == {"complete", "failed"}
+
 
 def test_an_evaluation_reports_its_share_of_all_checkpoints(
     training: Training, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
@@ -131,25 +137,6 @@ def test_who_only_asks_what_is_there_removes_no_record(training: Training, evalu
     with pytest.raises(Missing):
         evaluate_runs(training.study, training.store, training.prepared, trained)
     assert record.read_text() == "what an earlier call has returned"
-
-
-def test_a_failed_evaluation_ends_no_other_one_and_is_named(training: Training, evaluating: Evaluating) -> None:
-    evaluating.failing["LA"] = Failed("model.evaluator ended with status 1; see its log: no memory")
-    layered, recurrent = (look() for look in training.looks)
-
-    def steps() -> Iterator[Callable[[], object]]:
-        for run in (layered, recurrent):
-            training.write_checkpoint(run, 3000)
-        training.end("LA", "DR")
-        training.close()
-        yield never
-
-    evaluated = training.follow(steps())
-    assert set(evaluated.outputs) == {recurrent.run_id}
-    with pytest.raises(
-        Failed, match=rf"1 failed, .* is here; evaluation of {layered.run_id}: .* see its log: no memory"
-    ):
-        raise_failures(training.ended, evaluated, "here")
 
 
 def test_an_evaluation_that_does_nothing_is_named_and_one_that_waits_is_not(
@@ -231,21 +218,6 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(
     assert not_ingested(study, "trained").exists(), "the last word is not said"
 
 
-def test_what_was_evaluated_before_counts_as_evaluated(training: Training, evaluating: Evaluating) -> None:
-    study = training.study
-
-    def steps() -> Iterator[Callable[[], object]]:
-        training.finish()
-        yield never
-
-    training.follow(steps())
-    results = LiveResults(study, training.planned, training.looks)
-    training.follow(iter([never]), note=results.add)
-    assert len(evaluating.asked) == 2, "nothing is evaluated twice"
-    results.update()
-    assert query(study.database, "select status from runs")["status"].to_list() == ["complete"] * 2
-
-
 def test_the_last_word_of_the_trainings_is_waited_for(training: Training, evaluating: Evaluating) -> None:
     study = training.study
     register_user(study.store_folder, study.folder)
@@ -278,8 +250,10 @@ def test_an_error_in_showing_results_ends_no_evaluation(
     assert len(evaluated.outputs) == 2
 
 
-def test_rows_of_an_evaluation_that_failed_do_not_stay(training: Training, evaluating: Evaluating) -> None:
-    study = training.study
+def test_a_failed_evaluation_ends_no_other_one_is_named_and_its_rows_do_not_stay(
+    training: Training, evaluating: Evaluating
+) -> None:
+    study, (layered, recurrent) = training.study, (look().run_id for look in training.looks)
     results = LiveResults(study, training.planned, training.looks)
 
     def steps() -> Iterator[Callable[[], object]]:
@@ -290,9 +264,11 @@ def test_rows_of_an_evaluation_that_failed_do_not_stay(training: Training, evalu
         yield never
 
     evaluated = training.follow(steps(), note=results.add, tick_too=results.update)
-    assert set(evaluated.failures) == {training.looks[0]().run_id}
+    assert (set(evaluated.outputs), set(evaluated.failures)) == ({recurrent}, {layered})
+    with pytest.raises(Failed, match=rf"1 failed, .* is here; evaluation of {layered}: no memory"):
+        raise_failures(training.ended, evaluated, "here")
     ingest_evaluations(study, training.ended, evaluated)
-    assert set(query(study.database, "from evaluations")["run_id"]) == {training.looks[1]().run_id}
+    assert set(query(study.database, "from evaluations")["run_id"]) == {recurrent}
 
 
 def test_a_training_is_reopened_before_its_checkpoints_are_looked_at(training: Training) -> None:
