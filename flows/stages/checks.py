@@ -59,7 +59,7 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
         if entry == BUILTIN:
             continue
         benchmark = resolve_benchmark(entry)
-        path = task_file(benchmark, study.place, study.data.mirror)
+        path = task_file(benchmark, study.place, study.mirror)
         if not trust_code:
             check_overrides(benchmark.overrides, f"benchmark {benchmark.name!r}")
             if path:

@@ -68,7 +68,8 @@ def locate_sources(study: Study, world: Output | None) -> list[Located]:
         if entry == BUILTIN and world is None:
             continue
         source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
-        folder = _locate(study, source, world.path if entry == BUILTIN and world else study.data.mirror, source.splits)
+        mirror = world.path if entry == BUILTIN and world else study.mirror
+        folder = _locate(study, source, mirror, source.splits)
         found.append(Located(source, tuple(source_files(source, folder)), resolved_revision(folder)))
     return found
 
@@ -79,10 +80,11 @@ def locate_benchmarks(study: Study) -> list[tuple[Benchmark, Path]]:
     Raises InputError, within seconds, for a benchmark that is neither in the mirror nor on the hub.
     """
     benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
-    return [(one, _locate(study, one, study.data.mirror, (one.split,))) for one in benchmarks]
+    return [(one, _locate(study, one, study.mirror, (one.split,))) for one in benchmarks]
 
 
 def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits: tuple[str, ...]) -> Path:
+    report = partial(progress.report, f"download {entry.name}")
     try:
         return repository_folder(
             entry.repository,
@@ -91,8 +93,8 @@ def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits
             revision=entry.revision,
             configurations=entry.configurations,
             splits=splits,
-            study=shlex.quote(shlex.split(study.arguments)[0]),
-            progress=partial(progress.report, f"download {entry.name}"),
+            study=shlex.quote(study.named),
+            progress=report,
         )
     except Absent as error:
         raise InputError(f"{error}{_also_not_here(study, entry)}") from error
@@ -107,7 +109,7 @@ def _also_not_here(study: Study, first: Source | Benchmark) -> str:
         parts = [(configuration, split) for configuration in one.configurations for split in splits]
         cache = study.folder / "hub"
         with suppress(InputError):  # in the mirror at another commit: not here either
-            if find_folder(one.repository, parts, mirror=study.data.mirror, cache=cache, revision=one.revision):
+            if find_folder(one.repository, parts, mirror=study.mirror, cache=cache, revision=one.revision):
                 continue
         missing.append(one.name)
     others = [name for name in dict.fromkeys(missing) if name != first.name]

@@ -46,7 +46,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         (TINY.read_bytes().replace(b"learning_rate", b"learning_rat"), "did you mean 'learning_rate'?"),
         (TINY.read_bytes() + b"compute: {pool: slurm}\n", "unknown key 'compute'"),
         (TINY.read_bytes().replace(b"training:", b"training:\n  nodes: 2"), "unknown key 'nodes'"),
-        (TINY.read_bytes().replace(b"data:", b"data:\n  mirror: s3://bucket/data"), "s3://bucket/data is an address"),
+        (TINY.read_bytes().replace(b"data:", b"data:\n  mirror: s3://bucket/data"), "a mirror is a folder"),
         (b"name: \xff\xfe", "study.yaml: not "),
     ],
     ids=["misspelt key", "jobs of a cluster", "several machines", "mirror at an address", "no text"],

@@ -1,9 +1,8 @@
-"""Commands that print results: `dreamer report` and `dreamer compare`, and the values of their tables as text."""
+"""`dreamer report`: what is printed, and which results the page is of; the values of tables as text."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from flows.commands.tables import cell
 from tests.reports.small_results import (
     RIGHT,
     STUDY,
-    checkpoints,
     curation,
     entered,
     evaluations,
@@ -65,61 +63,6 @@ def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str],
     assert f"holds no results of small-changed (the study file has changed); showing {STUDY}" in said
     assert command._study_id(database, STUDY) == STUDY
     assert not capsys.readouterr().err
-
-
-def results(path: Path, more: int, stream: str = "ab") -> Path:
-    """Results of LA and DR with three seeds each; DR has `more` right answers at every checkpoint."""
-    tables: dict = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
-    tables["checkpoints"] = []
-    for variant, counts in {"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}.items():
-        tables["models"].append(model_row(variant, variant, 4))
-        for seed in range(3):
-            run = f"{variant}-s{seed}"
-            tables["runs"].append(run_row(run, variant) | {"seed": seed})
-            tables["checkpoints"] += checkpoints(run, stream=f"{stream}{seed}")
-            right = [count + seed + more * (variant == "DR") for count in counts]
-            for name, rows in evaluations(run, right).items():
-                tables[name] += rows
-    return entered(path, tables, replicates=50)
-
-
-def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (results(tmp_path / f"{name}.duckdb", more) for name, more in (("first", 0), ("second", 5)))
-    assert main(["compare", str(first), str(second)]) == 0
-    told = capsys.readouterr().out
-    assert "mean accuracy" in told
-    assert "None" not in told
-    assert re.search(r"mean accuracy +[0-9.]+ \([0-9.]+ to [0-9.]+\)", told), "a factor has its interval"
-
-
-def test_what_did_not_change_is_counted_and_printed_only_when_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second = (str(results(tmp_path / f"{stream}.duckdb", 0, stream)) for stream in ("aa", "bb"))
-    assert main(["compare", first, second]) == 0
-    told = capsys.readouterr().out
-    assert "because unchanged: 8 rows of accuracies" in told
-    assert "GSM8K" not in told
-    assert main(["compare", first, second, "--all"]) == 0
-    told = capsys.readouterr().out
-    assert "unchanged" not in told
-    assert "GSM8K" in told
-
-
-@pytest.mark.slow
-def test_a_page_has_the_studies_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (results(tmp_path / f"{stream}.duckdb", more, stream) for stream, more in (("aa", 0), ("bb", 5)))
-    page = tmp_path / "pages" / "compared.html"
-    assert main(["compare", str(first), str(second), "--html", str(page)]) == 0
-    assert capsys.readouterr().out.endswith(f"{page}\n")
-    text = page.read_text()
-    for words in ("DR · small (1)", "DR · small (2)", "LA · small (2)", "beyond noise", "small (2) against small (1)"):
-        assert words in text
-    ids = re.findall(r' id="([^"]+)"', text.split("<script")[0])
-    assert len(ids) == len(set(ids))
-    assert "lie beside" not in text
-    for words in ("All models read the same tokens", "the longest run", "models had seen all documents before"):
-        assert words not in text, "each study has a stream of its own"
 
 
 @pytest.mark.parametrize(

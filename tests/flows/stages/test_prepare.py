@@ -1,9 +1,8 @@
-"""The whole curation against the built-in world's ground truth, as a study runs it; and that nothing is done twice."""
+"""The whole curation against the built-in world's ground truth, as a study runs it; and that it is done only once."""
 
 from __future__ import annotations
 
 import json
-import random
 import re
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import flows.stages.sources
 from flows.stages.prepare import prepare_data
-from flows.stages.usage import stored
-from flows.study.configuration import Study
 from flows.study.loading import load_study
 from model.training.stream import TokenStream
 from pipeline.storage.documents import KEPT, read_documents
@@ -110,63 +106,3 @@ def normal(text: str) -> tuple[str, ...]:
 def test_a_second_time_nothing_is_done(prepared: dict[str, Any]) -> None:
     again = prepare_data(prepared["study"], Store(prepared["store"].root, builds=False))
     assert again.packed.key == prepared["data"].packed.key
-
-
-BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "split": "train"}
-WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
-
-
-@pytest.fixture
-def mirror(tmp_path: Path) -> Path:
-    draw = random.Random(0)
-    texts = [" ".join(draw.choices(WORDS, k=30)) + f" {n % 50}?" for n in range(200)]
-    copies = [text.replace(" ", " other ", 1) for text in texts[::2]]
-    for name, questions in (("first", texts), ("second", copies), ("items", ["What is 3 and 4 and 5?"] * 20)):
-        folder = tmp_path / "mirror" / "owner" / name / "default"
-        folder.mkdir(parents=True)
-        lines = [json.dumps({"q": question, "r": "It is so."}) for question in questions]
-        (folder / "train.jsonl").write_text("\n".join(lines))
-    return tmp_path / "mirror"
-
-
-def study(mirror: Path, root: Path, *names: str) -> Study:
-    sources = [{"name": name, "repository": f"owner/{name}", "question": "q", "response": "r"} for name in names]
-    data = {"sources": sources, "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}, "validation": 0}
-    training = {"tokens": 10_000, "sequence_length": 64}
-    evaluation = {"benchmarks": [BENCHMARK]}
-    return load_study(
-        {"name": "grown", "root": str(root), "data": data, "training": training, "evaluation": evaluation}
-    )
-
-
-def kept(chosen: Study) -> list[str]:
-    prepared = prepare_data(chosen, Store(chosen.store_folder))
-    unique = prepared.output("deduplicate")
-    assert unique
-    return [i for batch in read_documents(unique.path) for i in batch["id"].to_pylist()]
-
-
-def test_a_new_source_is_signed_alone(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    signed = []
-    sign = flows.stages.sources.sign_source
-    monkeypatch.setattr(
-        flows.stages.sources,
-        "sign_source",
-        lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1],
-    )
-    assert len(kept(study(mirror, tmp_path / "grown", "first"))) == 200
-    assert len(signed) == 1
-    grown = kept(study(mirror, tmp_path / "grown", "first", "second"))
-    assert len(signed) == 2
-    assert grown == kept(study(mirror, tmp_path / "fresh", "first", "second"))
-    assert len(grown) < 210
-
-
-def test_the_key_of_deduplication_does_not_depend_on_signatures(mirror: Path, tmp_path: Path) -> None:
-    """A study that deduplicated before its sources were signed by themselves keeps all that it has trained."""
-    prepared = prepare_data(study(mirror, tmp_path / "run", "first", "second"), Store(tmp_path / "run" / "store"))
-    unique = prepared.output("deduplicate")
-    assert unique
-    assert [name.partition("/")[0] for name in unique.manifest["inputs"]] == ["clean", "clean"]
-    used = [output for output in stored(tmp_path / "run" / "store", [tmp_path / "run"]) if output.users]
-    assert [output.stage for output in used].count("signatures") == 2
