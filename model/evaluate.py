@@ -5,8 +5,6 @@ Its rows appear at once, as `<output>/<run_id>/<tokens>/rows/`. A killed process
 two seconds of quick ones before it, and a new one continues from there. Several processes may work on one job; each
 takes checkpoints no other has.
 
-With lm-eval installed its tasks are evaluated; without it those tasks that have a file of plain items.
-
 Exit status: 0 done, 1 failed, 2 bad input, 143 stopped by SIGTERM.
 """
 
