@@ -21,17 +21,13 @@ from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
 from pipeline.dedup.signing import sign_source
 from pipeline.errors import InputError
-from pipeline.progress import Progress
-from pipeline.sources.repositories.addresses import copy_file, copy_repository
 from pipeline.sources.repositories.folders import (
     Absent,
     find_folder,
-    is_cached,
     repository_folder,
     resolved_revision,
     source_files,
 )
-from pipeline.sources.repositories.splits import Part
 from pipeline.sources.source import Source
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
@@ -89,30 +85,19 @@ def locate_benchmarks(study: Study) -> list[tuple[Benchmark, Path]]:
 
 def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits: tuple[str, ...]) -> Path:
     report = partial(progress.report, f"download {entry.name}")
-    cache, place = study.folder / "hub", study.data.mirror
-    address = place if isinstance(place, str) and mirror == study.mirror else None
-    if address and mirror:
-        parts = [(configuration, split) for configuration in entry.configurations for split in splits]
-        # What the address lacked is in the cache since; a study that has all its data starts without a network.
-        if not is_cached(entry.repository, parts, cache=cache, revision=entry.revision):
-            _copy(study, address, entry, mirror, parts, report)
     try:
         return repository_folder(
             entry.repository,
             mirror=mirror,
-            cache=cache,
+            cache=study.folder / "hub",
             revision=entry.revision,
             configurations=entry.configurations,
             splits=splits,
             study=shlex.quote(study.named),
             progress=report,
         )
-    except InputError as error:
-        if address:
-            raise InputError(f"{error} ({mirror} holds what was copied from {address})") from error
-        if isinstance(error, Absent):
-            raise InputError(f"{error}{_also_not_here(study, entry)}") from error
-        raise
+    except Absent as error:
+        raise InputError(f"{error}{_also_not_here(study, entry)}") from error
 
 
 def _also_not_here(study: Study, first: Source | Benchmark) -> str:
@@ -129,18 +114,6 @@ def _also_not_here(study: Study, first: Source | Benchmark) -> str:
         missing.append(one.name)
     others = [name for name in dict.fromkeys(missing) if name != first.name]
     return f"; also not here: {', '.join(others)}" if others else ""
-
-
-def _copy(
-    study: Study, address: str, entry: Source | Benchmark, mirror: Path, parts: Sequence[Part], report: Progress
-) -> None:
-    """Copy what a source or a benchmark reads from a mirror at an address: splits, and a file of plain items."""
-    also = [(c, split) for c in entry.configurations for split in entry.splits if (c, split) not in parts]
-    folder = mirror / entry.repository
-    copy_repository(address, entry.repository, folder, parts=parts, also=also, progress=report)
-    plain_file = entry.plain if isinstance(entry, Benchmark) else None
-    if plain_file and not (study.place / plain_file).is_file():
-        copy_file(address, entry.repository, mirror, plain_file)
 
 
 def curate_sources(study: Study, store: Store, sources: Sequence[Located]) -> list[list[Output]]:

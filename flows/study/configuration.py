@@ -22,7 +22,6 @@ from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
-from pipeline.sources.repositories.addresses import Mirror
 from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.store import digest
@@ -43,7 +42,7 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Mirror | None = Field(None, description="data in the hub's layout, looked in before it: folder or address")
+    mirror: Path | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
@@ -64,6 +63,13 @@ class Data(Section):
         description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
     )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
+
+    @field_validator("mirror", mode="before")
+    @classmethod
+    def _folder(cls, mirror: Any) -> Any:
+        if "://" in str(mirror):
+            raise ValueError(f"a mirror is a folder: copy {str(mirror).partition('://')[0]}://... here first")
+        return mirror
 
     @field_validator("memory")
     @classmethod
@@ -293,8 +299,8 @@ class Study(Section):
 
     @property
     def mirror(self) -> Path | None:
-        """Return the folder of the mirror; of a mirror at an address, the folder of the copied files."""
-        return self.folder / "mirror" / digest(place) if isinstance(place := self.data.mirror, str) else place
+        """The folder of data sets that is looked in before the hub."""
+        return self.data.mirror
 
     @property
     def store_folder(self) -> Path:

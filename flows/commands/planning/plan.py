@@ -47,7 +47,7 @@ def plan(options: argparse.Namespace) -> None:
             f"compute.pool is {study.compute.pool}, whose machines are not known here: say --gpus N, the GPUs of one "
             "machine"
         )
-    if study.mirror and study.mirror == study.data.mirror and not study.mirror.is_dir():
+    if study.mirror and not study.mirror.is_dir():
         raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
     size = study.data.tokenizer.vocabulary_size
     if size is None:
