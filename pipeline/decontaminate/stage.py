@@ -44,8 +44,6 @@ MATCHES = pa.schema(
     }
 )
 
-PARTS = "counts by the writer"  # the form of the parts; another form needs other words: parts of before are made anew
-
 
 def decontaminate(
     source: Path,
@@ -79,7 +77,7 @@ def decontaminate(
     output = Path(output)
     items = items.select([*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)])
     files = tuple(find_shards([source]))
-    made_from = [asdict(settings), items.to_pylist(), PARTS]
+    made_from = [asdict(settings), items.to_pylist()]
     with (
         resumable_parts(output, made_from, files) as folder,
         workers(processes, cluster) as run,

@@ -101,7 +101,7 @@ def _sign_all(
 
 
 def _files_of(signed: Sequence[Path], kind: str, files: Sequence[Shard]) -> list[Path]:
-    """List the files with the keys or band hashes of these shards, in order; none where no band hashes are used."""
+    """List the files with the keys or band hashes of these shards, in order; none of band hashes for `near=False`."""
     found = [path for folder in signed for path in sorted((folder / kind).glob("*.parquet"))]
     assert len(found) == len(files) or not found, f"{len(found)} files of {kind} for {len(files)} shards"
     return found

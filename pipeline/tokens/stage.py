@@ -12,7 +12,6 @@ numbers below half the range.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -129,9 +128,7 @@ def pack(
     counted, packed = [], []
     tokens = documents = 0
     made_from = [asdict(job), [asdict(chunk) for chunk in chunks]]
-    with resumable_parts(output, made_from, files, kinds=()) as parts, workers(processes, cluster) as run:
-        if not any(parts.glob("shard-*")):
-            _remove_former(output)
+    with resumable_parts(output, made_from, files, kinds=()), workers(processes, cluster) as run:
         for done, encoded in enumerate(run(_encode_once, [(job, chunk) for chunk in chunks]), 1):
             counted.append(encoded["counts"])
             tokens, documents = tokens + encoded["tokens"], documents + encoded["documents"]
@@ -272,11 +269,3 @@ def _places(records: np.ndarray, bounds: list[int]) -> np.ndarray:
 @cache
 def _tokenizer(folder: str) -> Tokenizer:
     return read_tokenizer(folder)
-
-
-def _remove_former(output: Path) -> None:
-    """Remove what an attempt at another job has left, `scratch/` of one before parts lay in `unfinished/`."""
-    for path in [*output.glob("tokens-*.bin"), *output.glob("index-*.npy")]:
-        path.unlink()
-    for name in ("dropped", "scratch"):
-        shutil.rmtree(output / name, ignore_errors=True)

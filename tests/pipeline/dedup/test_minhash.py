@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from datasketch import MinHash
+from datasketch import MinHash, MinHashLSH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,18 +10,22 @@ from pipeline.dedup.minhash import (
     EMPTY,
     band_hashes,
     choose_bands,
-    datasketch_candidates,
     detection,
     permutations,
     short_ids,
     signatures,
-    sketch,
 )
 
 
 def flat(sets: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     values = np.array([value for members in sets for value in members], np.uint64)
     return values, np.concatenate([[0], np.cumsum([len(members) for members in sets])]).astype(np.int64)
+
+
+def sketch(members: list[int], count: int, seed: int) -> MinHash:
+    found = MinHash(num_perm=count, seed=seed, scheme="affine32", hashfunc=int)
+    found.update_batch(short_ids(np.array(members, np.uint64)).tolist())
+    return found
 
 
 @settings(max_examples=60)
@@ -31,9 +35,7 @@ def test_signatures_are_datasketchs(sets: list[list[int]], count: int) -> None:
     assert found.shape == (len(sets), count)
     assert found.dtype == np.uint32
     for row, members in zip(found, sets, strict=True):
-        expected = MinHash(num_perm=count, seed=3, scheme="affine32", hashfunc=int)
-        expected.update_batch(short_ids(np.array(members, np.uint64)).tolist())
-        assert (row == expected.hashvalues).all()
+        assert (row == sketch(members, count, 3).hashvalues).all()
 
 
 def test_signatures_across_blocks() -> None:
@@ -81,8 +83,11 @@ def test_shared_bands_are_datasketchs_candidates() -> None:
         for b in bucket.tolist()
         if a < b
     }
-    documents = ((key, np.array(members, np.uint64)) for key, members in enumerate(sets))
-    assert found == datasketch_candidates(documents, 128, 1, 21, 6)
+    index, expected = MinHashLSH(num_perm=128, params=(21, 6)), set()
+    for key, members in enumerate(sets):
+        expected |= {(other, key) for other in index.query(sketch(members, 128, 1))}
+        index.insert(key, sketch(members, 128, 1))
+    assert found == expected
     assert len(found) > 200
 
 

@@ -222,13 +222,6 @@ def test_recall_and_precision_against_all_pairs(tmp_path: Path) -> None:
     )
 
 
-def test_datasketch_names_the_same_duplicates(tmp_path: Path) -> None:
-    rows = planted(random.Random(2), 150)
-    kept, dropped, _ = run(tmp_path, rows)
-    assert len(dropped) > 50
-    assert run(tmp_path / "datasketch", rows, DedupSettings(engine="datasketch"))[:2] == (kept, dropped)
-
-
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: int) -> None:
     rows = planted(random.Random(2), 150)
