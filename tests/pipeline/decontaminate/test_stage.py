@@ -135,13 +135,6 @@ def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, c
     assert results["templated_items"] == 1
 
 
-def test_a_shard_without_leaks_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    _, results = run(tmp_path, [("An innocent question?", "Yes."), ("", None)], item_table([(CLIPS, "72")]))
-    before, after = (tmp_path / folder / "documents" / "00000.parquet" for folder in ("in", "out"))
-    assert before.samefile(after)
-    assert results["counts"] == [{"source": "s", "reason": "kept", "documents": 2, "characters": 25}]
-
-
 def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path: Path) -> None:
     draw = random.Random(0)
     words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]

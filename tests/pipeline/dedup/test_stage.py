@@ -239,15 +239,6 @@ def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: in
     assert not (output / "unfinished").exists()
 
 
-def test_a_shard_without_duplicates_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    rows = [(f"What is {n} and {n}?", f"It is {2 * n}.", "") for n in range(30)]
-    kept, dropped, results = run(tmp_path, [*rows[:30], *rows[10:20]], shard_rows=20)
-    assert (len(kept), len(dropped)) == (30, 10)
-    given, written = (sorted((tmp_path / folder / "documents").glob("*")) for folder in ("in", "out"))
-    assert [one.samefile(other) for one, other in zip(given, written, strict=True)] == [True, False]
-    assert [(row["reason"], row["documents"]) for row in results["counts"]] == [("exact_duplicate", 10), ("kept", 30)]
-
-
 def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     draw = random.Random(4)
     text = " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(60))
