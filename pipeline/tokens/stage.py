@@ -42,6 +42,8 @@ CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27
 RECORD = np.dtype([("key", "<u8"), ("prompt", "<u4"), ("length", "<u4")])
 
+_tokenizer = cache(read_tokenizer)  # once in each process
+
 
 @dataclass(frozen=True)
 class _Job:
@@ -264,8 +266,3 @@ def _places(records: np.ndarray, bounds: list[int]) -> np.ndarray:
     inner = np.searchsorted(records["key"], np.array(bounds[1:-1], np.uint64))
     documents = np.concatenate([[0], inner, [len(records)]])
     return np.stack([documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]], axis=1)
-
-
-@cache
-def _tokenizer(folder: str) -> Tokenizer:
-    return read_tokenizer(folder)
