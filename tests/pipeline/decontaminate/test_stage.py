@@ -16,29 +16,19 @@ from hypothesis import strategies as st
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.decontaminate.items import CLIPS, PROSE, SHORT, item_table
+from tests.pipeline.documents import read, table, write
 
 
 def run(
     folder: Path, rows: list[tuple[str, str]], items: pa.Table, chosen: DecontaminationSettings | None = None
 ) -> tuple[dict[int, tuple[str, str]], dict]:
     """Reason and cause by row of what was dropped, and the stage's results."""
-    with DocumentWriter(folder / "in") as writer:
-        for start in range(0, len(rows), 2000):
-            documents = [
-                {"id": f"s/{i}", "source": "s", "row": i, "question": question, "response": response, "answer": ""}
-                for i, (question, response) in enumerate(rows[start : start + 2000], start)
-            ]
-            writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
+    write(folder / "in", table(rows))
     results = decontaminate(folder / "in", folder / "out", items, chosen or DecontaminationSettings())
-    dropped = {
-        row["row"]: (row["reason"], row["because"])
-        for batch in read_documents(folder / "out", kind="dropped")
-        for row in batch.to_pylist()
-    }
-    kept = {row for batch in read_documents(folder / "out") for row in batch["row"].to_pylist()}
+    dropped = {row["row"]: (row["reason"], row["because"]) for row in read(folder / "out", "dropped")}
+    kept = {row["row"] for row in read(folder / "out")}
     assert kept | set(dropped) == set(range(len(rows)))
     assert not kept & set(dropped)
     return dropped, results
@@ -167,7 +157,7 @@ def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -
         rows = [(CLIPS if leak else f"Question {i}, naïve?", "") for i, leak in enumerate(leaks)]
         dropped, results = run(Path(folder), rows, item_table([(CLIPS, "72")]))
         assert sorted(dropped) == [i for i, leak in enumerate(leaks) if leak]
-        kept = [row for batch in read_documents(Path(folder) / "out") for row in batch.to_pylist()]
+        kept = read(Path(folder) / "out")
         assert [row["row"] for row in kept] == [i for i, leak in enumerate(leaks) if not leak]
         counts = {row["reason"]: (row["documents"], row["characters"]) for row in results["counts"]}
         sizes = {"kept": [row["question"] for row in kept], "contaminated_exact": [CLIPS] * len(dropped)}

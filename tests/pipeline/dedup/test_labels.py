@@ -8,7 +8,7 @@ import pytest
 from pipeline.dedup.labels import without_labels
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
-from pipeline.storage.documents import SCHEMA, DocumentWriter
+from tests.pipeline.documents import read, table, write
 
 PROBLEM = (
     "A farmer has 35 cows and buys 15 more of them in the spring, then sells a fifth of the herd to the neighbour who "
@@ -21,19 +21,9 @@ INSTRUCTION = (
 
 
 def kept(folder: Path, questions: list[str]) -> int:
-    count = len(questions)
-    columns = [
-        list("abcdef"[:count]),
-        ["s"] * count,
-        list(range(count)),
-        questions,
-        ["It is so."] * count,
-        [""] * count,
-    ]
-    with DocumentWriter(folder / "in") as writer:
-        writer.keep(pa.table(columns, schema=SCHEMA))
-    counts = deduplicate([folder / "in"], folder / "out", DedupSettings())["counts"]
-    return sum(row["documents"] for row in counts if row["reason"] == "kept")
+    write(folder / "in", table((question, "It is so.") for question in questions))
+    deduplicate([folder / "in"], folder / "out", DedupSettings())
+    return len(read(folder / "out"))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.source import notices
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import SOURCES, resolve_source
-from pipeline.storage.documents import read_documents
+from tests.pipeline.documents import read as documents
 
 CASES = yaml.safe_load(Path(__file__).with_name("rows_of_sources.yaml").read_text(encoding="utf-8"))
 
@@ -39,10 +39,7 @@ def read(entry, folder):
     """Read a source; return the kept and the dropped documents."""
     source = resolve_source(entry)
     read_source(source, source_files(source, folder), folder / "out")
-    return [
-        [row for batch in read_documents(folder / "out", kind=kind) for row in batch.to_pylist()]
-        for kind in ("documents", "dropped")
-    ]
+    return documents(folder / "out"), documents(folder / "out", "dropped")
 
 
 @pytest.mark.parametrize("name", CASES)
