@@ -269,3 +269,18 @@ def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
     pairs = {tuple(sorted((int(i[2:]), int(because[2:])))) for i, (_, because) in dropped.items()}
     assert all(a < first <= b < last for a, b in pairs)  # nothing but an original and its copy
     assert len(dropped) >= 0.98 * len(copies)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"threshold": 0.0}, "threshold"),
+        ({"bands": 30, "rows": 6}, "permutations"),
+        ({"bands": 3}, "both"),
+        ({"guards": ("letters",)}, "numbers, signs, names, answers"),
+        ({"responses_per_question": 0}, "at least 1"),
+    ],
+)
+def test_settings_that_make_no_sense(wrong: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DedupSettings(**wrong)
