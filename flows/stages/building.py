@@ -24,18 +24,9 @@ VERSIONS = {
     "decontaminate": 5,
     "items": 2,
     "tokenizer": 1,
-    "tokens": 3,
+    "tokens": 4,
     "funnel": 3,
 }
-# Version 3 packed the second copies of a source with a weight between 1 and 2 at the end of training. Only tokens with
-# such weights have another version: all others are as they were, and so are the models trained on them.
-FRACTIONS_EVENLY = 4
-
-
-def _version(stage: str, configuration: Any) -> int:
-    """Return the version of a stage for its plain configuration."""
-    weights = configuration.get("weights", {}).values() if stage == "tokens" else ()
-    return FRACTIONS_EVENLY if any(weight > 1 and weight % 1 for weight in weights) else VERSIONS[stage]
 
 
 def build_stage(
@@ -55,8 +46,7 @@ def build_stage(
     """
     report = partial(progress.report, f"{stage} {label}".strip())
     shape = plain(configuration)
-    version = _version(stage, shape)
-    output = store.build(stage, version, shape, inputs, lambda folder: work(folder, report), resumes=resumes)
+    output = store.build(stage, VERSIONS[stage], shape, inputs, lambda folder: work(folder, report), resumes=resumes)
     report(1.0, "done")
     return output
 

@@ -33,8 +33,8 @@ class Benchmark:
     file's folder); the items of all are pooled in the results. `metric` and `filter` are lm-eval's names of the
     number that counts; `chance` is what guessing gives. `question`, `answer`, `options` (of a multiple choice) and
     `solution` (worked out) are the columns that decontamination compares, also in the splits `also`. With `text`, the
-    benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `plain` is a file of items
-    for machines without lm-eval; `overrides` go into lm-eval's task configuration.
+    benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `overrides` go into
+    lm-eval's task configuration.
     """
 
     name: Name
@@ -53,7 +53,6 @@ class Benchmark:
     text: Column = ""
     rows: Annotated[int | None, Field(strict=True, ge=1, description="a whole number above 0")] = None
     yaml: str | None = None
-    plain: str | None = None
     overrides: Annotated[Mapping[str, Any], Field(description="a mapping")] = field(default_factory=dict)
     licence: str = "not stated"
 

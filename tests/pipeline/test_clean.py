@@ -2,14 +2,13 @@
 
 import unicodedata
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.clean import CleanSettings, clean
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from tests.pipeline.documents import read, table, write
 
 OFF = CleanSettings(
     compose_unicode=False,
@@ -29,18 +28,10 @@ OFF = CleanSettings(
 
 def run(folder, responses, settings=None, questions=None):
     """Responses kept, (reason, response) of those dropped, and the counts of mended documents."""
-    questions = questions or ["What is it?"] * len(responses)
-    ids = [str(i) for i in range(len(responses))]
-    columns = [ids, ["s"] * len(ids), list(range(len(ids))), questions, responses, [""] * len(ids)]
-    with DocumentWriter(folder / "in") as writer:
-        writer.keep(pa.table(columns, schema=SCHEMA))
+    write(folder / "in", table(zip(questions or ["What is it?"] * len(responses), responses, strict=True)))
     result = clean(folder / "in", folder / "out", settings)
-    kept = [text for batch in read_documents(folder / "out") for text in batch["response"].to_pylist()]
-    dropped = [
-        (row["reason"], row["response"])
-        for b in read_documents(folder / "out", kind="dropped")
-        for row in b.to_pylist()
-    ]
+    kept = [row["response"] for row in read(folder / "out")]
+    dropped = [(row["reason"], row["response"]) for row in read(folder / "out", "dropped")]
     return kept, dropped, {row["rule"]: row["documents"] for row in result["mended"]}
 
 
@@ -139,11 +130,3 @@ def test_a_response_that_loops_at_its_end_is_dropped(tmp_path):
     kept, dropped, _ = run(tmp_path / "on", [*loops, steps, short])
     assert (kept, {reason for reason, _ in dropped}, len(dropped)) == ([steps, short.strip()], {"looping text"}, 2)
     assert run(tmp_path / "off", [*loops, steps, short], OFF)[0] == [*loops, steps, short]
-
-
-def test_texts_in_another_script_are_dropped_where_that_is_wanted(tmp_path):
-    responses = ["The angle is α, so x² = 2.", "решение: x = 2", "12 + 30 = 42"]
-    assert run(tmp_path / "default", responses)[0] == responses
-    kept, dropped, _ = run(tmp_path / "latin", responses, CleanSettings(latin=0.7), ["Wie?", "Как?", "1 + 1?"])
-    assert kept == [responses[0], responses[2]]
-    assert dropped == [("other script", responses[1])]

@@ -13,8 +13,9 @@ import pytest
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.storage.documents import DocumentWriter
 from tests.mirror import MIRROR, needs_mirror
+from tests.pipeline.documents import read, table, write
 from tests.pipeline.text.specification import ngram_ids
 
 STORY = (
@@ -23,33 +24,17 @@ STORY = (
 )
 
 
-def write(folder: Path, rows: list[tuple[str, str, str]], source: str = "s", shard_rows: int = 1000) -> Path:
-    """Documents of one source, in shards of a few rows; ids follow the rows."""
-    for start in range(0, max(len(rows), 1), shard_rows):
-        table = pa.Table.from_pylist(
-            [
-                {"id": f"{source}/{i}", "source": source, "row": i, "question": q, "response": r, "answer": a}
-                for i, (q, r, a) in enumerate(rows[start : start + shard_rows], start)
-            ],
-            schema=SCHEMA,
-        )
-        with DocumentWriter(folder / "part", shard_bytes=1) as writer:
-            writer.keep(table)
-        for path in (folder / "part" / "documents").glob("*"):
-            (folder / "documents").mkdir(exist_ok=True, parents=True)
-            path.rename(folder / "documents" / f"{start:05d}.parquet")
+def write_source(folder: Path, rows: list[tuple[str, str, str]], source: str = "s", shard_rows: int = 1000) -> Path:
+    """Documents of one source, in shards of a few rows."""
+    for first in range(0, max(len(rows), 1), shard_rows):
+        write(folder, table(rows[first : first + shard_rows], source, first), prefix=f"{first:05d}-")
     return folder
 
 
 def outcome(folder: Path) -> tuple[list[str], dict[str, tuple[str, str]]]:
     """Ids kept, in order; reason and cause of each id dropped."""
-    kept = [i for batch in read_documents(folder) for i in batch["id"].to_pylist()]
-    dropped = {
-        row["id"]: (row["reason"], row["because"])
-        for batch in read_documents(folder, kind="dropped")
-        for row in batch.to_pylist()
-    }
-    return kept, dropped
+    dropped = {row["id"]: (row["reason"], row["because"]) for row in read(folder, "dropped")}
+    return [row["id"] for row in read(folder)], dropped
 
 
 def run(
@@ -59,7 +44,7 @@ def run(
     shard_rows: int = 1000,
     **options,
 ):
-    source = write(folder / "in", rows, shard_rows=shard_rows)
+    source = write_source(folder / "in", rows, shard_rows=shard_rows)
     results = deduplicate([source], folder / "out", settings or DedupSettings(), **options)
     return *outcome(folder / "out"), results
 
@@ -119,11 +104,22 @@ def test_the_example_of_near(tmp_path: Path) -> None:
     assert results["clusters"] == {"2": 1}
 
 
+def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> None:
+    common = "ada bob cid dot eve fay gus"
+    settings = DedupSettings(words=1, threshold=0.7, bands=128, rows=1)
+    at = run(tmp_path / "at", [(f"{common} hal", "", ""), (f"{common} ivy jon", "", "")], settings)  # 7 of 10 words
+    below = run(tmp_path / "below", [(f"{common} hal", "", ""), (f"{common} ivy jon kim", "", "")], settings)
+    assert (len(at[1]), len(below[1])) == (1, 0)
+    assert (at[2]["verified"], below[2]["verified"]) == (1, 0)
+
+
 def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_path: Path) -> None:
     text = STORY.format(n=4)
-    first = write(tmp_path / "first", [(text, "Seven.", "")], "z")
-    second = write(tmp_path / "second", [(text, "Seven. ", "7"), ("How so?", "So", ""), ("How so ?", "So", "So")], "a")
-    longer = write(tmp_path / "third", [(text + " Thank you very much.", "Seven.", "7")], "b")
+    first = write_source(tmp_path / "first", [(text, "Seven.", "")], "z")
+    second = write_source(
+        tmp_path / "second", [(text, "Seven. ", "7"), ("How so?", "So", ""), ("How so ?", "So", "So")], "a"
+    )
+    longer = write_source(tmp_path / "third", [(text + " Thank you very much.", "Seven.", "7")], "b")
     deduplicate([first, second, longer], tmp_path / "out", DedupSettings())
     kept, dropped = outcome(tmp_path / "out")
     assert kept == ["z/0", "a/2"]
@@ -213,13 +209,6 @@ def test_recall_and_precision_against_all_pairs(tmp_path: Path) -> None:
     )
 
 
-def test_datasketch_names_the_same_duplicates(tmp_path: Path) -> None:
-    rows = planted(random.Random(2), 150)
-    kept, dropped, _ = run(tmp_path, rows)
-    assert len(dropped) > 50
-    assert run(tmp_path / "datasketch", rows, DedupSettings(engine="datasketch"))[:2] == (kept, dropped)
-
-
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: int) -> None:
     rows = planted(random.Random(2), 150)
@@ -237,15 +226,6 @@ def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: in
     assert not (output / "unfinished").exists()
 
 
-def test_a_shard_without_duplicates_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    rows = [(f"What is {n} and {n}?", f"It is {2 * n}.", "") for n in range(30)]
-    kept, dropped, results = run(tmp_path, [*rows[:30], *rows[10:20]], shard_rows=20)
-    assert (len(kept), len(dropped)) == (30, 10)
-    given, written = (sorted((tmp_path / folder / "documents").glob("*")) for folder in ("in", "out"))
-    assert [one.samefile(other) for one, other in zip(given, written, strict=True)] == [True, False]
-    assert [(row["reason"], row["documents"]) for row in results["counts"]] == [("exact_duplicate", 10), ("kept", 30)]
-
-
 def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:
     draw = random.Random(4)
     text = " ".join("".join(draw.choice("abcdefgh") for _ in range(5)) for _ in range(60))
@@ -261,7 +241,7 @@ def test_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_input_that_cannot_be_read(tmp_path: Path) -> None:
-    source = write(tmp_path / "in", [("a question", "a response", "")] * 50)
+    source = write_source(tmp_path / "in", [("a question", "a response", "")] * 50)
     with pytest.raises(InputError, match="4GB"):
         deduplicate([source], tmp_path / "out", DedupSettings(), memory="much")
     assert not (tmp_path / "out").exists()
@@ -289,3 +269,18 @@ def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
     pairs = {tuple(sorted((int(i[2:]), int(because[2:])))) for i, (_, because) in dropped.items()}
     assert all(a < first <= b < last for a, b in pairs)  # nothing but an original and its copy
     assert len(dropped) >= 0.98 * len(copies)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"threshold": 0.0}, "threshold"),
+        ({"bands": 30, "rows": 6}, "permutations"),
+        ({"bands": 3}, "both"),
+        ({"guards": ("letters",)}, "numbers, signs, names, answers"),
+        ({"responses_per_question": 0}, "at least 1"),
+    ],
+)
+def test_settings_that_make_no_sense(wrong: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DedupSettings(**wrong)
