@@ -1,9 +1,10 @@
 -- One row: a factor of a model on a task with its interval: by the paper's rule, or the mean factor in accuracy or loss.
--- needs: chosen_metric, mean_factors, table_2
+-- needs: chosen_metric, data_efficiency, mean_factors
 create or replace macro compared_factors(study) as table
-select depth, variant, task, 'first' as rule, data_efficiency as factor, bound, low, high
-from table_2
-where study_id = study and variant <> 'LA' and perplexity is null
+-- The paper's rule has a bound and no interval.
+select depth, variant, task, 'first' as rule, factor, bound, null::double as low, null::double as high
+from data_efficiency
+where study_id = study and variant <> 'LA'
 
 union all
 
