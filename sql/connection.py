@@ -39,7 +39,7 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
     """Open a results file with up-to-date views; a writer creates a missing file.
 
     DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other processes to close
-    the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables are of another
+    the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables have another
     layout, and InputError when a reader's file is missing and when the file is not a results file.
     """
     path = Path(path)

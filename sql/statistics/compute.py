@@ -19,8 +19,8 @@ def compute_statistics(
     """Compute the mean factor of every two variants of a depth on every task, in accuracy and in loss.
 
     Returns the rows; a writing connection also stores them, in place of the study's earlier rows. One seed gives one
-    result, whatever other tasks the study has. The items' error is unknown (null) with `replicates` 0, and where a model
-    lacks scores of an item at a checkpoint: then the interval is over the seeds alone.
+    result, whatever other tasks the study has. The items' error is unknown (null) with `replicates` 0, and where a
+    model lacks scores of an item at a checkpoint: then the interval is over the seeds alone.
     """
     digest_of = "select depth, variant, task, digest from measured_curves where study_id = ? and metric = ?"
     rows = []
@@ -34,6 +34,6 @@ def compute_statistics(
         }
         rows += factor_rows(measure, curves, digests)
     frame = pd.DataFrame(rows).assign(study_id=study_id).reindex(columns=connection.table("computed_factors").columns)
-    frame = frame.astype({column: "Int64" for column in WHOLE})
+    frame = frame.astype(dict.fromkeys(WHOLE, "Int64"))
     replace_computed(connection, "computed_factors", study_id, frame)
     return frame

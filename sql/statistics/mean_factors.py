@@ -5,8 +5,8 @@ curves cover, at equal score: the area between the curves over the height of the
 best so far and is linear in log tokens between checkpoints, so the area is exact.
 
 The log factor is nearly linear in the checkpoints and its errors add up: the spread of the seeds of each model by
-leaving one seed out, and the choice of the items by bootstrap, with the seeds held fixed. The interval is Welch's: the t
-quantile of the degrees of freedom that the errors have together. docs/statistics.md has the reasons and an example.
+leaving one seed out, and the choice of the items by bootstrap, with the seeds held fixed. The interval is Welch's: the
+t quantile of the degrees of freedom that the errors have together. docs/statistics.md has the reasons and an example.
 """
 
 from __future__ import annotations
