@@ -38,7 +38,7 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     means, others = _leading(data, styles)
     if means.empty and others.empty:
         return FirstScreen([_why_no_answer(data)], answer_text.gaps(data), None)
-    views = [factor_tables.MEAN] * len(means[:1]) + ["data_efficiency"] * len(others[:1])
+    views = [factor_tables.MEAN] * len(means[:1]) + [factor_tables.VIEWS[factor_tables.FIRST]] * len(others[:1])
     return FirstScreen(
         [sentence for _, sentence in answer_text.answers(means, others)],
         answer_text.warnings(data, means, others),

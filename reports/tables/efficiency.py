@@ -13,13 +13,12 @@ from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cells, table, traced, variant_head
 from reports.tables.origins import Origin, origin
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
+from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, percent, tokens
 from sql.names import AVERAGE, BASELINE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
 FIRST, INTERPOLATED = "First crossing", "Interpolated"  # heads of columns
-# The view of each rule, and the rule's name in `factor_intervals`.
-VIEWS = {FIRST: ("data_efficiency", "first"), INTERPOLATED: ("data_efficiency_interpolated", "interpolated")}
+VIEWS = {FIRST: "data_efficiency", INTERPOLATED: "data_efficiency_interpolated"}
 MEAN = "mean_factors"  # the view
 
 
@@ -29,17 +28,8 @@ def mean_origin(row: Mapping[str, Any]) -> Origin:
 
 
 def crossing_origin(row: Mapping[str, Any], rule: str = FIRST) -> Origin:
-    """Say where a factor by a rule and its interval come from."""
-    return origin(row, "factor, low, high, bound", with_intervals(rule), *MODEL)
-
-
-def with_intervals(rule: str = FIRST) -> str:
-    """Return a query, in brackets, for the factors by a rule with their intervals."""
-    view, name = VIEWS[rule]
-    return (
-        f"(SELECT f.*, i.low, i.high FROM {view} f LEFT JOIN factor_intervals i ON i.study_id = f.study_id "
-        f"AND i.rule = '{name}' AND (i.depth, i.variant, i.task) IS NOT DISTINCT FROM (f.depth, f.variant, f.task))"
-    )
+    """Say where a factor by a rule comes from."""
+    return origin(row, "factor, bound", VIEWS[rule], *MODEL)
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -69,6 +59,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
 
 
 def _mean_cell(row: Mapping[str, Any]) -> Cell:
+    if row.get("outdated"):
+        return Cell(NOTHING, note="not computed")
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
@@ -77,7 +69,7 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate the factors of one depth with their intervals: tasks by variants, the average first."""
+    """Tabulate the factors of one depth by the paper's rule: tasks by variants, the average first."""
     rows = rows[rows["depth"] == depth]
     by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
     variants = list(ordered(rows, styles)["variant"].unique())
@@ -93,8 +85,7 @@ def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Tabl
     return table(
         f"table-factors-{depth}",
         f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs to reach "
-        f"{BASELINE}’s best accuracy, with 95% intervals. In the column of {BASELINE}: its best accuracy and when "
-        "that was reached.",
+        f"{BASELINE}’s best accuracy. In the column of {BASELINE}: its best accuracy and when that was reached.",
         [left("Benchmark"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *notes * flagged,
@@ -113,8 +104,7 @@ def _factor_cell(row: Mapping[str, Any], rule: str = FIRST) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated" if pd.isna(row.get("own_best")) else "no baseline")
     flag = "†" if row["near_chance"] else ""
-    shown, origins = _bounded(row["factor"], row["bound"]) + flag, (crossing_origin(row, rule),)
-    return Cell(shown, note=interval(row) or "no interval", origins=origins)
+    return Cell(_bounded(row["factor"], row["bound"]) + flag, origins=(crossing_origin(row, rule),))
 
 
 def _bounded(value: Any, bound: str) -> str:
@@ -147,8 +137,8 @@ def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
         f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by two rules, with 95% intervals. First crossing: the first checkpoint that has "
-        f"{BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it.",
+        f"The factor{on} by two rules. First crossing: the first checkpoint that has {BASELINE}’s best. Interpolated: "
+        "a straight line in log tokens from the checkpoint before.",
         [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
         body,
     )
