@@ -14,9 +14,11 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not CHROMIUM, reason="no Chromium on this machine: install it to test the page in a browser"),
 ]
-# Every figure's file of a kind, taken instead of put among the downloads, of which a browser lets pass ten without a hand.
+# Every figure's file of a kind, taken before it is downloaded: without a hand a browser downloads ten.
 FILES = """const taken = {};
-    HTMLAnchorElement.prototype.click = function () { taken[this.download] = fetch(this.href).then((file) => file.blob()); };
+    HTMLAnchorElement.prototype.click = function () {
+        taken[this.download] = fetch(this.href).then((file) => file.blob());
+    };
     const figures = [...document.querySelectorAll('[data-figure]')];
     for (const figure of figures) {
         const name = `${figure.dataset.figure}.${kind}`;
