@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import io
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
+from sql.results import query
 from tests.reports.browser import CHROMIUM, Browser
 
 pytestmark = [
@@ -72,7 +74,40 @@ def test_a_saved_picture_is_not_blank(page: Browser) -> None:
     assert {name: pixels for name, pixels in found.items() if pixels < 10_000} == {}  # a title has a tenth of them
 
 
-def test_a_saved_table_has_the_values_drawn(page: Browser) -> None:
-    for name, text in of_files(page, "csv", "await file.text()").items():
-        rows = list(csv.DictReader(io.StringIO(text)))
-        assert rows, name
+def table(text: str) -> pd.DataFrame:
+    return pd.read_csv(io.StringIO(text))
+
+
+def test_a_saved_table_has_a_row_for_each_mark(page: Browser) -> None:
+    page.draw_all()
+    drawn = "figure.querySelectorAll('.live .role-mark:is(.mark-symbol, .mark-rect) > :not([opacity=\"0\"])').length"
+    images = "figure.querySelectorAll('.live :is(image, canvas)').length"
+    found = of_files(page, "csv", f"[await file.text(), {drawn}, {images}]")
+    assert len(found) == 17
+    for name, (text, marks, pictures) in found.items():
+        values = table(text).drop(columns=["panel", "data"]).select_dtypes("number").dropna(how="all")
+        ends = 2 if name == "answer" else 1  # a row of a bar has a mark at each end
+        assert (len(values) >= max(1, marks / ends), pictures) == (True, 0), name
+
+
+def test_a_saved_map_has_the_shares_of_all_selections(page: Browser, report: Path) -> None:
+    files = of_files(page, "csv", "await file.text()")
+    counts = query(
+        report.parent.parent / "results.duckdb",
+        "SELECT u.depth, selections FROM expert_usage u JOIN model_runs USING (run_id) "
+        "WHERE variant = 'DR' AND model_runs.depth = 4",
+    )
+    for name, share_of in (("expert-selections", "expert"), ("expert-of-depths", "depth")):
+        rows = table(files[name])
+        rows = rows[rows["panel"] == "DR, depth 4"]
+        assert len(rows) == len(counts) == 4 * 4
+        assert rows.groupby(share_of)["share"].sum().tolist() == pytest.approx([1] * 4, abs=1e-4)
+    expected = counts["selections"] / counts.groupby("depth")["selections"].transform("sum")
+    assert sorted(rows["share"]) == pytest.approx(sorted(expected), abs=1e-5)
+
+
+def test_a_saved_curve_has_the_accuracies(page: Browser) -> None:
+    rows = table(of_files(page, "csv", "await file.text()")["accuracy-depth-4"])
+    assert set(rows["panel"]) == {"Average", "GSM8K", "MMLU (math)"}
+    last = rows[(rows["variant"] == "LA") & (rows["tokens"] == 16_000_000) & rows["items"].notna()]
+    assert set(last["accuracy"]) == {0.5}
