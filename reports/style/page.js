@@ -9,10 +9,27 @@ function choose(form) {
   drawAll();
 }
 
+// Keep the page from counting as loaded, as an open document within does: whatever prints a page when it is loaded would
+// print before the library is unpacked. Returns what ends this.
+function delayLoad() {
+  const frame = document.createElement("iframe");
+  frame.hidden = true;
+  document.body.append(frame);
+  frame.contentDocument.open();
+  return () => {
+    frame.contentDocument.close();
+    frame.remove();
+  };
+}
+
 async function start() {
   document.querySelectorAll("figure.table table").forEach(makeSortable);
+  const loaded = delayLoad();
   if ("DecompressionStream" in window) await tellOrigins();
-  window.addEventListener("beforeprint", () => document.querySelectorAll("main details").forEach((part) => (part.open = true)));
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("main details").forEach((part) => (part.open = true));
+    drawForPrint();
+  });
   if (!document.getElementById("library") || !("DecompressionStream" in window)) return;
   const [library, content] = await Promise.all(["library", "specifications"].map(unpack));
   const script = document.createElement("script");
@@ -33,6 +50,7 @@ async function start() {
     button.addEventListener("click", () => saveFigure(button));
   }
   drawAll();
+  loaded();
 }
 
 start().catch(console.error);

@@ -9,6 +9,7 @@ import io
 import json
 import re
 import time
+import zlib
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,22 @@ def test_print_cuts_nothing(page: Browser) -> None:
         page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
     )
     assert printed.startswith(b"%PDF")
+
+
+def printed(page: Browser) -> bytes:
+    """The content of a printed PDF, without compression."""
+    pdf = base64.b64decode(page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"])
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    return b"".join(zlib.decompress(stream) for stream in streams if stream.startswith(b"x"))
+
+
+def test_a_print_in_the_first_moment_has_every_figure(page: Browser, report: Path) -> None:
+    page.draw_all()
+    whole = len(printed(page))
+    page.send("Page.navigate", url="about:blank")
+    page.send("Page.navigate", url=report.as_uri())
+    page.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+    assert len(printed(page)) == pytest.approx(whole, rel=0.02)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
