@@ -25,6 +25,7 @@ def accuracy(
     runs: pd.DataFrame,
     efficiency: pd.DataFrame,
     raw: pd.DataFrame,
+    counted: pd.DataFrame,
     styles: Mapping[str, Style],
     depth: int,
     second_epoch_from: float | None = None,
@@ -32,10 +33,11 @@ def accuracy(
     """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
 
     A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
-    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights; from `second_epoch_from` tokens on the
-    stream was in its second epoch. None without accuracies.
+    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights, `counted` the runs that count; from
+    `second_epoch_from` tokens on the stream was in its second epoch. None without accuracies.
     """
-    frames = (curve[curve["accuracy"].notna()], runs, efficiency, raw)
+    seeds = runs[runs["run_id"].isin(counted["run_id"])]
+    frames = (curve[curve["accuracy"].notna()], seeds, efficiency, raw)
     frames = [frame[frame["depth"] == depth] for frame in frames]
     curve, shown, panels, findings = frames[0], present(styles, frames[0]), [], []
     for task in task_order(curve["task"], average_first=True):

@@ -13,6 +13,7 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.answer import times
+from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_label, parts_in_words
 from reports.text.numbers import listed
 from sql.names import BASELINE
@@ -25,20 +26,26 @@ END = "M0,-0.6V0.6"
 
 
 def answer(
-    chosen: pd.DataFrame, curves: pd.DataFrame, by_target: pd.DataFrame, styles: Mapping[str, Style]
+    factors: pd.DataFrame,
+    accuracies: pd.DataFrame,
+    losses: pd.DataFrame,
+    by_target: pd.DataFrame,
+    styles: Mapping[str, Style],
 ) -> Figure | None:
     """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each depth.
 
-    `chosen` has the rows of `headline`, `curves` those of the views of mean curves with `metric` and `value`,
-    `by_target` those of `factor_by_target`. None without a headline.
+    `factors` has the rows of `StudyData.mean_factors`, `accuracies` and `losses` those of the mean curves, `by_target`
+    those of `factor_by_target`. None without a headline.
     """
+    accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
+    curves = pd.concat([accuracies, losses.assign(metric="loss")])
     panels, shown = [], present(styles, curves)
-    for depth, rows in chosen.groupby("depth"):
+    for depth, rows in ordered(headline(factors), styles).groupby("depth"):
         first = rows.iloc[0]
         keys = {"depth": depth, "task": first["task"], "metric": first["metric"]}
         curve, targets, rows = (_where(frame, keys) for frame in (curves, by_target, rows))
         apart = APART * (curve["value"].max() - curve["value"].min())
-        distances = _distances(ordered(rows, styles), targets, apart)
+        distances = _distances(rows, targets, apart)
         name = measure_label(first)
         words = [
             f"{row.variant} {row.label} {'than' if row.fewer else 'as'} {BASELINE}" for row in distances.itertuples()

@@ -22,15 +22,7 @@ function delayLoad() {
   };
 }
 
-async function start() {
-  document.querySelectorAll("figure.table table").forEach(makeSortable);
-  const loaded = delayLoad();
-  if ("DecompressionStream" in window) await tellOrigins();
-  window.addEventListener("beforeprint", () => {
-    document.querySelectorAll("main details").forEach((part) => (part.open = true));
-    drawForPrint();
-  });
-  if (!document.getElementById("library") || !("DecompressionStream" in window)) return;
+async function bringToLife() {
   const [library, content] = await Promise.all(["library", "specifications"].map(unpack));
   const script = document.createElement("script");
   script.textContent = library;
@@ -50,7 +42,17 @@ async function start() {
     button.addEventListener("click", () => saveFigure(button));
   }
   drawAll();
-  loaded();
+}
+
+async function start() {
+  document.querySelectorAll("figure.table table").forEach(makeSortable);
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("main details:not(.query)").forEach((part) => (part.open = true));
+    drawForPrint();
+  });
+  if (!document.getElementById("library") || !("DecompressionStream" in window)) return;
+  const loaded = delayLoad();
+  await bringToLife().finally(loaded);
 }
 
 start().catch(console.error);
