@@ -25,6 +25,7 @@ def curve(**columns: Any) -> pd.DataFrame:
 
 NO_RAW = curve().iloc[:0]
 RUNS = curve().assign(run_id="r", status="complete")
+COUNTED = RUNS[["run_id"]]
 FACTORS = pd.DataFrame(
     {
         "depth": 4,

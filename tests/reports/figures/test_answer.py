@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 
 from reports.figures.answer import answer
-from tests.reports.figures.frames import DRAWN, curve, data
+from reports.style.theme import styles
+from tests.reports.figures.frames import curve, data
 
-CURVES = curve().rename(columns={"accuracy": "value"}).assign(metric="accuracy")
+CURVES, NO_LOSSES = curve(), curve().iloc[:0].rename(columns={"accuracy": "value"})
 CHOSEN = pd.DataFrame({"variant": ["DR"], "depth": 4, "task": "average", "metric": "accuracy", "factor": [2.0]})
+CHOSEN = CHOSEN.assign(within_noise=False)
 TARGETS = pd.DataFrame({"target": np.linspace(0.3, 0.4, 25), "factor": np.linspace(1.5, 2.6, 25)})
 TARGETS = TARGETS.assign(variant="DR", depth=4, task="average", metric="accuracy", variant_tokens=2e6)
 TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["factor"])
@@ -18,7 +20,7 @@ TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["fa
 
 def bars(chosen: pd.DataFrame, targets: pd.DataFrame) -> list[dict[str, str]]:
     """The bars of the only panel, with both ends in tokens."""
-    drawn = answer(chosen, CURVES, targets, DRAWN)
+    drawn = answer(chosen, CURVES, NO_LOSSES, targets, STYLES)
     assert drawn is not None
     return [row for rows in data(drawn.panels[0].specification) if "to" in rows[0] for row in rows]
 
@@ -27,6 +29,7 @@ def span(bar: dict[str, str]) -> float:
     return float(bar["to"]) / float(bar["tokens"])
 
 
+STYLES = styles(["LA", "DR", "DR+DA"])
 # Factors by target as curves of a study have them: far from the mean nearly everywhere, and through the mean in a jump.
 JUMP = np.repeat([0.75, 0.95], [10, 15])
 COURSES = {
@@ -55,13 +58,13 @@ def test_a_mean_that_no_height_has_is_not_drawn() -> None:
 
 
 def test_two_bars_of_nearly_one_height_are_drawn_apart_and_keep_their_spans() -> None:
-    both = pd.concat([CHOSEN.assign(factor=0.85), CHOSEN.assign(variant="LA", factor=0.8)])
+    both = pd.concat([CHOSEN.assign(factor=0.85), CHOSEN.assign(variant="DR+DA", factor=0.8)])
     targets = TARGETS.assign(factor=JUMP, baseline_tokens=TARGETS["variant_tokens"] * JUMP)
-    first, second = sorted(bars(both, pd.concat([targets, targets.assign(variant="LA")])), key=span)
+    first, second = sorted(bars(both, pd.concat([targets, targets.assign(variant="DR+DA")])), key=span)
     assert span(first) == pytest.approx(1 / 0.85, rel=0.03)
     assert span(second) == pytest.approx(1 / 0.8, rel=0.03)
     assert abs(float(first["value"]) - float(second["value"])) > 0.02
 
 
 def test_no_headline_no_figure() -> None:
-    assert answer(CHOSEN.iloc[:0], CURVES, TARGETS, DRAWN) is None
+    assert answer(CHOSEN.iloc[:0], CURVES, NO_LOSSES, TARGETS, STYLES) is None

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
-import io
 import json
 import re
-import time
 import zlib
 from pathlib import Path
 
 import pytest
 
-from sql.results import query
 from tests.reports.browser import CHROMIUM, Browser
 
 pytestmark = [
@@ -161,46 +157,6 @@ def test_tables_sort(page: Browser) -> None:
     assert page.run(names) == before
 
 
-def test_a_number_tells_where_it_comes_from(page: Browser, report: Path) -> None:
-    dialog, words = "document.querySelector('#origin')", "document.querySelector('#origin').textContent"
-    numbers = "[...document.querySelector('#table-mean-factors-4').closest('figure').querySelectorAll('button.number')]"
-    page.run(f"{numbers}[0].click()")
-    assert page.run(f"{dialog}.open")
-    asked = page.run(f"{dialog}.querySelector('code').textContent")
-    (factor,) = query(report.parent.parent / "results.duckdb", asked)["factor"]
-    assert page.run(f"{numbers}[0].textContent").startswith(f"{factor:.2f}")
-    for run in ("DR-4-s0: DR, depth 4, seed 0", "LA-4-s0: LA, depth 4, seed 0"):
-        assert f"{run}, complete, 5 checkpoints up to 16,000,000 tokens" in page.run(words)
-    assert "duckdb 2.0.0" in page.run(words)
-    page.run(f"{dialog}.close()")
-    page.run(f"{numbers}[0].focus()")
-    page.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
-    assert page.run(f"document.activeElement === {numbers}[1] && {numbers}[0].tabIndex === -1")
-    page.run("document.querySelector('.findings .size button').click()")
-    assert "DR depth 2 · " in page.run(words)
-    assert "SELECT factor, low, high FROM mean_factors" in page.run(words)
-    page.run(f"{dialog}.close()")
-    page.run("document.querySelector('button.origin').click()")
-    assert "FROM mean_factors WHERE study_id = " in page.run(words)
-    page.run(f"{dialog}.close()")
-    point = "document.querySelector('#table-curve-4').closest('figure').querySelector('button.number')"
-    page.run(f"{point}.click()")
-    assert "LA-4-s0: LA, depth 4, seed 0, complete, checkpoint at 1,000,000 tokens" in page.run(words)
-    page.run(f"{dialog}.close()")
-
-
-def test_a_figure_is_saved_among_the_downloads(page: Browser) -> None:
-    page.run("document.querySelector('#figure-accuracy-depth-4 [data-file=csv]').click()")
-    file, until = page.downloads / "accuracy-depth-4.csv", time.monotonic() + 60
-    while not (file.exists() and file.stat().st_size):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    rows = list(csv.DictReader(io.StringIO(file.read_text())))
-    assert {row["panel"] for row in rows} == {"Average", "GSM8K", "MMLU (math)"}
-    last = [row for row in rows if row["variant"] == "LA" and row["tokens"] == "16000000" and row["items"]]
-    assert {float(row["accuracy"]) for row in last} == {0.5}
-
-
 def test_the_dark_is_dark(page: Browser) -> None:
     ink = "getComputedStyle(document.querySelector('#figure-answer .live .role-axis-label text')).fill"
     light = page.run(ink)
@@ -230,7 +186,9 @@ def test_print_cuts_nothing(page: Browser) -> None:
 
 def printed(page: Browser) -> bytes:
     """The content of a printed PDF, without compression."""
-    pdf = base64.b64decode(page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"])
+    pdf = base64.b64decode(
+        page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
+    )
     streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
     return b"".join(zlib.decompress(stream) for stream in streams if stream.startswith(b"x"))
 
