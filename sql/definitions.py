@@ -3,8 +3,6 @@
 Tables come first. A macro, view or check comes after the ones that its `-- needs:` line names:
 
     -- needs: accuracy_curve, reaches        (in views/curves/best_accuracy.sql, which creates best_accuracy)
-
-A file of `tables/migrations/` takes the tables of a results file one version further: `0002_<what>.sql` to version 2.
 """
 
 from __future__ import annotations
@@ -16,6 +14,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+LAYOUT = 8  # of the tables: one more whenever a column is added, removed or renamed
 NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 
 
@@ -28,11 +27,6 @@ def views() -> dict[str, str]:
     """Return the SQL of every macro, view and check by name, in the order of creation."""
     built = _read("macros", "views", "checks")
     return {name: built[name] for name in creation_order(built)}
-
-
-def migrations() -> list[str]:
-    """Return the SQL of every migration: the first one takes the tables from version 1 to 2."""
-    return [file.read_text() for file in sorted((FOLDER / "tables" / "migrations").glob("*.sql"))]
 
 
 def digest(texts: Mapping[str, str]) -> str:
@@ -63,8 +57,6 @@ def needs(text: str) -> list[str]:
 
 
 def _read(*folders: str) -> dict[str, str]:
-    """Read the SQL files at any depth of the folders, migrations excepted, sorted by name."""
-    files = [
-        file for folder in folders for file in (FOLDER / folder).rglob("*.sql") if file.parent.name != "migrations"
-    ]
+    """Read the SQL files at any depth of the folders, sorted by name."""
+    files = [file for folder in folders for file in (FOLDER / folder).rglob("*.sql")]
     return {file.stem: file.read_text() for file in sorted(files, key=lambda file: file.stem)}

@@ -217,7 +217,7 @@ class Evaluation(settings_section(EvaluationSettings)):
         min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
     )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(1000, ge=0, description="for the intervals of the paper's factors; 0: none")
+    bootstrap_replicates: int = Field(1000, ge=0, description="of the items, for intervals of mean factors; 0: none")
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:

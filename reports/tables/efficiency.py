@@ -11,7 +11,7 @@ import pandas as pd
 from reports.style.theme import Style, ordered
 from reports.tables.cells import Cell, Table, left, model_cells, table, variant_head
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
+from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, percent, tokens
 from sql.names import AVERAGE, BASELINE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
@@ -44,6 +44,8 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
 
 
 def _mean_cell(row: Mapping[str, Any]) -> Cell:
+    if row.get("outdated"):
+        return Cell(NOTHING, note="not computed")
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
@@ -52,7 +54,7 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate the factors of one depth with their intervals: tasks by variants, the average first."""
+    """Tabulate the factors of one depth by the paper's rule: tasks by variants, the average first."""
     rows = rows[rows["depth"] == depth]
     by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
     variants = list(ordered(rows, styles)["variant"].unique())
@@ -68,8 +70,7 @@ def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Tabl
     return table(
         f"table-factors-{depth}",
         f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs to reach "
-        f"{BASELINE}’s best accuracy, with 95% intervals. In the column of {BASELINE}: its best accuracy and when "
-        "that was reached.",
+        f"{BASELINE}’s best accuracy. In the column of {BASELINE}: its best accuracy and when that was reached.",
         [left("Benchmark"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *notes * flagged,
@@ -87,7 +88,7 @@ def _factor_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated" if pd.isna(row.get("own_best")) else "no baseline")
     flag = "†" if row["near_chance"] else ""
-    return Cell(_bounded(row["factor"], row["bound"]) + flag, note=interval(row) or "no interval")
+    return Cell(_bounded(row["factor"], row["bound"]) + flag)
 
 
 def _bounded(value: Any, bound: str) -> str:
@@ -120,8 +121,8 @@ def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, 
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
         f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by two rules, with 95% intervals. First crossing: the first checkpoint that has "
-        f"{BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it.",
+        f"The factor{on} by two rules. First crossing: the first checkpoint that has {BASELINE}’s best. Interpolated: "
+        "a straight line in log tokens from the checkpoint before.",
         [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
         body,
     )

@@ -66,6 +66,12 @@ def compare(
     notes += missing
     if accuracies.empty:
         raise InputError("nothing to compare: " + "; ".join(notes or ["no model has scores of the same items in both"]))
+    notes += [
+        f"left out: mean factors of the {side} study: results changed after they were computed; `dreamer intervals` "
+        "computes them again"
+        for side, frame in zip(SIDES, factors, strict=True)
+        if frame["outdated"].any()
+    ]
     with_average, average = average_notes(asked, left_out, factors)
     pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule"], suffixes=("_first", "_second"))
     pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not with_average else set()))].reset_index(drop=True)

@@ -7,7 +7,7 @@ import re
 import duckdb
 import pytest
 
-from sql.definitions import FOLDER, creation_order, definitions, digest, migrations, needs
+from sql.definitions import FOLDER, creation_order, definitions, digest, needs
 
 TEXTS = definitions()
 BUILT = [file.stem for folder in ("macros", "views", "checks") for file in sorted((FOLDER / folder).rglob("*.sql"))]
@@ -32,11 +32,10 @@ def test_an_unknown_name_and_a_cycle_are_errors_that_say_so():
 
 
 def test_every_file_is_run_once_tables_first():
-    files = [file.stem for file in FOLDER.rglob("*.sql") if file.parent.name != "migrations"]
+    files = [file.stem for file in FOLDER.rglob("*.sql")]
     assert sorted(TEXTS) == sorted({*files} - {"catalog"})
     assert len(files) == len(set(files))
     assert set(list(TEXTS)[-len(BUILT) :]) == set(BUILT)
-    assert len(migrations()) == len(list((FOLDER / "tables" / "migrations").glob("*.sql")))
 
 
 def test_another_text_gives_another_digest():

@@ -33,7 +33,7 @@ from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Missing, Store
-from sql.results import Busy, OutOfDate, connect, query
+from sql.results import Busy, connect, query
 
 
 def run(options: argparse.Namespace) -> None:
@@ -105,7 +105,7 @@ def is_complete(study: Study) -> bool:
     try:
         count = f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'"
         factors = query(study.database, count)
-    except (Busy, OutOfDate):  # the flow waits for the file, and migrates an old one
+    except Busy:  # the flow waits for the file
         return False
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
 
