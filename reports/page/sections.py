@@ -35,7 +35,7 @@ def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
         Section("resources", "Resources", _resources(data, styles)),
         Section("training", "Training", _training(data, styles)),
-        Section("data", "Data", _data(data)),
+        Section("data", "Data", data_blocks(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
         Section("reproduce", "Run it again", _reproduction(data)),
@@ -98,7 +98,7 @@ def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     ]
 
 
-def _data(data: StudyData) -> list[Block]:
+def data_blocks(data: StudyData) -> list[Block]:
     """Show the funnel from raw rows to packed tokens."""
     if data.funnel.empty:
         return []
