@@ -31,7 +31,10 @@ QUERIES = {
     "compute": "from compute_efficiency where study_id = ?",
     "averaged": "select task from chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
-    "curve": "from accuracy_curve where study_id = ? order by all",
+    "curve": "select *, (select stddev_samp(value) / sqrt(count(*)) from curve_points p where measure = 'accuracy' and "
+    "(p.study_id, p.depth, p.variant, p.task, p.tokens) is not distinct from "
+    "(c.study_id, c.depth, c.variant, c.task, c.tokens)) as seed_error "
+    "from accuracy_curve c where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
     "counted": "select distinct depth, variant, run_id from counted_scores where study_id = ? "
     "and measure in ('accuracy', 'loss', 'perplexity')",

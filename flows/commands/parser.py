@@ -128,7 +128,6 @@ def parser() -> argparse.ArgumentParser:
         compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
     compare.add_argument("further", metavar="FURTHER", nargs="*", help="further studies, each compared with the first")
     compare.add_argument("--all", action="store_true", help="also print what did not change")
-    compare.add_argument("--html", metavar="FILE", type=Path, help="also write a page with the studies side by side")
     export = add("export", "results.export:export", "Write every table and view of a study's results as files.")
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")

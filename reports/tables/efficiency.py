@@ -8,28 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import MODEL
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Table, left, model_cells, table, traced, variant_head
-from reports.tables.origins import Origin, origin
+from reports.tables.cells import Cell, Table, left, model_cells, table, variant_head
 from reports.text.names import depth_name, measure_label, task_name, task_order
 from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, percent, tokens
 from sql.names import AVERAGE, BASELINE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
-FIRST, INTERPOLATED = "First crossing", "Interpolated"  # heads of columns
-VIEWS = {FIRST: "data_efficiency", INTERPOLATED: "data_efficiency_interpolated"}
-MEAN = "mean_factors"  # the view
-
-
-def mean_origin(row: Mapping[str, Any]) -> Origin:
-    """Say where a mean factor and its interval come from."""
-    return origin(row, "factor, low, high", MEAN, *MODEL, "metric")
-
-
-def crossing_origin(row: Mapping[str, Any], rule: str = FIRST) -> Origin:
-    """Say where a factor by a rule comes from."""
-    return origin(row, "factor, bound", VIEWS[rule], *MODEL)
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -65,7 +50,7 @@ def _mean_cell(row: Mapping[str, Any]) -> Cell:
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
     text = fine_factor(row["factor"]) + "†" * bool(row["within_noise"])
-    return Cell(text, fine_interval(row) or "no interval", kind, origins=(mean_origin(row),))
+    return Cell(text, fine_interval(row) or "no interval", kind)
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -96,15 +81,14 @@ def _baseline_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated")
     where = f"{percent(row['baseline_accuracy'])} at {tokens(row['baseline_tokens'])}"
-    cell = Cell(factor(row["factor"]) + ("†" if row["near_chance"] else ""), note=where)
-    return traced(cell, row, "factor, 100 * baseline_accuracy, baseline_tokens", "data_efficiency", *MODEL)
+    return Cell(factor(row["factor"]) + ("†" if row["near_chance"] else ""), note=where)
 
 
-def _factor_cell(row: Mapping[str, Any], rule: str = FIRST) -> Cell:
+def _factor_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated" if pd.isna(row.get("own_best")) else "no baseline")
     flag = "†" if row["near_chance"] else ""
-    return Cell(_bounded(row["factor"], row["bound"]) + flag, origins=(crossing_origin(row, rule),))
+    return Cell(_bounded(row["factor"], row["bound"]) + flag)
 
 
 def _bounded(value: Any, bound: str) -> str:
@@ -113,17 +97,17 @@ def _bounded(value: Any, bound: str) -> str:
     return factor(value) if bound == "exact" else f"{bound} {factor(value)}"
 
 
-def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task: str = "") -> Table:
-    """Tabulate the factors on one task, or on all tasks, by every rule: a row for each variant and task.
+def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, Style], task: str = "") -> Table:
+    """Tabulate the factors on one task, or on all tasks, by both rules: a row for each variant and task.
 
-    `by_rule` has a frame of factors under the head of each column, which is a name in `VIEWS`.
+    `first` and `interpolated` have the rows of `StudyData.efficiency` and `StudyData.interpolated`.
     """
+    by_rule = {"First crossing": first, "Interpolated": interpolated}
     by_cell = {
         (rule, row["depth"], row["variant"], row["task"]): row
         for rule, rows in by_rule.items()
         for row in rows.to_dict("records")
     }
-    first = next(iter(by_rule.values()))
     chosen = first[(first["variant"] != BASELINE) & first["factor"].notna()]
     chosen = chosen[chosen["task"] == task] if task else chosen
     place = {name: i for i, name in enumerate(task_order(chosen["task"]))}
@@ -132,7 +116,7 @@ def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task
         key = (row["depth"], row["variant"], row["task"])
         cells: list[Cell | str] = [*model_cells(row["variant"], row["depth"], styles)]
         cells += [] if task else [task_name(row["task"])]
-        cells += [_factor_cell(by_cell.get((rule, *key), {}), rule) for rule in by_rule]
+        cells += [_factor_cell(by_cell.get((rule, *key), {})) for rule in by_rule]
         body.append((key[0] if task else key[:2], cells))
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
@@ -149,10 +133,8 @@ def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     rows = rows[(rows["task"] == AVERAGE) & (rows["variant"] != BASELINE) & rows["factor_tokens"].notna()]
     body = []
     for row in ordered(rows, styles).to_dict("records"):
-        shown = {f"factor_{unit}": _bounded(row[f"factor_{unit}"], row["bound"]) for unit in UNITS}
-        took = (f"{side}_device_seconds" for side in ("baseline", "variant"))
-        shown |= {column: duration(row[column]) for column in took}
-        values = [traced(text, row, column, "compute_efficiency", *MODEL) for column, text in shown.items()]
+        values = [_bounded(row[f"factor_{unit}"], row["bound"]) for unit in UNITS]
+        values += [duration(row[f"{side}_device_seconds"]) for side in ("baseline", "variant")]
         body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values]))
     return table(
         "table-compute",

@@ -16,7 +16,7 @@ from sql.statistics.comparison import Comparison, compare, study_of
 
 
 def compare_studies(options: argparse.Namespace) -> None:
-    """Compare the studies that the command names, the further ones with the first; with `html`, write a page too."""
+    """Compare the studies that the command names, the further ones with the first."""
     (first, one), (second, other), *further = (
         find_results(name, None) for name in (options.first, options.second, *options.further)
     )
@@ -24,10 +24,6 @@ def compare_studies(options: argparse.Namespace) -> None:
     one = options.first_study or one
     for path, study in others:
         print_comparison(first, path, first_study=one, second_study=study, everything=options.all)
-    if options.html:
-        from reports.page.comparing import write_comparison  # takes a second, which the tables need not wait for
-
-        print(write_comparison([(first, one), *others], options.html))
 
 
 def print_comparison(
@@ -49,7 +45,7 @@ def print_comparison(
         console.print(f"{side:<8}{study_of(path, name)}, {path}", soft_wrap=True)
     console.print()
     shown = found if everything else _told(found)
-    for table in changes(shown, SIDES, ""):
+    for table in changes(shown):
         if table.rows:
             print_part(table)
     for note in found.notes:
