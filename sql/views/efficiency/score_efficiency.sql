@@ -59,7 +59,9 @@ left join crossings
     on crossings.study_id = expected.study_id
     and (crossings.depth, crossings.variant, crossings.measure, crossings.task)
         is not distinct from (expected.depth, expected.variant, expected.measure, expected.task)
-order by study_id, depth, variant_order(expected.variant), variant, expected.task = 'average', task;
+order by
+    expected.study_id, expected.depth, variant_order(expected.variant), expected.variant, expected.task = 'average',
+    expected.task;
 
 comment on macro table score_efficiency is
     'score_efficiency(variant): token factors of every curve to the best score of that variant';

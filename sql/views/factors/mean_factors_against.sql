@@ -49,7 +49,9 @@ left join computed_factors as computed
         is not distinct from (expected.depth, expected.variant, expected.task, expected.measure)
     and computed.baseline = baseline_variant
     and computed.digest = pairs.digest
-order by study_id, depth, variant_order(expected.variant), variant, expected.task = 'average', task, expected.measure;
+order by
+    expected.study_id, expected.depth, variant_order(expected.variant), expected.variant, expected.task = 'average',
+    expected.task, expected.measure;
 
 comment on macro table mean_factors_against is
     'mean_factors_against(variant): mean token factors of every model against that variant, with the range they cover';
