@@ -167,7 +167,7 @@ def ingest_runs(study: Study, planned: Sequence[PlannedModel], trained: Trained)
 
 
 def ingest_evaluations(study: Study, trained: Trained, evaluated: Evaluated) -> None:
-    """Ingest all rows of the evaluations, then compute the intervals and curves.
+    """Ingest all rows of the evaluations, then compute the mean factors.
 
     Some checkpoints of a run whose evaluation has failed may have been entered while it went on: they would be a
     curve that ends early, so their rows go.
@@ -186,7 +186,7 @@ def ingest_evaluation_rows(study: Study, folders: Sequence[Path]) -> None:
 
 
 def compute_intervals(study: Study, *, most_replicates: int | None = None) -> None:
-    """Compute the intervals of the factors from all evaluations that are in the results.
+    """Compute the mean factors and their intervals from all evaluations that are in the results.
 
     With `most_replicates` at most so many resamples of the items are drawn, where the study asks for more.
     """
