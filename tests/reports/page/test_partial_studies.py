@@ -19,7 +19,6 @@ from tests.reports.small_results import (
     POINTS,
     RIGHT,
     STUDY,
-    TASKS,
     checkpoints,
     curation,
     entered,
