@@ -52,7 +52,7 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
     connection = _open(path, wait, read_only=read_only)
     try:
         if not _is_current(connection, path, read_only):
-            (_lay_views_over if read_only else _create)(connection, path)
+            _lay_over(connection) if read_only else _create(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -112,7 +112,7 @@ def temporary(text: str) -> str:
     return CREATED.sub(r"create or replace temporary \1", text)
 
 
-def _lay_views_over(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
     """Create this program's macros and views as temporary ones, which hide those of the file."""
     for text in views().values():
         connection.execute(temporary(text))

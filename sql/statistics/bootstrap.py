@@ -20,12 +20,8 @@ COUNTS_IN_MEMORY = 8_000_000  # item counts held at once
 
 Checkpoint = tuple[str, int]  # run, tokens
 Model = tuple[int | None, str, str]  # depth, variant, task
-Points = dict[int, dict[Checkpoint, float]]  # the values of the seeds by the curve's ascending tokens
-
-
-def generator(seed: int, *names: str) -> np.random.Generator:
-    """Return a random generator for these names, so that the numbers of one task do not depend on other tasks."""
-    return np.random.default_rng([seed, zlib.crc32("\0".join(names).encode())])
+# The values of the seeds by the curve's ascending tokens, the seeds in one order at every point.
+Points = dict[int, dict[Checkpoint, float]]
 
 
 def resample(scores: np.ndarray, replicates: int, random: np.random.Generator) -> np.ndarray:
@@ -85,7 +81,8 @@ def _task_values(
     matrix = matrix[~np.isnan(matrix).any(axis=1)]
     if not len(matrix):
         return {}
-    means = np.vstack([matrix.mean(axis=0), resample(matrix, replicates, generator(seed, place[2]))])
+    random = np.random.default_rng([seed, zlib.crc32(place[2].encode())])  # no task's draws depend on other tasks
+    means = np.vstack([matrix.mean(axis=0), resample(matrix, replicates, random)])
     return {points[point]: means[:, column] for column, point in enumerate(scored)}
 
 

@@ -135,10 +135,9 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tupl
             reason = missing[0] if missing else "no item in common"
             notes += [f"left out: {_model(place)} on {place[2]}: {reason}"] * (place[3] == "final")
             continue
-        of_sides = {
-            f"tokens_{name}": int(frame["tokens"].iloc[0]) for name, frame in zip(SIDES, (one, other), strict=True)
-        }
-        of_sides |= {f"items_{name}": len(frame) for name, frame in zip(SIDES, (one, other), strict=True)}
+        of_sides = {}
+        for name, frame in zip(SIDES, (one, other), strict=True):
+            of_sides |= {f"tokens_{name}": int(frame["tokens"].iloc[0]), f"items_{name}": len(frame)}
         rows.append(dict(zip(PLACE, place, strict=True)) | of_sides | _tested(pairs, np.random.default_rng(seed)))
     table = pd.DataFrame(rows)
     if rows:

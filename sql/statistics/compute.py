@@ -10,7 +10,6 @@ from sql.statistics.bootstrap import read_points, replicate_values
 from sql.statistics.mean_factors import factor_rows, seed_curves
 
 MEASURES = ("accuracy", "loss")
-WHOLE = ("depth", "seeds", "baseline_seeds", "replicates")  # columns of whole numbers
 
 
 def compute_statistics(
@@ -34,6 +33,5 @@ def compute_statistics(
         }
         rows += factor_rows(measure, curves, digests)
     frame = pd.DataFrame(rows).assign(study_id=study_id).reindex(columns=connection.table("computed_factors").columns)
-    frame = frame.astype(dict.fromkeys(WHOLE, "Int64"))
     replace_computed(connection, "computed_factors", study_id, frame)
     return frame

@@ -12,7 +12,7 @@ t quantile of the degrees of freedom that the errors have together. docs/statist
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,21 +72,14 @@ class MeanFactor:
 def seed_curves(
     points: Mapping[int, Mapping[Checkpoint, float]], drawn: Mapping[Checkpoint, np.ndarray], *, lower_is_better: bool
 ) -> SeedCurves:
-    """Gather the curves of a model's seeds from their checkpoints, and the draws of the items at each."""
+    """Gather the curves of a model's seeds from the points of `read_points`, and the draws of the items at each."""
     direction = -1 if lower_is_better else 1
-    runs = [run for run, _ in next(iter(points.values()))]
-    scores = np.array([[values[run] for values in map(_by_run, points.values())] for run in runs])
-    complete = all(checkpoint in drawn for seeds in points.values() for checkpoint in seeds)
-    means = (
-        np.stack([np.mean([drawn[checkpoint] for checkpoint in seeds], axis=0) for seeds in points.values()], axis=1)
-        if complete
-        else None
-    )
-    return SeedCurves(np.log(list(points)), direction * scores, None if means is None else direction * means)
-
-
-def _by_run(values: Mapping[Checkpoint, float]) -> dict[str, float]:
-    return {run: value for (run, _), value in values.items()}
+    scores = direction * np.array([list(seeds.values()) for seeds in points.values()]).T
+    means = None
+    if all(checkpoint in drawn for seeds in points.values() for checkpoint in seeds):
+        at_points = [np.mean([drawn[checkpoint] for checkpoint in seeds], axis=0) for seeds in points.values()]
+        means = direction * np.stack(at_points, axis=1)
+    return SeedCurves(np.log(list(points)), scores, means)
 
 
 def factor_rows(
@@ -97,10 +90,9 @@ def factor_rows(
         for (other_depth, against, other_task), baseline in curves.items():
             if (other_depth, other_task) != (depth, task):
                 continue
-            found = vars(mean_factor_interval(baseline, own))
-            if metric == "loss":  # the score is minus the loss
-                ends = (found["range_high"], found["range_low"])
-                found |= zip(("range_low", "range_high"), (None if end is None else -end for end in ends), strict=True)
+            found = asdict(mean_factor_interval(baseline, own))
+            if metric == "loss" and found["range_low"] is not None:  # the score is minus the loss
+                found["range_low"], found["range_high"] = -found["range_high"], -found["range_low"]
             yield {
                 **{"depth": depth, "variant": variant, "baseline": against, "task": task, "metric": metric},
                 **found,

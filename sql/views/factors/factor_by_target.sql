@@ -21,7 +21,7 @@ crossings as (
         curves.variant as curve,
         log_crossing(curves.tokens_before, curves.best_before, curves.tokens, curves.score, targets.goal) as tokens
     from targets
-    join score_curves(null) as curves
+    join score_curves as curves
         on curves.study_id = targets.study_id
         and (curves.depth, curves.task, curves.measure)
             is not distinct from (targets.depth, targets.task, targets.metric)

@@ -49,7 +49,6 @@ left join computed_factors as computed
         is not distinct from (expected.depth, expected.variant, expected.task, expected.measure)
     and computed.baseline = baseline_variant
     and computed.digest = pairs.digest
-where expected.measure in ('accuracy', 'loss')
 order by study_id, depth, variant_order(expected.variant), variant, expected.task = 'average', task, expected.measure;
 
 comment on macro table mean_factors_against is

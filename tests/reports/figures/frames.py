@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from typing import Any
 
 import pandas as pd
@@ -36,8 +35,6 @@ FACTORS = pd.DataFrame(
         "factor": [1.0, 1.0, 1.0, 2.0],
         "bound": ["exact", "at most", "exact", "at least"],
         "near_chance": [False, True, False, False],
-        "low": [1.0, 0.0, 1.0, 1.5],
-        "high": [1.0, 1.2, 1.0, math.inf],
     }
 )
 

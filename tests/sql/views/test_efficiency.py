@@ -144,7 +144,8 @@ def test_near_chance_uses_the_given_error_and_the_declared_chance(sql):
 
 def test_efficiency_against_another_baseline(sql):
     enter(sql, {"LA": {"t": {10: 0.1, 20: 0.2}}, "DR": {"t": {10: 0.1, 20: 0.4}}, "DR+DA": {"t": {10: 0.4, 20: 0.5}}})
-    rows = sql.execute("select variant, factor, bound from efficiency_against('DR') where task = 't'").fetchall()
+    asked = "select variant, factor, bound from score_efficiency('DR') where task = 't' and measure = 'accuracy'"
+    rows = sql.execute(asked).fetchall()
     assert rows == [("LA", 1.0, "at most"), ("DR", 1.0, "exact"), ("DR+DA", 2.0, "at least")]
 
 
@@ -326,17 +327,10 @@ def test_a_loss_that_is_never_reached_is_a_limit(sql):
     assert rows == [(None, 0.5, "at most")]
 
 
-def test_any_metric_has_a_factor_in_the_direction_that_is_asked_for(sql):
-    pair(sql, {10: 1.0, 20: 3.0, 40: 2.0}, {10: 2.0, 20: 1.0, 40: 4.0}, metric="my own")
-    for higher, goal, factor in (("true", 3.0, 20 / 40), ("false", 1.0, 10 / 20)):
-        asked = f"select baseline_value, factor from metric_efficiency('my own', 'none', {higher}) where variant = 'DR'"
-        assert sql.execute(asked).fetchall() == [(goal, factor)]
+def test_a_metric_that_is_declared_has_factors(sql):
+    pair(sql, {10: 0.1, 20: 0.3, 40: 0.5}, {10: 0.2, 20: 0.5, 40: 0.7}, metric="my own")
     assert sql.execute("from data_efficiency union all from loss_efficiency").fetchall() == []
-
-
-def test_the_factor_of_the_accuracy_metric_is_that_of_data_efficiency(sql):
-    pair(sql, {10: 0.1, 20: 0.3, 40: 0.5}, {10: 0.2, 20: 0.5, 40: 0.7}, items=100, chance=0.45)
-    either = sql.execute("from metric_efficiency('exact_match', 'none', true)").fetchall()
-    assert either == sql.execute("from data_efficiency where task = 't'").fetchall()
-    backwards = sql.execute("from metric_efficiency('exact_match', 'none', false)").df()
-    assert not backwards["near_chance"].any()
+    sql.execute("insert into metrics values ('my own', 'accuracy', 9, 'for this test')")
+    found = efficiency(sql)
+    sql.execute("delete from metrics where metric = 'my own'")
+    assert found.factor == 2
