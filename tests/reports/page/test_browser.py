@@ -177,7 +177,7 @@ def test_print_cuts_nothing(page: Browser) -> None:
     page.run("window.dispatchEvent(new Event('beforeprint'))")
     page.send("Emulation.setEmulatedMedia", media="print")
     assert page.run(CUT) == []
-    assert page.run("[...document.querySelectorAll('main details:not(.toolbar)')].every((part) => part.open)")
+    assert page.run("[...document.querySelectorAll('main details:not(.toolbar, .query)')].every((part) => part.open)")
     printed = base64.b64decode(
         page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
     )
