@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.random_run import write_random_data, write_run
+from benchmarks.random_stream import write_random_stream, write_run
 from flows.study.loading import load_study
 from model import ops
 from model.accounting import training_flops_per_token
@@ -171,7 +171,7 @@ def main() -> None:
         configs = {"LA": baseline, "DR": dr(depth, baseline=baseline), "DR+DA": dr_da(depth, baseline=baseline)}
         with tempfile.TemporaryDirectory() as place:
             root = Path(place)
-            data = write_random_data(root / "data", baseline, rows=512, document_lengths=(30, 60))
+            data = write_random_stream(root / "data", **sizes, rows=512, document_lengths=(30, 60))
             stream = TokenStream(data, 0, recipe["batch_tokens"] // baseline.sequence_length, recipe["loss_on"])
             contestants: dict[str, Step] = {}
             for name, config in configs.items():

@@ -1,9 +1,9 @@
 import pytest
 
+from benchmarks.random_stream import write_random_stream
 from flows.commands.running.profile import print_profile
 from flows.stages.outputs import Prepared, write_returned
 from flows.study.loading import load_study
-from model.profiling.random_stream import write_random_stream
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
 

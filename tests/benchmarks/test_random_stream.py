@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from model.profiling.random_stream import write_random_stream
+from benchmarks.random_stream import write_random_stream
 from model.training.stream import TokenStream
 
 
