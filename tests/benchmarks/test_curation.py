@@ -25,14 +25,14 @@ def test_deduplication_in_a_process_of_its_own_merges_what_was_planted(tmp_path:
 
 @pytest.mark.slow
 def test_the_whole_curation_is_measured_by_stage_and_in_all() -> None:
-    lines = [line.split() for line in printed("benchmarks.curation.whole", "--documents", 300).splitlines() if line]
+    lines = [line.split() for line in printed("benchmarks.curation.whole", "--documents", 1500).splitlines() if line]
     assert any(line[0] == "deduplicate" and float(line[1]) > 0 for line in lines)
     assert lines[-1][0] == "here"
 
 
 @pytest.mark.slow
 def test_the_tables_of_truth_find_what_was_planted() -> None:
-    lines = [line.split() for line in printed("benchmarks.truth", "--documents", 300).splitlines() if "%" in line]
+    lines = [line.split() for line in printed("benchmarks.truth", "--documents", 1500).splitlines() if "%" in line]
     leaks = [line for line in lines if line[0] == "leak"]
     assert len(leaks) == 8
     assert all(line[-2] == "100.00" for line in leaks)
