@@ -9,11 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.curation.whole import mirror_of, size_of
-from tests.flows.small_study import PROJECT
+
+ROOT = Path(__file__).parents[2]
 
 
 def printed(module: str, *arguments: object) -> str:
-    return subprocess.check_output([sys.executable, "-m", module, *map(str, arguments)], cwd=PROJECT, text=True)
+    return subprocess.check_output([sys.executable, "-m", module, *map(str, arguments)], cwd=ROOT, text=True)
 
 
 @pytest.mark.slow
@@ -57,7 +58,7 @@ print(before, *usage())
 
 def test_open_files_and_memory_are_those_of_this_process_at_least(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MEASURE, str(tmp_path)]  # beside this process others may open and close files
-    before, memory, files = map(int, subprocess.check_output(command, cwd=PROJECT, text=True).split())
+    before, memory, files = map(int, subprocess.check_output(command, cwd=ROOT, text=True).split())
     assert files >= before + 50
     assert memory > 10_000_000
 
