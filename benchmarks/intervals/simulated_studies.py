@@ -3,8 +3,6 @@
 Seeds of a model differ in when they learn: by a shift of the whole curve in log tokens, normal or heavy-tailed, or by
 one skill, half of the rise, that clicks late. A study is one draw of seeds and items; every item has a difficulty that
 all runs meet, and luck that is a run's own, half of it for the whole training and half for each checkpoint.
-
-SCENARIOS are single designs, `population` draws one at random, as studies may come.
 """
 
 from __future__ import annotations
@@ -78,34 +76,6 @@ def bent(ceiling: float, half: float, exponent: float, speed: float = 1.0) -> La
 def falling(lowest: float, half: float, exponent: float, speed: float = 1.0) -> Law:
     """Make a loss that falls from 1.5 to the lowest bits per byte, half way at the share `half`."""
     return lambda t: lowest + (1.5 - lowest) / (1 + (speed * t / half) ** exponent)
-
-
-LAWS = {
-    "factor 1.5, rising": (rising(0.9, 0.6, 1.5), rising(0.9, 0.6, 1.5, 1.5)),
-    "factor 1, rising": (rising(0.9, 0.6, 1.5), rising(0.9, 0.6, 1.5)),
-    "levelling off": (rising(0.9, 0.25, 2), rising(0.93, 0.25, 2, 1.4)),
-    "crossing": (rising(0.95, 0.5, 1.2), rising(0.8, 0.35, 2)),
-    "short common range": (rising(0.4, 0.6, 1.5), rising(0.9, 0.35, 1.5)),
-    "loss, factor 1.5": (falling(0.5, 0.4, 1.2), falling(0.5, 0.4, 1.2, 1.5)),
-}
-SCENARIOS = {
-    f"{law}, {form} {'/'.join(map(str, spreads))}, {items} items, {seeds} seeds": Design(
-        LAWS[law], spreads, (form, form), 12, seeds, items, "loss" in law
-    )
-    for seeds in (3, 4, 5, 8)
-    for law, form, spreads, items in (
-        ("factor 1.5, rising", "normal", (0.2, 0.2), 400),
-        ("factor 1.5, rising", "normal", (0.1, 0.3), 800),
-        ("factor 1.5, rising", "heavy tails", (0.3, 0.3), 400),
-        ("factor 1.5, rising", "late skill", (0.3, 0.15), 400),
-        ("factor 1.5, rising", "late skill", (0.15, 0.3), 1600),
-        ("factor 1, rising", "late skill", (0.3, 0.3), 200),
-        ("levelling off", "late skill", (0.3, 0.15), 400),
-        ("crossing", "heavy tails", (0.15, 0.3), 400),
-        ("short common range", "normal", (0.3, 0.15), 200),
-        ("loss, factor 1.5", "late skill", (0.3, 0.15), 400),
-    )
-}
 
 
 def population(random: np.random.Generator, seeds: int) -> Design:

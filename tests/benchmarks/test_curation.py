@@ -46,23 +46,6 @@ def test_a_file_of_two_names_takes_its_bytes_once(tmp_path: Path) -> None:
     assert size_of(tmp_path) == 1010
 
 
-MEASURE = """
-import sys
-from benchmarks.curation.whole import usage
-
-before = usage()[1]
-opened = [open(f"{sys.argv[1]}/{number}", "w") for number in range(50)]
-print(before, *usage())
-"""
-
-
-def test_open_files_and_memory_are_those_of_this_process_at_least(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", MEASURE, str(tmp_path)]  # beside this process others may open and close files
-    before, memory, files = map(int, subprocess.check_output(command, cwd=ROOT, text=True).split())
-    assert files >= before + 50
-    assert memory > 10_000_000
-
-
 def test_a_mirror_that_was_begun_and_killed_is_made_again(tmp_path: Path) -> None:
     begun = tmp_path / "mirror-of-corpus-20-of-150-words.partial" / "synthetic" / "documents"
     begun.mkdir(parents=True)
