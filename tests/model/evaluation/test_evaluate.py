@@ -181,7 +181,7 @@ def test_items_of_two_tasks_of_a_benchmark_must_not_have_one_id() -> None:
         TaskScores("math", None, 0.0, [MetricValues("acc", "none", {"1": value})], data_version=version)
         for value, version in ((1, "a"), (0, "b"))
     )
-    with pytest.raises(InputError, match="benchmark math: .*'1'"):
+    with pytest.raises(InputError, match=r"benchmark math: .*'1'"):
         tables("r", 5, [one, other])
     (row,) = tables("r", 5, [one, one])["evaluations"].to_pylist()  # one file of items, named by two tasks
     assert row["items"] == 1
