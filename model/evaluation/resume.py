@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from model.evaluation.job import PARTS, Checkpoint
 from model.evaluation.language_model import LanguageModel
@@ -25,10 +28,7 @@ from pipeline.storage.files import atomic_folder
 # Less work than this is not worth files of its own: a small model answers a benchmark in the time that they take.
 KEPT_SECONDS = 2.0
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    Rows = Mapping[str, pa.Table]  # by table
+Rows = Mapping[str, pa.Table]  # by table
 
 
 class Task(Protocol):
@@ -116,8 +116,6 @@ def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Tas
 
 def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:
     """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`."""
-    import pyarrow as pa
-
     seen = observe(model.model, sample)
     found = {"depth_attention": seen.depth_attention_rows(), "expert_usage": seen.expert_usage_rows()}
     rows = {}
@@ -153,8 +151,6 @@ def finish_parts(folder: Path, parts: Sequence[Part], begun: Callable[[Part, boo
 
 def concatenate(folder: Path, parts: Sequence[Rows]) -> Rows:
     """Write the rows of all parts to `folder/rows/`, remove the parts, and return the rows by table."""
-    import pyarrow as pa
-
     names = dict.fromkeys(name for rows in parts for name in rows)
     whole = {name: pa.concat_tables([rows[name] for rows in parts if name in rows]) for name in names}
     with atomic_folder(folder) as unfinished:
@@ -173,14 +169,10 @@ def _parts_folder(folder: Path) -> Path:
 
 
 def _write(folder: Path, rows: Rows) -> None:
-    import pyarrow.parquet as pq
-
     with atomic_folder(folder) as unfinished:
         for name, table in rows.items():
             pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")
 
 
 def _read(folder: Path) -> Rows:
-    import pyarrow.parquet as pq
-
     return {path.stem: pq.read_table(path) for path in sorted(folder.iterdir())}
