@@ -1,4 +1,4 @@
-"""Report progress to whoever listens: bars on a terminal, lines in a log or pipe, artifacts in Prefect's UI.
+"""Report progress to whoever listens: bars on a terminal, lines in a log or pipe, the status file.
 
 Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
 process comes from the file that the child writes (`model.training.recording.records`).
@@ -6,15 +6,14 @@ process comes from the file that the child writes (`model.training.recording.rec
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
+from pathlib import Path
 from typing import Any, Protocol
-
-from flows.running.artifacts import artifact_key
 
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 
@@ -113,36 +112,9 @@ class Lines:
         write_line(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip())
 
 
-class Artifacts:
-    """Send progress artifacts of a study to the current flow run, at most one in two seconds for each key.
-
-    At every tenth of a key's work, the same words are a line in the log of the flow run.
-
-    Artifacts are sent in the context in which this object was made: other threads belong to no flow run.
-    """
-
-    def __init__(self, study: str) -> None:
-        self.study, self.context = study, copy_context()
-        self.artifacts: dict[str, Any] = {}
-        self.seen: dict[str, float] = {}
-        self.tenths: dict[str, int] = {}
-
-    def update(self, key: str, fraction: float, words: str) -> None:
-        now = time.monotonic()
-        if key in self.seen and fraction < 1 and now - self.seen[key] < 2:
-            return
-        self.seen[key] = now
-        self.context.run(self._send, key, fraction, words)
-
-    def _send(self, key: str, fraction: float, words: str) -> None:
-        from prefect import get_run_logger
-        from prefect.artifacts import create_progress_artifact, update_progress_artifact
-
-        if self.tenths.get(key) != (tenth := int(fraction * 10)):
-            self.tenths[key] = tenth
-            get_run_logger().info("%s: %.0f %%, %s", key, fraction * 100, words)
-        shown = {"progress": fraction * 100, "description": f"{key}: {words}"}
-        if key in self.artifacts:
-            update_progress_artifact(self.artifacts[key], **shown)
-        else:
-            self.artifacts[key] = create_progress_artifact(key=artifact_key(self.study, key), **shown)
+def read_progress(path: Path) -> dict[str, Any]:
+    """Read the progress file of a process; an empty dictionary where none is there yet, or none that is whole."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        return {}

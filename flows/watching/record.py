@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.running import progress
-from flows.running.processes import read_progress
+from flows.watching import progress
+from flows.watching.progress import read_progress
 from flows.study.configuration import Study
 from pipeline.storage.files import write_text_atomically
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from flows.running.progress import write_line
+from flows.watching.progress import write_line
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.storage.documents import KEPT
@@ -56,13 +56,13 @@ def repetition(tokens: int, packed: float) -> list[str]:
 
 def unmarked(stripped: Output) -> dict[str, int]:
     """Count by source the responses kept without marks of a trace, where the source is declared to have traces."""
-    declared = stripped.manifest["configuration"]["marking"] in (*DECLARED, "unmarked")
+    declared = stripped.configuration["marking"] in (*DECLARED, "unmarked")
     return {row["source"]: row["documents"] for row in stripped.results["traces"] if declared and row["kind"] == NONE}
 
 
 def unmarked_warnings(stripped: Output) -> list[str]:
     """List, a line each, the sources with declared traces of which some responses have no mark, and so stay whole."""
-    marking = stripped.manifest["configuration"]["marking"]
+    marking = stripped.configuration["marking"]
     return [
         f"source {name!r}: {count:,} responses have no trace, though `trace` is {marking!r}; they stay"
         for name, count in unmarked(stripped).items()
