@@ -6,14 +6,16 @@ folder. Outputs lie in the content-addressed store, so a second run does nothing
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
+import pandas as pd
 from prefect import flow, get_client, runtime, tags
 from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from pydantic import Field
@@ -76,11 +78,16 @@ def _running(study: str, mirror: str | None, root: str | None) -> Iterator[Study
         yield chosen
 
 
+def _store(study: Study) -> Store:
+    """Open the store of a study; who waits there for another process hears of a stop."""
+    return Store(study.store_folder, wait=wait_unless_stopping)
+
+
 @flow(name="prepare-data", flow_run_name=named("prepare"))
 def prepare_data_flow(study: str = "demo", mirror: str | None = None, root: str | None = None) -> Prepared:
     """Turn sources into packed token shards."""
     with _running(study, mirror, root) as chosen:
-        prepared = prepare_data(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
+        prepared = prepare_data(chosen, _store(chosen))
         ingest_stages(chosen, prepared)
         return prepared
 
@@ -97,8 +104,7 @@ def train_models_flow(
     with _running(study, mirror, root) as chosen:
         prepared = prepared or read_finished(chosen, Prepared)
         planned = plan_models(chosen, prepared.vocabulary_size)
-        store = Store(chosen.store_folder, wait=wait_unless_stopping)
-        trained = train_models(chosen, store, prepared, planned, accept_code_change=accept_code_change)
+        trained = train_models(chosen, _store(chosen), prepared, planned, accept_code_change=accept_code_change)
         ingest_stages(chosen, prepared, planned, trained)
         return trained
 
@@ -119,7 +125,7 @@ def evaluate_checkpoints_flow(
     with _running(study, mirror, root) as chosen:
         prepared = prepared or read_finished(chosen, Prepared)
         planned = plan_models(chosen, prepared.vocabulary_size)
-        store = Store(chosen.store_folder, wait=wait_unless_stopping)
+        store = _store(chosen)
         if live:
             trained, evaluated = evaluate_live(
                 chosen, store, prepared, planned, trust_code=trust_code, drawn=partial(_show_summary, chosen)
@@ -140,7 +146,7 @@ def report_flow(study: str = "demo", mirror: str | None = None, root: str | None
         path = str(write_data(data, chosen.report.parent))
         report_mark(chosen).unlink(missing_ok=True)
         if runtime.flow_run.id:
-            _show_results(chosen, data)
+            show_results(chosen, data)
         progress.report("write report", 1.0, path)
         return path
 
@@ -157,7 +163,7 @@ def full_study(
 
     Args:
         study: a preset, the path of a YAML file, or the values of a study, which are written to a file in its folder
-        mirror: a folder or an address of data sets in the hub's layout, looked in before the hub
+        mirror: a folder of data sets in the hub's layout, looked in before the hub
         root: where the study writes; default a folder of its name in runs
         accept_code_change: go on with trainings that other code has started
         trust_code: let the study's task files run Python
@@ -172,8 +178,7 @@ def full_study(
         with tags(chosen.name), recorded(chosen), reporting(progress.Artifacts(chosen.name)), in_turn():
             prepared = call(prepare_data_flow, **arguments)
             (chosen.folder / FILES[Trained]).unlink(missing_ok=True)  # until then, evaluation waits for checkpoints
-            store = Store(chosen.store_folder, wait=wait_unless_stopping)
-            reopen_failed(chosen, store, prepared.packed, plan_models(chosen, prepared.vocabulary_size))
+            reopen_failed(chosen, _store(chosen), prepared.packed, plan_models(chosen, prepared.vocabulary_size))
             with ThreadPoolExecutor(1) as beside, stopped_on_exit():
                 evaluate = partial(call, evaluate_checkpoints_flow, **arguments, trust_code=trust_code, live=True)
                 evaluating = beside.submit(copy_context().run, evaluate, prepared=prepared)
@@ -185,15 +190,22 @@ def full_study(
     return path
 
 
-def _show_results(study: Study, data: StudyData) -> None:
+def show_results(study: Study, data: StudyData) -> None:
     """Show the factors of a finished study as tables in Prefect's UI, and its summary."""
     for name, factors, what in (
         ("mean factors", data.mean_factors, "Mean factors"),
         ("data efficiency", data.efficiency, "Factors by the paper's rule"),
     ):
-        rows = factors.astype(object).where(factors.notna(), None).to_dict("records")
-        attempt(create_table_artifact, rows, artifact_key(study.name, name), f"{what} of {study.study_id}")
+        attempt(
+            create_table_artifact, table_rows(factors), artifact_key(study.name, name), f"{what} of {study.study_id}"
+        )
     _show_summary(study, data)
+
+
+def table_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Make the rows of a table for Prefect: null for what is missing, words for infinity, which JSON does not know."""
+    known = frame.astype(object).replace({math.inf: "unbounded", -math.inf: "-unbounded"})
+    return known.where(frame.notna(), None).to_dict("records")
 
 
 def _show_summary(study: Study, data: StudyData) -> None:

@@ -21,8 +21,7 @@ BAD_PATHS = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirector
 
 STOPPED = "dreamer: stopped; run the same command again to go on from here"
 GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits for its trainers to save their states
-ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "profile", "checkpoints", "sources", "dropped", "preview"}
-OLD_NAMES = {"carry": "bundle", "adopt": "collect"}
+ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "checkpoints", "sources", "dropped", "preview"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,8 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: list[str]) -> int:
     """Run one subcommand with the signals that stop it taken care of; returns the exit status."""
-    if given and given[0] in OLD_NAMES:
-        given[0] = OLD_NAMES[given[0]]
     if given and not given[0].startswith("-") and given[0] not in (known := [c for g in GROUPS.values() for c in g]):
         near = nearest_name(given[0], known)
         hint = f"did you mean {near!r}?" if near else "`dreamer --help` lists them"

@@ -27,7 +27,6 @@ GROUPS = {
         "sql": "dreamer sql demo 'FROM mean_factors' --csv",
         "report": "dreamer report demo",
         "compare": "dreamer compare demo my.yaml",
-        "profile": "dreamer profile demo --model DR+DA-4",
         "checkpoints": "dreamer checkpoints demo --model DR+DA-4 --seed 0",
     },
     "data": {
@@ -36,11 +35,8 @@ GROUPS = {
         "dropped": "dreamer dropped demo --reason exact_duplicate",
         "preview": "dreamer preview demo --rows 2",
     },
-    "carry": {
-        "bundle": "dreamer bundle my.yaml folder",
-        "collect": "dreamer collect my.yaml folder",
+    "results": {
         "export": "dreamer export demo tables --format csv",
-        "migrate": "dreamer migrate old/results.duckdb",
         "intervals": "dreamer intervals mine.duckdb",
     },
 }
@@ -81,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--root", type=Path, help="where the study writes (default runs/<name>)")
 
     def add_mirror(sub: argparse.ArgumentParser, more: str = "") -> None:
-        sub.add_argument("--mirror", help=f"folder or address of data sets in the hub's layout{more}")
+        sub.add_argument("--mirror", type=Path, help=f"folder of data sets in the hub's layout{more}")
 
     run = add("run", "running.run:run", "Run a study to its report; what is already done is not done again.")
     add_study(run, default="demo")
@@ -98,8 +94,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_study(plan, default="demo")
     add_mirror(plan)
-    plan.add_argument("--calibrate", action="store_true", help="measure trainings and evaluations here, for a minute")
-    plan.add_argument("--gpus", type=_count, metavar="N", help="plan for N GPUs on each machine, not for this machine")
+    plan.add_argument("--gpus", type=_count, metavar="N", help="plan for a machine with N GPUs, not for this machine")
     plan.add_argument("--price", type=_price, metavar="P", help="of an hour of one GPU, or of one core without GPUs")
     status = add(
         "status", "running.status:status", "Show how far every stage, model and seed is, also on another machine."
@@ -126,15 +121,11 @@ def parser() -> argparse.ArgumentParser:
     for number in ("first", "second"):
         compare.add_argument(number, metavar=number.upper(), help=RESULTS)
         compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
-    compare.add_argument("further", metavar="FURTHER", nargs="*", help="further studies, each compared with the first")
     compare.add_argument("--all", action="store_true", help="also print what did not change")
-    compare.add_argument("--html", metavar="FILE", type=Path, help="also write a page with the studies side by side")
     export = add("export", "results.export:export", "Write every table and view of a study's results as files.")
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
-    migrate = add("migrate", "results.migrate:migrate", "Bring a results file of an older version up to date.")
-    add_study(migrate, RESULTS)
     intervals = add(
         "intervals",
         "results.intervals:intervals",
@@ -154,9 +145,6 @@ def parser() -> argparse.ArgumentParser:
     add_study(preview)
     preview.add_argument("--rows", type=int, default=3, metavar="N", help="how many rows (default 3)")
     preview.add_argument("--seed", type=int, help="the seed of the run whose order is shown (default: the first)")
-    profile = add("profile", "running.profile:profile", "Measure where one training step of a model spends its time.")
-    add_study(profile)
-    profile.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
     checkpoints = add(
         "checkpoints",
         "running.checkpoints:checkpoints",
@@ -179,20 +167,6 @@ def parser() -> argparse.ArgumentParser:
         "names", metavar="NAME", nargs="+", help="sources or benchmarks by name, or studies: all they name"
     )
     download.add_argument("--mirror", type=Path, required=True, help="the folder to write")
-    bundle = add(
-        "bundle",
-        "running.bundle:bundle",
-        "Prepare a study and write all that a bare machine (torch, no network) needs to run it.",
-    )
-    add_study(bundle)
-    bundle.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write and to take to that machine")
-    add_mirror(bundle)
-    collect = add("collect", "running.bundle:collect", "Ingest the results of a bundled study, and write its report.")
-    add_study(collect)
-    collect.add_argument(
-        "folder", metavar="FOLDER", type=Path, help="the bundle's folder, after python -m model.carried"
-    )
-    add_mirror(collect)
     verify = add(
         "verify", "store.verify:verify", "Check every file in a study's store against the digests of its manifest."
     )

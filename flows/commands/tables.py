@@ -32,13 +32,10 @@ WHERE study_id = '{study_id}' AND task IN ('average', 'validation') AND factor I
 ORDER BY depth, metric, task, variant_order(variant), variant
 """
 CROSSINGS = """
-SELECT d.depth, d.variant, d.task, d.baseline_accuracy, d.baseline_tokens, d.variant_tokens, d.factor, d.bound,
-       i.low AS "95 % low", i.high, d.near_chance
-FROM data_efficiency AS d
-LEFT JOIN factor_intervals AS i
-    ON (i.study_id, i.depth, i.variant, i.task, i.rule) = (d.study_id, d.depth, d.variant, d.task, 'first')
-WHERE d.study_id = '{study_id}'
-ORDER BY d.depth, d.task = 'average' DESC, d.task, d.variant
+SELECT depth, variant, task, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound, near_chance
+FROM data_efficiency
+WHERE study_id = '{study_id}'
+ORDER BY depth, task = 'average' DESC, task, variant
 """
 
 

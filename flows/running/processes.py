@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
 from flows.running.private import compiled_libraries
@@ -23,7 +23,7 @@ from pipeline.errors import InputError
 from pipeline.storage.store import Missing
 
 BAD_INPUT = 2
-_living: set[Child] = set()
+_living: set[ProcessGroup] = set()
 _waited_for: WeakSet[threading.Condition] = WeakSet()
 _lock = threading.Lock()
 _stopping = threading.Event()
@@ -31,23 +31,6 @@ _blocks = 0  # of `stopped_on_exit`, that have not ended
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-
-class Child(Protocol):
-    """The interface of what is followed: a group of processes here (`ProcessGroup`), or a job of a cluster.
-
-    `poll` returns None while the child lives, then its exit status. `wait` waits so many seconds, or until the child
-    may have ended. `signal` sends a signal, `kill` ends the child by force if it lives. `last_line` is what the child
-    said last, in `log`.
-    """
-
-    log: Path
-
-    def poll(self) -> int | None: ...
-    def wait(self, seconds: float) -> None: ...
-    def signal(self, number: signal.Signals) -> None: ...
-    def kill(self) -> None: ...
-    def last_line(self) -> str: ...
 
 
 class Failed(RuntimeError):
@@ -77,29 +60,33 @@ def run_module(
     period to notice, and are then killed. Raises InputError with the log's last line when the exit status is 2, Failed
     for any other failure, Stopped after `stop_all`.
     """
-    options = {"environment": environment, "ranks": ranks}
-    follow(_started(module, arguments, log=log, **options), " ".join([module, *arguments]), tick)
-
-
-@contextmanager
-def child_process(module: str, arguments: Sequence[str] = (), **options: Any) -> Iterator[ProcessGroup]:
-    """Start `python -m module arguments` as a ProcessGroup with `options`, which does not outlive the block."""
-    group = _started(module, arguments, **options)
-    with _alive(group):
-        yield group
-
-
-def follow(child: Child, command: str, tick: Callable[[], None]) -> None:
-    """Follow a child to its end, and call `tick` every second. Raises what `run_module` raises."""
-    with _alive(child):
+    with child_process(module, arguments, log=log, environment=environment, ranks=ranks) as child:
         while (status := child.poll()) is None:
             tick()
             child.wait(TICK_SECONDS)
         tick()
-    check_status(child, status, command)
+    check_status(child, status, " ".join([module, *arguments]))
 
 
-def check_status(child: Child, status: int, command: str) -> None:
+@contextmanager
+def child_process(
+    module: str, arguments: Sequence[str] = (), *, environment: Mapping[str, str] | None = None, **options: Any
+) -> Iterator[ProcessGroup]:
+    """Start `python -m module arguments` as a ProcessGroup with `options`, which does not outlive the block."""
+    wait_unless_stopping(0)
+    child = ProcessGroup(module, *arguments, environment={**compiled_libraries(), **(environment or {})}, **options)
+    with _lock:
+        _living.add(child)
+    try:
+        wait_unless_stopping(0)  # a stop that came between the start and this line has not seen the child
+        yield child
+    finally:
+        child.kill()
+        with _lock:
+            _living.discard(child)
+
+
+def check_status(child: ProcessGroup, status: int, command: str) -> None:
     """Raise what an exit status other than 0 means: InputError, Failed, or Stopped after `stop_all`."""
     if _stopping.is_set() and status:
         raise Stopped(command)
@@ -109,26 +96,6 @@ def check_status(child: Child, status: int, command: str) -> None:
         line = child.last_line()
         reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
         raise Failed(f"{command} ended with status {status}; see {child.log}: {line}", reason)
-
-
-def _started(module: str, arguments: Sequence[str], **options: Any) -> ProcessGroup:
-    wait_unless_stopping(0)
-    options["environment"] = {**compiled_libraries(), **(options.get("environment") or {})}
-    return ProcessGroup(module, *arguments, **options)
-
-
-@contextmanager
-def _alive(child: Child) -> Iterator[None]:
-    """Let `stop_all` end the child during the block, and let no child outlive the block."""
-    with _lock:
-        _living.add(child)
-    try:
-        wait_unless_stopping(0)  # a stop that came between the start and this line has not seen the child
-        yield
-    finally:
-        child.kill()
-        with _lock:
-            _living.discard(child)
 
 
 def wait_unless_stopping(seconds: float) -> None:

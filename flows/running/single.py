@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TextIO
 
 from flows.running import progress
-from flows.running.machines.nodes import alive
 from flows.running.private import open_private
 from flows.running.processes import wait_unless_stopping
 from flows.study.configuration import Study
@@ -60,8 +59,7 @@ def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
         _sign(file)
         _held.add(path)
         try:
-            with alive(study):
-                yield
+            yield
         finally:
             _held.discard(path)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flows.running.looks import folder_size
-from flows.running.machines.devices import check_devices, gpus
+from flows.running.machines.devices import check_devices, gpus, share_ranks
 from flows.stages.models import PlannedModel, plan_models
 from flows.study.configuration import BASELINE, BUILTIN, Study
 from model.evaluation.trust import check_overrides, check_task_file
@@ -26,7 +26,7 @@ UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read ye
 def check_study(study: Study, *, trust_code: bool = False) -> None:
     """Check devices, files, folders, memory and disk of a study.
 
-    Raises InputError for a device that is not there, a benchmark that runs code which is not trusted, a tokenizer that
+    Raises InputError for devices that are not there, a benchmark that runs code which is not trusted, a tokenizer that
     cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor
     the disk.
     """
@@ -39,6 +39,7 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
             f"data.cluster is {study.data.cluster}, but Dask is not installed; pip install 'dreamer-study[cluster]'"
         )
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY)
+    share_ranks(study, len(planned))
     _check_memory(study, planned)
     for folder in (study.folder, study.store_folder):
         _check_writable(folder)
@@ -58,7 +59,7 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
         if entry == BUILTIN:
             continue
         benchmark = resolve_benchmark(entry)
-        path = task_file(benchmark, study.place, study.mirror)
+        path = task_file(benchmark, study.place, study.data.mirror)
         if not trust_code:
             check_overrides(benchmark.overrides, f"benchmark {benchmark.name!r}")
             if path:
@@ -100,8 +101,6 @@ def _harness_tasks() -> Path | None:
 
 def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
     """Raise InputError for a model whose weights, gradients and two moments alone are more than the memory."""
-    if study.compute.pool != "local":  # nobody knows the memory of the machines that a cluster will choose
-        return
     largest = max(planned, key=lambda model: model.parameters)
     needed = 16 * largest.parameters
     if gpus(study):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from typing import Any
 
 from flows.running import progress
 from flows.running.machines.devices import concurrency, shared_slots
-from flows.running.machines.evaluators import Evaluating, EvaluationJobs, Evaluators
+from flows.running.machines.evaluators import Evaluators
 from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
 from flows.running.throttle import look_again
@@ -89,7 +89,7 @@ def follow_runs(
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str((place / "cache").resolve())}
     found: dict[str, str] = {}
     failures: dict[str, str] = {}
-    with closing(_evaluating(study, place, offline)) as processes:
+    with closing(Evaluators(shared_slots(study), _most(study), place, offline)) as processes:
         stage = _Stage(study, store, prepared, processes, trained, trust_code, note)
 
         def evaluate(look: Callable[[], Run]) -> None:
@@ -105,21 +105,9 @@ def follow_runs(
     return evaluated
 
 
-def _evaluating(study: Study, place: Path, environment: Mapping[str, str]) -> Evaluating:
-    """Return what evaluates: jobs of a cluster, or processes here, as many as the memory holds."""
-    count = concurrency(study)
-    if study.compute.pool != "local":
-        return EvaluationJobs(study, count, environment)
-    if not study.workers:
-        count = max(1, min(count, machine_memory() // PROCESS_MEMORY))
-    return Evaluators(shared_slots(study), count, place, environment)
-
-
-def job_settings(study: Study) -> dict[str, Any]:
-    """Build the part of an evaluation's job that follows from the study alone."""
-    settings = study.evaluation
-    named = ("limit", "batch_tokens", "max_new_tokens", "depths", "weights")
-    return {**{name: getattr(settings, name) for name in named}, "device": study.training.device}
+def _most(study: Study) -> int:
+    """Count the processes that evaluate at once: as many as the memory holds, unless the study says how many."""
+    return study.workers or max(1, min(concurrency(study), machine_memory() // PROCESS_MEMORY))
 
 
 @dataclass(frozen=True)
@@ -129,7 +117,7 @@ class _Stage:
     study: Study
     store: Store
     prepared: Prepared
-    processes: Evaluating
+    processes: Evaluators
     trained: Callable[[], Trained | None]
     trust_code: bool
     note: Note
@@ -259,7 +247,8 @@ class _Evaluation:
         """Write the job of the run's checkpoints that are there."""
         study, prepared = self.stage.study, self.stage.prepared
         job = {
-            **job_settings(study),
+            **study.evaluation.model_dump(include={"limit", "batch_tokens", "max_new_tokens", "depths", "weights"}),
+            "device": study.training.device,
             "checkpoints": [
                 {"run_id": run.run_id, "tokens": tokens, "path": str(folder.resolve())}
                 for tokens, folder in folders.items()

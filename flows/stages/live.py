@@ -13,7 +13,7 @@ from flows.running import progress
 from flows.running.processes import Stopped, wait_unless_stopping
 from flows.running.throttle import Throttle
 from flows.stages.evaluate import follow_runs
-from flows.stages.ingest import ENTERING, compute_intervals, ingest_rows, ingest_runs, not_ingested
+from flows.stages.ingest import ENTERING, compute_intervals, ingest_evaluation_rows, ingest_runs, not_ingested
 from flows.stages.models import PlannedModel
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, checkpoint_folders, read_finished, report_mark
 from flows.stages.train import lookouts
@@ -132,7 +132,7 @@ class LiveResults:
         ingest_runs(
             self._study, self._planned, Trained(self._study.study_id, self._study.store_folder, "", tuple(further))
         )
-        ingest_rows(self._study, [], [], [_present(rows) for rows in added])
+        ingest_evaluation_rows(self._study, [_present(rows) for rows in added])
         self._status, self._drawn = status, self._drawn and not added
         del self._added[: len(added)]
 

@@ -107,7 +107,7 @@ def _benchmark_items(
     for benchmark, folder in benchmarks:
         tables.append(benchmark_items(benchmark, folder))
         tasks += task_specifications(
-            benchmark, folder, study.store_folder / "texts", beside=study.place, mirror=study.mirror
+            benchmark, folder, study.store_folder / "texts", beside=study.place, mirror=study.data.mirror
         )
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
 

@@ -21,17 +21,13 @@ from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings, clean
 from pipeline.dedup.signing import sign_source
 from pipeline.errors import InputError
-from pipeline.progress import Progress
-from pipeline.sources.repositories.addresses import copy_file, copy_repository
 from pipeline.sources.repositories.folders import (
     Absent,
     find_folder,
-    is_cached,
     repository_folder,
     resolved_revision,
     source_files,
 )
-from pipeline.sources.repositories.splits import Part
 from pipeline.sources.source import Source
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
@@ -72,8 +68,7 @@ def locate_sources(study: Study, world: Output | None) -> list[Located]:
         if entry == BUILTIN and world is None:
             continue
         source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
-        mirror = world.path if entry == BUILTIN and world else study.mirror
-        folder = _locate(study, source, mirror, source.splits)
+        folder = _locate(study, source, world.path if entry == BUILTIN and world else study.data.mirror, source.splits)
         found.append(Located(source, tuple(source_files(source, folder)), resolved_revision(folder)))
     return found
 
@@ -84,35 +79,23 @@ def locate_benchmarks(study: Study) -> list[tuple[Benchmark, Path]]:
     Raises InputError, within seconds, for a benchmark that is neither in the mirror nor on the hub.
     """
     benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
-    return [(one, _locate(study, one, study.mirror, (one.split,))) for one in benchmarks]
+    return [(one, _locate(study, one, study.data.mirror, (one.split,))) for one in benchmarks]
 
 
 def _locate(study: Study, entry: Source | Benchmark, mirror: Path | None, splits: tuple[str, ...]) -> Path:
-    report = partial(progress.report, f"download {entry.name}")
-    cache, place = study.folder / "hub", study.data.mirror
-    address = place if isinstance(place, str) and mirror == study.mirror else None
-    if address and mirror:
-        parts = [(configuration, split) for configuration in entry.configurations for split in splits]
-        # What the address lacked is in the cache since; a study that has all its data starts without a network.
-        if not is_cached(entry.repository, parts, cache=cache, revision=entry.revision):
-            _copy(study, address, entry, mirror, parts, report)
     try:
         return repository_folder(
             entry.repository,
             mirror=mirror,
-            cache=cache,
+            cache=study.folder / "hub",
             revision=entry.revision,
             configurations=entry.configurations,
             splits=splits,
-            study=shlex.quote(study.named),
-            progress=report,
+            study=shlex.quote(shlex.split(study.arguments)[0]),
+            progress=partial(progress.report, f"download {entry.name}"),
         )
-    except InputError as error:
-        if address:
-            raise InputError(f"{error} ({mirror} holds what was copied from {address})") from error
-        if isinstance(error, Absent):
-            raise InputError(f"{error}{_also_not_here(study, entry)}") from error
-        raise
+    except Absent as error:
+        raise InputError(f"{error}{_also_not_here(study, entry)}") from error
 
 
 def _also_not_here(study: Study, first: Source | Benchmark) -> str:
@@ -124,23 +107,11 @@ def _also_not_here(study: Study, first: Source | Benchmark) -> str:
         parts = [(configuration, split) for configuration in one.configurations for split in splits]
         cache = study.folder / "hub"
         with suppress(InputError):  # in the mirror at another commit: not here either
-            if find_folder(one.repository, parts, mirror=study.mirror, cache=cache, revision=one.revision):
+            if find_folder(one.repository, parts, mirror=study.data.mirror, cache=cache, revision=one.revision):
                 continue
         missing.append(one.name)
     others = [name for name in dict.fromkeys(missing) if name != first.name]
     return f"; also not here: {', '.join(others)}" if others else ""
-
-
-def _copy(
-    study: Study, address: str, entry: Source | Benchmark, mirror: Path, parts: Sequence[Part], report: Progress
-) -> None:
-    """Copy what a source or a benchmark reads from a mirror at an address: splits, and a file of plain items."""
-    also = [(c, split) for c in entry.configurations for split in entry.splits if (c, split) not in parts]
-    folder = mirror / entry.repository
-    copy_repository(address, entry.repository, folder, parts=parts, also=also, progress=report)
-    plain_file = entry.plain if isinstance(entry, Benchmark) else None
-    if plain_file and not (study.place / plain_file).is_file():
-        copy_file(address, entry.repository, mirror, plain_file)
 
 
 def curate_sources(study: Study, store: Store, sources: Sequence[Located]) -> list[list[Output]]:

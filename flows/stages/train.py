@@ -1,9 +1,9 @@
 """Train the models of a study: every seed to the end, or with screening the best seed of each model.
 
 Each run is trained by a process over a folder of the store, so that a run can be killed, resumed, and moved to another
-machine. The process is `python -m model.train`, or on a CPU of this machine `python -m model.trainer`, which stays for
-the next run. On a CPU the runs train side by side, one thread each. Where a machine has more GPUs than runs, several
-processes (ranks) train one run together. With `training.nodes`, several machines train every run.
+machine. The process is `python -m model.train`, or on a CPU `python -m model.trainer`, which stays for the next run. On
+a CPU the runs train side by side, one thread each. Where a machine has more GPUs than runs, several processes (ranks)
+train one run together.
 """
 
 from __future__ import annotations
@@ -18,17 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from flows.running import progress
-from flows.running.machines.devices import share_ranks, shared_slots
-from flows.running.machines.nodes import this_node, train_on_nodes
+from flows.running.machines.devices import Slots, share_ranks, shared_slots
 from flows.running.machines.staying import Staying
-from flows.running.processes import Failed, read_progress, side_by_side, stopped_on_exit
+from flows.running.processes import Failed, read_progress, run_module, side_by_side, stopped_on_exit
 from flows.running.silence import Watch
 from flows.stages.models import PlannedModel, describe_run, identity
 from flows.stages.outputs import FILES, Prepared, Run, Trained, write_returned
 from flows.study.configuration import Study
 from model.training.origins.code_changes import read_code_changes
 from model.training.recording.records import choose_seed
-from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, write_text_atomically
 from pipeline.storage.integrity import reopen
 from pipeline.storage.store import Missing, Output, Store
@@ -53,15 +51,13 @@ def train_models(
     fails ends no other run: it is returned with status 'failed', and another call tries it again. Raises InputError
     when a training process ends with bad input.
     """
-    packed, node = prepared.packed, this_node(study)
-    if node.number:
-        raise InputError("node 0 starts the trainings; `dreamer run` on the other nodes joins them")
+    packed = prepared.packed
     if store.builds:
-        (study.folder / FILES[Trained]).unlink(missing_ok=True)  # which evaluation and other nodes wait for
+        (study.folder / FILES[Trained]).unlink(missing_ok=True)  # which evaluation waits for
     reopen_failed(study, store, packed, planned)
     arguments = ["--accept-code-change"] if accept_code_change else []
     with closing(Staying(TRAINER, [str(study.folder)])) as trainers, stopped_on_exit():
-        launch = partial(train_on_nodes, study, node, shared_slots(study), trainers)
+        launch = partial(_launch, shared_slots(study), trainers)
         outputs = side_by_side(
             range(len(planned)),
             lambda place: _train_model(study, store, packed, planned, place, launch, arguments),
@@ -238,6 +234,29 @@ def _train(
 
     launch(run, [*stop, *arguments], log=run.with_suffix(".log"), tick=tick)
     progress.report(label, 1.0, "done")
+
+
+def _launch(
+    slots: Slots,
+    trainers: Staying,
+    run: Path,
+    options: Sequence[str],
+    *,
+    ranks: int,
+    urgency: tuple[int, ...],
+    log: Path,
+    tick: Callable[[], None],
+) -> None:
+    """Train the run in a folder by `ranks` processes, as soon as so many slots are free.
+
+    A single process on a CPU is one of `trainers`. Raises what `run_module` raises.
+    """
+    with slots.take(ranks, urgency) as environment:
+        arguments = [str(run), *options]
+        if ranks == 1 and not slots.gpus:
+            trainers.ask({"arguments": arguments, "log": str(log)}, environment, log=log, tick=tick)
+        else:
+            run_module("model.train", arguments, log=log, tick=tick, environment=environment, ranks=ranks)
 
 
 def _report(label: str, run: Path, goal: int) -> None:

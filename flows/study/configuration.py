@@ -6,13 +6,11 @@ trained, on which benchmarks they are evaluated. The settings of a curation stag
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
-from flows.study.compute import Compute
 from flows.study.section import Section, distinct, settings_section
 from flows.study.tokenizer import Tokenizer
 from model.evaluation.job import EvaluationSettings
@@ -22,7 +20,6 @@ from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
-from pipeline.sources.repositories.addresses import Mirror
 from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.store import digest
@@ -43,7 +40,7 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Mirror | None = Field(None, description="data in the hub's layout, looked in before it: folder or address")
+    mirror: Path | None = Field(None, description="a folder of data in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
@@ -64,6 +61,13 @@ class Data(Section):
         description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
     )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
+
+    @field_validator("mirror", mode="before")
+    @classmethod
+    def _no_address(cls, mirror: Any) -> Any:
+        if "://" in str(mirror):
+            raise ValueError(f"{mirror} is an address; copy its files to a folder, and name that folder")
+        return mirror
 
     @field_validator("memory")
     @classmethod
@@ -159,7 +163,6 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
     ranks: int | None = Field(
         None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
     )
-    nodes: int = Field(1, ge=1, description="machines that train each run together; `dreamer run` starts on each")
 
     @field_validator("checkpoints")
     @classmethod
@@ -189,7 +192,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks", "nodes"}
+        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks"}
         return {
             **self.model_dump(exclude=apart, exclude_none=True),
             "seed": seed,
@@ -217,7 +220,9 @@ class Evaluation(settings_section(EvaluationSettings)):
         min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
     )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(1000, ge=0, description="for the intervals of the paper's factors; 0: none")
+    bootstrap_replicates: int = Field(
+        1000, ge=0, description="of the items, for the intervals of factors; 0: of seeds alone"
+    )
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:
@@ -240,7 +245,6 @@ class Study(Section):
     root: Path | None = Field(None, description="where the study writes; default runs/<name>")
     store: Path | None = Field(None, description="a store shared with other studies; default <root>/store")
     workers: int | None = Field(None, ge=1, description="processes side by side; default: one for each core, or GPU")
-    compute: Compute = Compute()
     data: Data
     models: Models = Field(default_factory=Models)
     training: Training
@@ -263,11 +267,6 @@ class Study(Section):
         return self._arguments or self.name
 
     @property
-    def named(self) -> str:
-        """STUDY as given on the command line, without options."""
-        return shlex.split(self.arguments)[0]
-
-    @property
     def place(self) -> Path:
         """The folder of the study file, below which its task files lie; the current folder for a preset."""
         return self._place
@@ -279,9 +278,8 @@ class Study(Section):
             "root": True,
             "store": True,
             "workers": True,
-            "compute": True,
             "data": {"mirror", "memory", "cluster"},
-            "training": {"ranks", "nodes", *HOW_IT_RUNS},
+            "training": {"ranks", *HOW_IT_RUNS},
         }
         content = self.model_dump(mode="json", exclude=apart)
         return f"{self.name}-{digest(content)[:8]}"
@@ -290,11 +288,6 @@ class Study(Section):
     def folder(self) -> Path:
         """The folder that the study writes to."""
         return self.root if self.root is not None else Path("runs") / self.name
-
-    @property
-    def mirror(self) -> Path | None:
-        """Return the folder of the mirror; of a mirror at an address, the folder of the copied files."""
-        return self.folder / "mirror" / digest(place) if isinstance(place := self.data.mirror, str) else place
 
     @property
     def store_folder(self) -> Path:

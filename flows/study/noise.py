@@ -26,7 +26,7 @@ LIMIT 1
 def noise_of(study: Study) -> Noise:
     """Return the noise between the seeds of this study where its results hold several, else that of earlier studies."""
     if study.database.exists():
-        with suppress(Busy, OutOfDate):  # a plan needs no results file; a run migrates an old one
+        with suppress(Busy, OutOfDate):  # a plan needs no results file
             for row in query(study.database, MEASURED.format(study_id=study.study_id)).itertuples():
                 return Noise(row.seed_deviation, row.item_error, f"this study's own results ({row.metric})")
     measured = read_yaml("noise.yaml", (resources.files("flows.study") / "noise.yaml").read_text())

@@ -1,1 +1,1 @@
-"""Know beforehand what a study costs: `dreamer plan`, with estimates from FLOPs and sizes, or measured for a minute."""
+"""Know beforehand what a study costs: `dreamer plan`, with estimates from FLOPs and sizes."""

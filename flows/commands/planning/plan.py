@@ -1,13 +1,13 @@
-"""`dreamer plan`: print what a study will need, from its configuration alone, or with `--calibrate` measured here."""
+"""`dreamer plan`: print what a study will need, from its configuration alone."""
 
 from __future__ import annotations
 
 import argparse
 import shutil
+from pathlib import Path
 
 import pandas as pd
 
-from flows.commands.planning.calibrate import calibrate, existing_folder
 from flows.commands.planning.data_plan import amount, data_bytes, data_tables
 from flows.commands.planning.time_plan import (
     GPU_FLOPS,
@@ -19,7 +19,6 @@ from flows.commands.planning.time_plan import (
     unknown_benchmarks,
 )
 from flows.commands.tables import console, print_table
-from flows.running import progress
 from flows.running.machines.devices import gpus
 from flows.stages.checks import checkpoint_bytes, state_bytes, study_warnings
 from flows.stages.models import PlannedModel, plan_models
@@ -38,16 +37,11 @@ def plan(options: argparse.Namespace) -> None:
     """Print the matched models (Tables 1 and 3), the sources and data stages, then tokens, compute, disk and time.
 
     The mismatch columns are what matching leaves between a model and LA; estimates name the assumptions behind them.
-    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, the mirror
-    does not exist, or the study runs on machines that are not known here.
+    Raises InputError when the vocabulary is unknown before the tokenizer is read, a model cannot be matched, or the
+    mirror does not exist.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    if study.compute.pool != "local" and options.gpus is None:
-        raise InputError(
-            f"compute.pool is {study.compute.pool}, whose machines are not known here: say --gpus N, the GPUs of one "
-            "machine"
-        )
-    if study.mirror and study.mirror == study.data.mirror and not study.mirror.is_dir():
+    if study.data.mirror and not study.data.mirror.is_dir():
         raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
     size = study.data.tokenizer.vocabulary_size
     if size is None:
@@ -64,13 +58,7 @@ def plan(options: argparse.Namespace) -> None:
         print_table(table)
     training = study.training
     on_gpu = options.gpus is not None or gpus(study) > 0
-    if options.calibrate:
-        if options.gpus is not None:
-            raise InputError("--calibrate measures this machine, and --gpus is about others: give one of them")
-        with progress.on_terminal():
-            pace = calibrate(study, planned)
-    else:
-        pace = pace_of_flops(study, planned, on_gpu=on_gpu)
+    pace = pace_of_flops(study, planned, on_gpu=on_gpu)
     times = estimate_times(study, planned, pace, options.gpus)
     lines = {
         **data,
@@ -131,11 +119,16 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
     """Say what all stages write, and what is free."""
     checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
     kinds = "raw and averaged " if study.training.averaging else ""
-    free = shutil.disk_usage(existing_folder(study.store_folder)).free
+    free = shutil.disk_usage(_existing(study.store_folder)).free
     return (
         f"{amount(checkpoints + states + data)}: {amount(checkpoints)} of {kinds}checkpoints, {amount(states)} to "
         f"resume from, {amount(data)} of data; {amount(free)} are free"
     )
+
+
+def _existing(folder: Path) -> Path:
+    """Return a folder, or the nearest of its parents that exists: on the disk that the folder will be on."""
+    return folder if folder.is_dir() else _existing(folder.absolute().parent)
 
 
 def _slow_products(study: Study) -> str | None:

@@ -1,7 +1,6 @@
 """Estimate the time of a study's trainings and evaluations, the hours of devices they take, and what those cost.
 
-A pace says how fast models train and are evaluated: computed from their FLOPs here, measured in
-`flows.commands.planning.calibrate`.
+A pace says how fast models train and are evaluated, computed from their FLOPs.
 """
 
 from __future__ import annotations
@@ -10,18 +9,19 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flows.commands.planning.world_sample import sample_world
 from flows.running.machines.devices import concurrency, gpus, share_ranks
 from flows.stages.models import PlannedModel
 from flows.study.configuration import BUILTIN, Study
 from model.accounting import flops_per_token, training_flops_per_token
 from pipeline.benchmarks.table import resolve_benchmark
+from pipeline.worlds.tasks import WORLD_BENCHMARKS
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
 CPU_CORE_FLOPS = 60e9  # with native.c on a processor with AVX-512; about half of that without a compiler
 GPU_FLOPS = 0.15 * 989e12
 BYTES_PER_TOKEN = 3.5
 WORLD_BYTES_PER_TOKEN = 3.3  # vocabulary of 512: 3.36, 3.31 and 3.31 in three studies (docs/log.md)
+WORLD_SCORED = 220  # bytes that an evaluation reads for an item of the built-in world: 244 of sums, 209 in the demo
 GENERATED = 256  # tokens at most, lm-eval's limit where a task has none of its own
 
 
@@ -95,8 +95,10 @@ def _scored(study: Study) -> list[Scored]:
     limit, found = study.evaluation.limit, []
     for entry in study.evaluation.benchmarks:
         if entry == BUILTIN:
-            world, items = sample_world(study.data.world), study.data.world.items
-            found.append(Scored(world.benchmarks * min(items, limit or items), world.scored / WORLD_BYTES_PER_TOKEN))
+            world = study.data.world
+            benchmarks = [one for one in WORLD_BENCHMARKS.values() if one["family"] in (None, *world.families)]
+            items = len(benchmarks) * min(world.items, limit or world.items)
+            found.append(Scored(items, WORLD_SCORED / WORLD_BYTES_PER_TOKEN))
         elif scored := SCORED.get((benchmark := resolve_benchmark(entry)).name):
             most = limit * len(benchmark.tasks) if limit else scored.items  # the limit is that of each task
             found.append(replace(scored, items=min(scored.items, most)))
@@ -109,26 +111,26 @@ def unknown_benchmarks(study: Study) -> list[str]:
     return [name for name in named if name not in SCORED]
 
 
-def estimate_times(study: Study, planned: Sequence[PlannedModel], pace: Pace, on_each: int | None = None) -> Times:
-    """Estimate the times of a study on `on_each` devices of each node (default: those here).
+def estimate_times(study: Study, planned: Sequence[PlannedModel], pace: Pace, devices: int | None = None) -> Times:
+    """Estimate the times of a study on so many `devices` (default: those here).
 
     Trainings begin in their order as devices become free, each with its ranks. Evaluations share their checkpoints
-    among all devices of the first node.
+    among all devices.
     """
-    training, nodes = study.training, study.training.nodes
-    slots = on_each or concurrency(study)
-    found = on_each if on_each is not None else gpus(study)
+    training = study.training
+    slots = devices or concurrency(study)
+    found = devices if devices is not None else gpus(study)
     seeds = training.seeds
     first = training.stop_at or training.tokens
     runs = [model for model in planned for _ in seeds]
-    jobs = _jobs(runs, share_ranks(study, len(runs), found), first, pace, nodes)
+    jobs = _jobs(runs, share_ranks(study, len(runs), found), first, pace)
     spent, trained = _makespan(jobs, slots), _work(jobs)
     if training.stop_at:
-        jobs = _jobs(planned, share_ranks(study, len(planned), found), training.tokens - first, pace, nodes)
+        jobs = _jobs(planned, share_ranks(study, len(planned), found), training.tokens - first, pace)
         spent, trained = spent + _makespan(jobs, slots), trained + _work(jobs)
     complete = 1 if training.stop_at else len(seeds)
     evaluated = sum(pace.evaluation[model.model_id] * _evaluations(study, model) * complete for model in planned)
-    return Times(spent, evaluated / slots, slots * nodes, trained * nodes + evaluated)
+    return Times(spent, evaluated / slots, slots, trained + evaluated)
 
 
 def _evaluations(study: Study, model: PlannedModel) -> int:
@@ -138,14 +140,9 @@ def _evaluations(study: Study, model: PlannedModel) -> int:
     return len(study.training.points) * kinds + len(others)
 
 
-def _jobs(
-    runs: Sequence[PlannedModel], ranks: Sequence[int], tokens: int, pace: Pace, nodes: int
-) -> list[tuple[int, float]]:
-    """List devices of a node and seconds of each run that trains `tokens` tokens."""
-    return [
-        (count, tokens / (pace.training[model.model_id] * count * nodes))
-        for model, count in zip(runs, ranks, strict=True)
-    ]
+def _jobs(runs: Sequence[PlannedModel], ranks: Sequence[int], tokens: int, pace: Pace) -> list[tuple[int, float]]:
+    """List devices and seconds of each run that trains `tokens` tokens."""
+    return [(count, tokens / (pace.training[model.model_id] * count)) for model, count in zip(runs, ranks, strict=True)]
 
 
 def _work(jobs: Sequence[tuple[int, float]]) -> float:

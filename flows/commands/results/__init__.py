@@ -1,1 +1,1 @@
-"""Read the results of a study: `dreamer sql`, `export`, `migrate`, `intervals`, `report`, `compare`."""
+"""Read the results of a study: `dreamer sql`, `export`, `intervals`, `report`, `compare`."""

@@ -16,18 +16,10 @@ from sql.statistics.comparison import Comparison, compare, study_of
 
 
 def compare_studies(options: argparse.Namespace) -> None:
-    """Compare the studies that the command names, the further ones with the first; with `html`, write a page too."""
-    (first, one), (second, other), *further = (
-        find_results(name, None) for name in (options.first, options.second, *options.further)
-    )
-    others = [(second, options.second_study or other), *further]
-    one = options.first_study or one
-    for path, study in others:
-        print_comparison(first, path, first_study=one, second_study=study, everything=options.all)
-    if options.html:
-        from reports.page.comparing import write_comparison  # takes a second, which the tables need not wait for
-
-        print(write_comparison([(first, one), *others], options.html))
+    """Compare the two studies that the command names."""
+    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
+    named = {"first_study": options.first_study or one, "second_study": options.second_study or other}
+    print_comparison(first, second, **named, everything=options.all)
 
 
 def print_comparison(

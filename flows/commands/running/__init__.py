@@ -1,1 +1,1 @@
-"""Run a study, here or on a bare machine, and look on: `dreamer run`, `status`, `profile`, `checkpoints` and others."""
+"""Run a study and look on: `dreamer run`, `status`, `checkpoints`."""

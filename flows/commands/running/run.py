@@ -7,7 +7,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +15,12 @@ from flows.commands.planning.data_plan import amount, data_bytes
 from flows.commands.tables import print_outcome, read_outcome
 from flows.prefect.in_process import run_in_process
 from flows.running import progress
-from flows.running.machines.devices import check_devices, share_ranks
-from flows.running.machines.nodes import join_trainings, this_node
 from flows.running.patience import patiently
 from flows.running.single import only_run
 from flows.stages.checks import check_study, study_warnings
 from flows.stages.evaluate import evaluate_runs
 from flows.stages.losses import say
 from flows.stages.models import plan_models
-from flows.stages.outputs import FILES, Trained, read_finished
 from flows.stages.prepare import prepare_data
 from flows.stages.sources import locate_benchmarks, locate_sources
 from flows.stages.train import train_models
@@ -33,22 +29,12 @@ from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Missing, Store
-from sql.results import Busy, OutOfDate, connect, query
+from sql.results import Busy, connect, query
 
 
 def run(options: argparse.Namespace) -> None:
-    """Run a study to its report unless it is complete, then print its data-efficiency factors.
-
-    On a node other than the first, only take part in the study's trainings.
-    """
+    """Run a study to its report unless it is complete, then print its data-efficiency factors."""
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    node = this_node(study)
-    if node.number:
-        check_devices(study)
-        with progress.on_terminal():
-            join_trainings(study, node, partial(are_trained, study, before=_changed(study)))
-        progress.write_line(f"The trainings of {study.study_id} have ended; node 0 evaluates the models.")
-        return
     if is_complete(study):
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
@@ -105,28 +91,9 @@ def is_complete(study: Study) -> bool:
     try:
         count = f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'"
         factors = query(study.database, count)
-    except (Busy, OutOfDate):  # the flow waits for the file, and migrates an old one
+    except Busy:  # the flow waits for the file
         return False
     return bool(factors["n"][0]) and study.study_id in study.report.read_text()
-
-
-def are_trained(study: Study, before: int | None) -> bool:
-    """Check that the models of exactly this study have been trained, and are still there.
-
-    Where some have failed, only if node 0 has said so since `before`: another `dreamer run` tries them again.
-    """
-    try:
-        trained = read_finished(study, Trained)
-    except InputError:
-        return False
-    failed = any(run.status == "failed" for run in trained.runs)
-    return all(run.folder.exists() for run in trained.runs) and (not failed or _changed(study) != before)
-
-
-def _changed(study: Study) -> int | None:
-    """Return when node 0 wrote which models are trained, in nanoseconds; None where nothing is written."""
-    path = study.folder / FILES[Trained]
-    return path.stat().st_mtime_ns if path.exists() else None
 
 
 def preflight(study: Study, *, trust_code: bool) -> None:
@@ -142,8 +109,6 @@ def preflight(study: Study, *, trust_code: bool) -> None:
             f"`dreamer plan {study.arguments}` says what for"
         )
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
-    planned = plan_models(study, study.data.tokenizer.vocabulary_size or 1024)
-    share_ranks(study, len(planned))
     locate_sources(study, None)
     locate_benchmarks(study)
     try:

@@ -1,37 +1,43 @@
-"""Evaluate checkpoints: in processes that stay, as importing lm-eval takes seconds, or in jobs of a cluster."""
+"""Evaluate checkpoints in processes that stay, as importing lm-eval takes seconds."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from flows.running.machines.devices import Slots, shared_slots
-from flows.running.machines.slurm import run_job
+from flows.running.machines.devices import Slots
 from flows.running.machines.staying import Staying
 from flows.running.processes import Stopped, wait_unless_stopping
-from flows.study.configuration import Study
 
 MODULE = "model.evaluator"
 URGENCY = (0,)  # before the trainings that wait: an evaluation is short and shows a result
 
 
-class Evaluating(ABC):
-    """Evaluates checkpoints when asked, at most `count` at once, by processes here or by jobs of a cluster."""
+class Evaluators:
+    """Processes (`python -m model.evaluator`) that evaluate what is asked, in order, at most `count` of them at once.
 
-    def __init__(self, count: int) -> None:
-        self._pool = ThreadPoolExecutor(count)
-        self._closed = False
+    Each takes a slot of the study and keeps the slot until nothing waits. On a CPU an idle process stays; a process
+    with a GPU ends, so that the GPU is free.
+    """
 
-    @abstractmethod
+    def __init__(self, slots: Slots, count: int, logs: Path, environment: Mapping[str, str]) -> None:
+        self._pool, self._closed = ThreadPoolExecutor(count), False
+        self._slots, self._environment = slots, environment
+        self._waiting: deque[tuple[dict[str, Any], Future[str]]] = deque()
+        self._processes = Staying(MODULE, logs=logs)
+
     def evaluate(self, job: Path, tokens: int) -> Future[str]:
         """Ask for the evaluation of a job's checkpoint. The future holds the line about it, or what went wrong.
 
         The future runs while a process evaluates the checkpoint, and not while the request waits.
         """
+        future: Future[str] = Future()
+        self._waiting.append(({"job": str(job), "tokens": tokens}, future))
+        self._pool.submit(self._work)
+        return future
 
     def wait(self, seconds: float) -> None:
         """Wait so many seconds. Raises Stopped when the evaluation has ended, or the study is being stopped."""
@@ -40,33 +46,9 @@ class Evaluating(ABC):
             raise Stopped("the evaluation has ended")
 
     def close(self) -> None:
-        """Drop the requests that wait."""
+        """Drop the requests that wait, and end the evaluating processes."""
         self._closed = True
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-class Evaluators(Evaluating):
-    """Processes (`python -m model.evaluator`) that evaluate what is asked, in order, at most `count` of them at once.
-
-    Each takes a slot of the study and keeps the slot until nothing waits. On a CPU an idle process stays; a process
-    with a GPU ends, so that the GPU is free.
-    """
-
-    def __init__(self, slots: Slots, count: int, logs: Path, environment: Mapping[str, str]) -> None:
-        super().__init__(count)
-        self._slots, self._environment = slots, environment
-        self._waiting: deque[tuple[dict[str, Any], Future[str]]] = deque()
-        self._processes = Staying(MODULE, logs=logs)
-
-    def evaluate(self, job: Path, tokens: int) -> Future[str]:
-        future: Future[str] = Future()
-        self._waiting.append(({"job": str(job), "tokens": tokens}, future))
-        self._pool.submit(self._work)
-        return future
-
-    def close(self) -> None:
-        """Drop the requests that wait, and end the evaluating processes."""
-        super().close()
         self._waiting.clear()
         self._processes.close()
 
@@ -76,21 +58,18 @@ class Evaluators(Evaluating):
             return
         try:
             with self._slots.take(urgency=URGENCY) as devices:
-                self._evaluate_waiting(devices)
+                environment = {**self._environment, **devices}
+                for request, future in self._next():
+                    future.set_running_or_notify_cancel()
+                    try:
+                        future.set_result(self._processes.ask(request, environment))
+                    except BaseException as error:
+                        future.set_exception(error)
+                if devices:
+                    self._processes.end_idle(environment)
         except BaseException as error:  # no slot can be had: nobody else would tell those who wait
             for _, future in self._next():
                 future.set_exception(error)
-
-    def _evaluate_waiting(self, devices: Mapping[str, str]) -> None:
-        environment = {**self._environment, **devices}
-        for request, future in self._next():
-            future.set_running_or_notify_cancel()
-            try:
-                future.set_result(self._processes.ask(request, environment))
-            except BaseException as error:
-                future.set_exception(error)
-        if devices:
-            self._processes.end_idle(environment)
 
     def _next(self) -> Iterator[tuple[dict[str, Any], Future[str]]]:
         """Take what waits, one request after another."""
@@ -99,37 +78,3 @@ class Evaluators(Evaluating):
                 yield self._waiting.popleft()
             except IndexError:
                 return
-
-
-class EvaluationJobs(Evaluating):
-    """Evaluations as jobs, one for each checkpoint, in the place of processes that stay (`Evaluators`).
-
-    Jobs in the queue go on after `close`, and the next run finds their results. Each job takes a slot of the study, as
-    a training does, so that `workers` limits the jobs in the queue.
-    """
-
-    def __init__(self, study: Study, most: int, environment: Mapping[str, str]) -> None:
-        super().__init__(most)
-        self._study, self._environment = study, environment
-
-    def evaluate(self, job: Path, tokens: int) -> Future[str]:
-        future: Future[str] = Future()
-        self._pool.submit(self._answer, future, job, tokens)
-        return future
-
-    def _answer(self, future: Future[str], job: Path, tokens: int) -> None:
-        log = job.with_name(f"job-{tokens}.log")
-        arguments = [str(job), "--only", str(tokens), "--verbose"]
-
-        def begun() -> None:  # called again and again once the job has left the queue
-            if not future.running():
-                future.set_running_or_notify_cancel()
-
-        try:
-            with shared_slots(self._study).take(urgency=URGENCY):
-                self.wait(0)
-                run_job(self._study, "model.evaluate", arguments, log=log, tick=begun, environment=self._environment)
-            lines = log.read_text(errors="replace").strip().splitlines()
-            future.set_result(lines[-1] if lines else "there already")
-        except BaseException as error:
-            future.set_exception(error)

@@ -179,7 +179,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
     said = capsys.readouterr().out
-    for command in ("run", "plan", "status", "report", "sql", "sources", "download", "bundle", "collect"):
+    for command in ("run", "plan", "status", "report", "sql", "sources", "download", "intervals"):
         assert f"\n  {command} " in said
 
 
@@ -198,14 +198,6 @@ def test_every_command_has_a_group_and_an_example_that_it_accepts(capsys: pytest
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"dreamer {version('dreamer-study')}\n"
-
-
-def test_old_names_of_subcommands_still_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    for name in ("adopt", "collect"):
-        assert "plan.json is missing" in refusal(capsys, name, TINY, tmp_path, "--root", tmp_path / "run")
-    with pytest.raises(SystemExit, match="0"):
-        main(["carry", "--help"])
-    assert "dreamer bundle" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -227,7 +219,7 @@ def test_a_usage_error_is_one_line(capsys: pytest.CaptureFixture[str], given: st
     assert said in line
 
 
-@pytest.mark.parametrize("command", ["run", "plan", "status", "verify", "clean", "report", "preview", "profile"])
+@pytest.mark.parametrize("command", ["run", "plan", "status", "verify", "clean", "report", "preview"])
 def test_a_file_as_root_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
     file = tmp_path / "LICENSE"
     file.touch()
@@ -235,10 +227,6 @@ def test_a_file_as_root_is_refused(capsys: pytest.CaptureFixture[str], tmp_path:
         assert f"{file} is a file, and the study writes to a folder {root}" in refusal(
             capsys, command, TINY, "--root", root
         )
-
-
-def test_a_file_as_bundle_is_refused(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
-    assert f"{study} is a file; name a folder" in refusal(capsys, "bundle", TINY, study, "--root", tmp_path / "run")
 
 
 def test_an_error_of_the_system_begins_with_the_place(

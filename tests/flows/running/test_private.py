@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from flows.commands.running.profile import _profile
 from flows.running import private
 from flows.running.machines.devices import lock_gpus
 from flows.running.private import private_folder
+from flows.running.processes import run_module
 from pipeline.errors import InputError
 
 
@@ -34,17 +32,12 @@ def test_a_folder_is_for_this_user_alone() -> None:
 def test_compiled_libraries_lie_where_the_user_says_else_in_a_private_folder(
     shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environments: list[dict[str, str]] = []
-
-    def note(*_: object, env: dict[str, str], **__: object) -> SimpleNamespace:
-        environments.append(env)
-        return SimpleNamespace(returncode=0, stdout="")
-
-    monkeypatch.setattr(subprocess, "run", note)
+    (shared / "tells.py").write_text("import os; print(os.environ['TORCHINDUCTOR_CACHE_DIR'])")
+    monkeypatch.setenv("PYTHONPATH", str(shared))
     for wanted in ("", "/mine"):
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", wanted)
-        _profile(Path("run"), {})
-    assert [one["TORCHINDUCTOR_CACHE_DIR"] for one in environments] == [str(private_folder("compiled")), "/mine"]
+        run_module("tells", [], log=shared / "log")
+    assert (shared / "log").read_text().split() == [str(private_folder("compiled")), "/mine"]
 
 
 def test_a_planted_link_is_refused(shared: Path) -> None:

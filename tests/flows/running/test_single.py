@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.commands.cli import main
 from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
 from flows.running import progress
 from flows.running.single import TURN, in_turn, only_run, runs_elsewhere
@@ -65,15 +64,13 @@ def test_a_second_start_follows(tmp_path: Path) -> None:
         assert first.wait(300) == 0
 
 
-def test_sub_flows_alone_and_bundles_take_the_lock_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sub_flows_alone_take_the_lock_too(tmp_path: Path) -> None:
     first = hold(tmp_path, 900)
     try:
         arguments = {"study": str(TINY), "root": str(tmp_path)}
         for flow in (prepare_data_flow, train_models_flow, evaluate_checkpoints_flow, report_flow):
             with pytest.raises(InputError, match=rf"running already \(process {first.pid} on "):
                 flow.fn(**arguments)
-        assert main(["bundle", str(TINY), str(tmp_path / "bundle"), "--root", str(tmp_path)]) == 2
-        assert "running already" in capsys.readouterr().err
     finally:
         first.kill()
         first.wait()

@@ -1,10 +1,9 @@
-"""Sources grow and lie elsewhere: a new source is signed alone, and a mirror at an address gives equal bytes."""
+"""Sources grow: a new source is signed alone, and nothing else is made again."""
 
 import json
 import random
 from pathlib import Path
 
-import fsspec
 import pytest
 
 import flows.stages.sources
@@ -13,7 +12,7 @@ from flows.stages.usage import stored
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.documents import read_documents
-from pipeline.storage.store import Output, Store
+from pipeline.storage.store import Store
 
 BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "split": "train"}
 WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
@@ -32,7 +31,7 @@ def mirror(tmp_path: Path) -> Path:
     return tmp_path / "mirror"
 
 
-def study(mirror: Path | str, root: Path, *names: str) -> Study:
+def study(mirror: Path, root: Path, *names: str) -> Study:
     sources = [{"name": name, "repository": f"owner/{name}", "question": "q", "response": "r"} for name in names]
     data = {"sources": sources, "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}, "validation": 0}
     training = {"tokens": 10_000, "sequence_length": 64}
@@ -73,19 +72,3 @@ def test_the_key_of_deduplication_does_not_depend_on_signatures(mirror: Path, tm
     assert [name.partition("/")[0] for name in unique.manifest["inputs"]] == ["clean", "clean"]
     used = [output for output in stored(tmp_path / "run" / "store", [tmp_path / "run"]) if output.users]
     assert [output.stage for output in used].count("signatures") == 2
-
-
-def test_a_mirror_at_an_address_gives_the_outputs_of_a_folder(mirror: Path, tmp_path: Path) -> None:
-    system, root = fsspec.url_to_fs("memory://mirror-of-growing")
-    system.put(str(mirror), root, recursive=True)
-    there = study("memory://mirror-of-growing", tmp_path / "there", "first", "second")
-    here = study(mirror, tmp_path / "here", "first", "second")
-    assert there.study_id == here.study_id
-    outputs = [prepare_data(chosen, Store(chosen.store_folder)) for chosen in (there, here)]
-    assert outputs[0].outputs == outputs[1].outputs
-    files = [{(o.name, *file) for o in each.found for file in digests(o)} for each in outputs]
-    assert files[0] == files[1]
-
-
-def digests(output: Output) -> list[tuple[str, str]]:
-    return [(name, entry["blake2b"]) for name, entry in output.manifest["files"].items()]

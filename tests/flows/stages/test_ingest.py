@@ -60,7 +60,7 @@ def test_a_later_stage_ingests_the_rows_that_wait(tmp_path: Path, monkeypatch: p
 def test_a_folder_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:
     study = load_study(TINY, root=tmp_path / "moved")
     with pytest.raises(InputError, match="was it moved"):
-        ingest.ingest_rows(study, [], [], [])
+        ingest.ingest_evaluation_rows(study, [])
     with pytest.raises(InputError, match="was it moved"):
         ingest.compute_intervals(study)
     assert not study.folder.exists()
