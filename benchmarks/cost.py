@@ -23,10 +23,10 @@ import torch
 import vl_convert
 import yaml
 
+from benchmarks.random_stream import write_random_stream
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
 from model.ops.device import device_name
-from model.profiling.random_stream import write_random_stream
 from model.training.config import read_run
 from model.training.trainer import Trainer
 from pipeline.errors import InputError

@@ -26,12 +26,12 @@ import torch.nn.functional as F
 import yaml
 from torch import Tensor, nn
 
+from benchmarks.random_stream import write_random_stream
 from model import ops
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
 from model.dreamer import Dreamer
 from model.ops import Documents
-from model.profiling.random_stream import write_random_stream
 from model.training.config import read_run
 from model.training.stream import IGNORED, Batch, TokenStream
 from model.training.trainer import Trainer

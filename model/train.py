@@ -1,12 +1,13 @@
 """Train one run, or resume it: `python -m model.train <folder> [--stop-at TOKENS]`; reads and writes files only.
 
+`--profile STEPS` traces so many steps instead (model/training/trace.py).
+
 Training tokens are counted exactly: real tokens, no padding, by the optimiser step that consumed them. A run that is
 stopped or killed at any moment resumes from its newest saved state, on a CPU by the same engine to the same bits. A run
 that other code has started resumes with `--accept-code-change` only.
 
-Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`, on several machines
-with `python -m model.node`. N may change when a run is resumed: the token stream stays the same, and the result differs
-by rounding.
+Several processes (ranks) train one run with `torchrun --nproc-per-node N -m model.train <folder>`. N may change when a
+run is resumed: the token stream stays the same, and the result differs by rounding.
 
 Exit status: 0 done (or at --stop-at), 1 the training failed, 2 bad input, 143 stopped by SIGTERM, 130 by SIGINT. Where
 one of several ranks gets such a signal, all stop, the others with 143.
@@ -32,6 +33,7 @@ from model.training.failures import TrainingFailed
 from model.training.origins.code_changes import record_code_change
 from model.training.ranks.distributed import OtherRankFailed, process_group
 from model.training.recording.recorder import Recorder
+from model.training.trace import write_trace
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
 
@@ -54,7 +56,7 @@ def train(
     TrainingFailed when loss or gradients are not finite, the loss spikes, or memory is short; OtherRankFailed in one of
     several ranks, when another rank says what is wrong.
     """
-    with process_group(str(folder)) as ranks, ExitStack() as held:
+    with process_group() as ranks, ExitStack() as held:
         with ranks.failing_together():
             run = read_run(folder)
             if stop_at is not None and stop_at < 1:
@@ -124,6 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--accept-code-change", action="store_true", help="go on where other code has started, and record the change"
     )
     parser.add_argument("--verbose", action="store_true", help="print progress also where there is no terminal")
+    parser.add_argument("--profile", type=int, metavar="STEPS", help="only trace so many steps, to trace.json")
     options = parser.parse_args(arguments)
 
     received: list[int] = []
@@ -132,6 +135,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     pyarrow.enable_signal_handlers(False)  # which would cancel the reading of a table
     talks = options.verbose or sys.stdout.isatty()
     try:
+        if options.profile:
+            trainer = Trainer(read_run(options.folder), accept_code_change=options.accept_code_change)
+            print(write_trace(trainer, options.profile))
+            return 0
         status = train(
             options.folder,
             stop_at=options.stop_at,

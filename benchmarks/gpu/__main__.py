@@ -35,7 +35,6 @@ PARTS: dict[str, Callable[..., None]] = {  # in the order they run
     "attention": kernels.sequence_attention,
     "grouped": kernels.grouped_products,
     "loss": kernels.loss_head,
-    **{f"profile {name}": partial(steps.profiled_step, variant=name) for name in VARIANTS},
     "experts": kernels.experts_block,
     "depth attention": kernels.depth_attention,
     "routing": kernels.routing,

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.gpu.fake_gpu import Ledger, device, pretended_gpu
+from benchmarks.random_stream import write_random_stream
 from flows.stages.models import plan_models
 from flows.study.loading import load_study
 from model.config import DreamerConfig
@@ -25,7 +26,6 @@ from model.dreamer import Dreamer
 from model.evaluation.language_model import narrow
 from model.evaluation.scoring import log_likelihoods
 from model.generate import generate
-from model.profiling.random_stream import write_random_stream
 from model.training import trainer as training
 from model.training.config import read_run
 

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from benchmarks.gpu.device_timing import Say, Sizes, forget_peak, milliseconds, peak_gigabytes
 from benchmarks.gpu.kernels import compile_options
+from benchmarks.random_stream import write_random_stream
 from model import ops
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr_da, la
@@ -30,8 +31,6 @@ from model.generate import generate
 from model.ops import Routing, cross_entropy_sum, swiglu_experts
 from model.ops.device import device_name, peak_flops
 from model.ops.torch_kernels.routing import dispatch
-from model.profiling.profile import profile_step, table
-from model.profiling.random_stream import write_random_stream
 from model.training.config import read_run
 from model.training.step.wrapping import compile_parts, recompute_activations
 from model.training.trainer import Trainer
@@ -201,16 +200,6 @@ def other_steps(sizes: Sizes, say: Say, variant: str) -> None:
     lengths = (8, 32) if sizes.tiny else (200, 1800)
     _one_setting(sizes, say, variant, sizes.micro_batches[-2], compile=True, checkpointing=False, lengths=lengths)
     _one_setting(sizes, say, variant, sizes.micro_batches[-1], compile=True, checkpointing=True)
-
-
-def profiled_step(sizes: Sizes, say: Say, variant: str) -> None:
-    """Profile a compiled step of one micro-batch, the largest but one that memory allows."""
-    for micro in sizes.micro_batches[-2::-1]:
-        with _trainer(sizes, variant, micro, batch=micro, compile=True, checkpointing=False) as trainer:
-            found = profile_step(trainer, warm_up=2, steps=2)
-            if not trainer.halved:
-                say(variant=variant, micro_batch=micro, profile=found.to_dict(), text=table(found))
-                return
 
 
 def _one_setting(

@@ -28,6 +28,7 @@ GROUPS = {
         "report": "dreamer report demo",
         "compare": "dreamer compare demo my.yaml",
         "checkpoints": "dreamer checkpoints demo --model DR+DA-4 --seed 0",
+        "lm-eval": "dreamer lm-eval --model dreamer --model_args path=FOLDER --tasks gsm8k",
     },
     "data": {
         "sources": "dreamer sources --long",
@@ -59,13 +60,14 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND", prog="dreamer", help=argparse.SUPPRESS)
     about: dict[str, str] = {}
 
-    def add(name: str, command: str, words: str) -> argparse.ArgumentParser:
+    def add(name: str, command: str, words: str, **options: Any) -> argparse.ArgumentParser:
         example = next(commands_of[name] for commands_of in GROUPS.values() if name in commands_of)
         sub = commands.add_parser(
             name,
             description=words,
             epilog=f"example:\n  {example}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            **options,
         )
         sub.set_defaults(command=command)
         about[name] = words
@@ -154,6 +156,14 @@ def parser() -> argparse.ArgumentParser:
     checkpoints.add_argument("--model", metavar="MODEL_ID", help="one model, for example DR+DA-4 (default: all)")
     checkpoints.add_argument("--seed", type=int, help="one seed (default: all)")
     checkpoints.add_argument("--all", action="store_true", help="every checkpoint, not the last of each run alone")
+    harness = add(
+        "lm-eval",
+        "results.lm_eval:lm_eval",
+        "Run lm-eval's own command, with all its arguments, on a model trained here: `--model dreamer`.",
+        prefix_chars="\0",  # every argument is lm-eval's, --help as well
+        add_help=False,
+    )
+    harness.add_argument("arguments", nargs=argparse.REMAINDER)
     sources = add(
         "sources", "data.sources:sources", "List the training sources and benchmarks that can be named in a study."
     )

@@ -1,7 +1,6 @@
-"""Run a saved model in lm-eval's command: `lm_eval --model dreamer --model_args path=<folder> --tasks gsm8k`.
+"""Run a saved model in lm-eval: `dreamer lm-eval --model dreamer --model_args path=<folder> --tasks gsm8k`.
 
-`dreamer_lm_eval.py` registers the model where this project is installed; elsewhere `python -m model.evaluation.harness`
-is the same command.
+Importing this module registers the model with lm-eval, for its command and for `lm_eval.simple_evaluate`.
 """
 
 from __future__ import annotations
@@ -13,19 +12,20 @@ from typing import Any
 import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
-from lm_eval.api.registry import model_registry
+from lm_eval.api.registry import register_model
 
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation, LanguageModel, load_language_model
 from model.evaluation.scoring import log_likelihoods
 from model.evaluation.tokenizer import find_tokenizer
 
 
+@register_model("dreamer")
 class DreamerLM(TemplateLM):
     """A saved model for lm-eval: `path` is a checkpoint folder (or a LanguageModel), `tokenizer` a tokenizer folder.
 
     Without `tokenizer`, `find_tokenizer` looks for the folder. `depth` runs a recurrent model at another depth than in
     training. `weights` is "raw", or "averaged" where the folder holds an average. `batch_tokens` bounds a batch; the
-    batch sizes that the command lm_eval passes are ignored.
+    batch sizes that lm-eval's command passes are ignored.
     """
 
     def __init__(
@@ -96,18 +96,3 @@ def _device_here(wanted: str) -> str:
         return wanted
     print(f"dreamer: device is {wanted!r}, but torch sees no CUDA device here; the CPU computes", file=sys.stderr)
     return "cpu"
-
-
-if "dreamer" not in model_registry:  # where the project is not installed, importing this module does it
-    model_registry.register("dreamer", target="model.evaluation.harness:DreamerLM")
-
-
-def main() -> None:
-    """Run lm-eval's command, with DreamerLM registered."""
-    from lm_eval.__main__ import cli_evaluate
-
-    cli_evaluate()
-
-
-if __name__ == "__main__":
-    main()

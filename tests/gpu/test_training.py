@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from benchmarks.gpu.counts import PRESETS, read_preset
+from benchmarks.random_stream import write_random_stream
 from model.config import DreamerConfig
-from model.profiling.random_stream import write_random_stream
 from model.train import train
 from model.training.config import read_run
 from model.training.trainer import Trainer

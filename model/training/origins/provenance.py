@@ -79,10 +79,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any], prefix: str =
 
 def package_version() -> str:
     """Return this package's version, with the commit in a checkout, and `+changes` if the checkout has been edited."""
-    try:
-        version = metadata.version("dreamer-study")
-    except metadata.PackageNotFoundError:  # a bare machine has the files alone
-        version = "not installed"
+    version = metadata.version("dreamer-study")
     if not (PROJECT / ".git").exists():
         return version  # no checkout, though the folder may lie within another project's
     try:
@@ -102,11 +99,5 @@ def evaluation_code() -> str:
 
 @functools.cache
 def packages() -> str:
-    """Return, as JSON, the version of Python and of every installed package in PACKAGES."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return json.dumps(found)
+    """Return, as JSON, the versions of Python and of the PACKAGES."""
+    return json.dumps({"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}})

@@ -1,1 +1,1 @@
-"""Train one run by several processes: start and stop ranks, add up their gradients, notice one that is lost."""
+"""Train one run by several processes: start and stop ranks, and add up their gradients."""

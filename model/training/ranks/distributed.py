@@ -9,17 +9,17 @@ not the mean over the batch's target tokens, and gradients of weights that all d
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from model.training.failures import TrainingFailed
-from model.training.ranks.failure_detector import FailureDetector
 from pipeline.errors import InputError
 
 SILENCE = timedelta(minutes=10)
@@ -59,7 +59,7 @@ class Ranks:
         if self.count == 1:
             return flag
         raised = torch.tensor(flag, dtype=torch.int32)
-        dist.all_reduce(raised, dist.ReduceOp.MAX)
+        self._together(dist.all_reduce, raised, dist.ReduceOp.MAX)
         return bool(raised)
 
     def all_reduce(self, tensors: Sequence[Tensor]) -> None:
@@ -71,10 +71,10 @@ class Ranks:
             return
         for bucket in _buckets(tensors):
             if len(bucket) == 1 and bucket[0].is_contiguous():
-                dist.all_reduce(bucket[0])
+                self._together(dist.all_reduce, bucket[0])
                 continue
             flat = torch.cat([tensor.flatten() for tensor in bucket])
-            dist.all_reduce(flat)
+            self._together(dist.all_reduce, flat)
             for tensor, total in zip(bucket, flat.split([tensor.numel() for tensor in bucket]), strict=True):
                 tensor.copy_(total.view_as(tensor))
 
@@ -82,7 +82,14 @@ class Ranks:
         """Overwrite each tensor by the first rank's."""
         if self.count > 1:
             for tensor in tensors:
-                dist.broadcast(tensor, 0)
+                self._together(dist.broadcast, tensor, 0)
+
+    def _together(self, collective: Callable[..., object], *arguments: Any) -> None:
+        """Call a collective operation. Raises TrainingFailed where another rank has ended."""
+        try:
+            collective(*arguments)
+        except RuntimeError as error:
+            raise TrainingFailed("another rank has ended; training stopped, start it again to go on") from error
 
     @contextmanager
     def failing_together(self) -> Iterator[None]:
@@ -97,7 +104,7 @@ class Ranks:
             failure = error
         if self.count > 1:
             first = torch.tensor([self.rank if failure else self.count])
-            dist.all_reduce(first, dist.ReduceOp.MIN)
+            self._together(dist.all_reduce, first, dist.ReduceOp.MIN)
             if first.item() not in (self.rank, self.count):
                 raise OtherRankFailed(status=2) from failure
         if failure:
@@ -117,11 +124,10 @@ def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 
 @contextmanager
-def process_group(name: str) -> Iterator[Ranks]:
+def process_group() -> Iterator[Ranks]:
     """Join the ranks of this training, as the environment variables of torchrun describe them; alone without any.
 
-    When a rank dies or fails, the others end as well, with status 1 (2 for bad input) and one line from one of them,
-    which begins with `name`. Raises InputError for an incomplete environment.
+    A TrainingFailed meets all ranks, and the first one says why. Raises InputError for an incomplete environment.
     """
     ranks = _ranks_of_environment()
     if ranks.count == 1:
@@ -129,29 +135,13 @@ def process_group(name: str) -> Iterator[Ranks]:
         return
     with_cuda = torch.cuda.is_available() and dist.is_nccl_available()
     dist.init_process_group("cpu:gloo,cuda:nccl" if with_cuda else "gloo", timeout=SILENCE)
-    detector = FailureDetector(name, ranks.rank, ranks.count, _broadcast_numbers)
     try:
         yield ranks
-    except TrainingFailed:  # all ranks fail alike, and the first one says why
+    except TrainingFailed as error:
         if not ranks.is_first:
-            detector.wait()
-        detector.leave(1)
+            raise OtherRankFailed(status=1) from error
         raise
-    except (InputError, OSError) as error:
-        detector.leave(2 if isinstance(error, InputError) else 1)
-        raise
-    except BaseException:
-        detector.wait()  # after the loss or failure of another rank, this error is only its echo
-        detector.leave(1)
-        raise
-    detector.leave(0)
     dist.destroy_process_group()
-
-
-def _broadcast_numbers(numbers: list[int]) -> list[int]:
-    tensor = torch.tensor(numbers)
-    dist.broadcast(tensor, 0)
-    return tensor.tolist()
 
 
 def _ranks_of_environment() -> Ranks:

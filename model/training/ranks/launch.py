@@ -86,7 +86,7 @@ class ProcessGroup:
     ) -> None:
         self.log = log
         self._children: list[subprocess.Popen[bytes]] = []
-        self._failed: float | None = None  # time at which a rank was found failed
+        self._failed: tuple[int, float] | None = None  # the status of the rank that failed first, and when it was seen
         log.parent.mkdir(exist_ok=True)  # none above: a study whose folder was moved must not go on
         command = bound_command(module, *arguments)
         outside = {name: value for name, value in os.environ.items() if name not in TORCHRUN}
@@ -108,18 +108,18 @@ class ProcessGroup:
             raise
 
     def poll(self) -> int | None:
-        """Return None while ranks run, then the exit status: 0, or the largest of the failed ranks'.
+        """Return None while ranks run, then the exit status: 0, or that of the rank that failed first.
 
         Where a rank has failed, the others are killed if they do not end within GRACE_SECONDS.
         """
         statuses = [child.poll() for child in self._children]
+        if self._failed is None and any(statuses):
+            self._failed = min(filter(None, statuses)), time.monotonic()  # one that was killed explains the others
         if None in statuses:
-            if self._failed is None and any(statuses):
-                self._failed = time.monotonic()
-            if self._failed is None or time.monotonic() - self._failed < GRACE_SECONDS:
+            if self._failed is None or time.monotonic() - self._failed[1] < GRACE_SECONDS:
                 return None
             self.kill()
-        return max((child.returncode for child in self._children if child.returncode), default=0)
+        return self._failed[0] if self._failed else 0
 
     def ask(self, line: str, tick: Callable[[], object] = lambda: None) -> str:
         """Send a line, wait for the answer and return it; "" where the process has ended instead.

@@ -1,4 +1,4 @@
-"""A saved model in lm-eval's own command, `lm_eval --model dreamer`: the same numbers as in a study."""
+"""A saved model in lm-eval's own command, `dreamer lm-eval --model dreamer`: the same numbers as in a study."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
 from tests.model.saved_model import save_model
 
-COMMAND = Path(sys.executable).with_name("lm_eval")
+COMMAND = Path(sys.executable).with_name("dreamer"), "lm-eval"
 COMMON = """dataset_name: default
 test_split: test
 doc_to_text: "Question: {{question}}\\nAnswer:"
@@ -49,7 +48,7 @@ doc_to_target: "{{question}}"
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A saved model in the place where a carried study has it."""
+    """A saved model in a folder below its tokenizer's."""
     study = tmp_path_factory.mktemp("study")
     write_tokenizer(study / "tokenizer")
     raw, averaged = (small_model(seed, sequence_length=192) for seed in (0, 1))
@@ -89,7 +88,7 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
         files.append(tmp_path / f"{name}.yaml")
         files[-1].write_text(f"task: {name}\ndataset_path: {place}\n{COMMON}{definition}")
     arguments = f"path={model}" + (f",depth={depth},weights={weights}" if depth else "")
-    command = [COMMAND, "--model", "dreamer", "--model_args", arguments, "--tasks", *files]
+    command = [*COMMAND, "--model", "dreamer", "--model_args", arguments, "--tasks", *files]
     done = subprocess.run(
         [*command, "--output_path", tmp_path / "out.json"],
         capture_output=True, text=True, env=environment(tmp_path / "home"), cwd=tmp_path, check=False,
@@ -115,15 +114,20 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
         assert value == pytest.approx(theirs[task][f"{metric},none"], rel=1e-9)
 
 
-def test_registering_costs_other_programs_nothing(tmp_path: Path) -> None:
-    """The hook runs whenever torch is imported; it must not bring lm-eval, or anything else of ours, along."""
-    (hook,) = [entry for entry in metadata.entry_points(group="torch.backends") if entry.name == "dreamer-in-lm-eval"]
-    assert hook.value == "dreamer_lm_eval:register"
-    (tmp_path / "model.py").write_text("raise RuntimeError('this is not the module you are looking for')")
-    ours = {"model", "dreamer_lm_eval", "lm_eval"}
-    code = f"import sys, torch; print(*{{name.partition('.')[0] for name in sys.modules}} & {ours})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert done.stdout.split() == ["dreamer_lm_eval"]
+def test_all_arguments_are_lm_evals_own(tmp_path: Path) -> None:
+    """Its help, too, and what looks like options of ours."""
+    done = subprocess.run(
+        [*COMMAND, "--help", "--version"], capture_output=True, text=True, env=environment(tmp_path), check=True
+    )
+    assert done.stdout.startswith("usage: lm-eval")
+
+
+def test_lm_eval_finds_the_model_by_its_name() -> None:
+    from lm_eval.api.registry import get_model
+
+    from model.evaluation.harness import DreamerLM
+
+    assert get_model("dreamer") is DreamerLM
 
 
 def test_a_models_tokenizer_is_found(study: Path, tmp_path: Path) -> None:

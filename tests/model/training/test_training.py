@@ -520,3 +520,17 @@ def test_compiling_again_during_training_is_an_error(fresh, model):
     finally:
         torch.compiler.set_stance("default")
         torch.compiler.reset()
+
+
+def test_a_trace_of_steps_leaves_the_run_where_it_was(root, fresh, capsys):
+    folder = fresh()
+    train(folder, stop_at=700)
+    before = newest_state(folder / "state").values
+    assert main([str(folder), "--profile", "2"]) == 0
+    trace = folder / "trace.json"
+    assert capsys.readouterr().out == f"{trace}\n"
+    names = [event.get("name") for event in json.loads(trace.read_text())["traceEvents"]]
+    assert "NativeAttention" in names or "_SwiGLUExperts" in names
+    assert newest_state(folder / "state").values == before
+    assert train(folder) == "complete"
+    assert_same_run(folder, root / "run")

@@ -15,7 +15,6 @@ import torch
 
 from model.checkpoint import newest_state
 from model.train import main, train
-from model.training.ranks.failure_detector import LOST_SECONDS
 from model.training.ranks.launch import rank_environments
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
@@ -117,17 +116,15 @@ def test_killed_ranks_go_on_to_the_same_bits_and_in_another_number(tmp_path):
 
 
 @pytest.mark.parametrize("lost", [0, 2])
-def test_a_lost_rank_ends_the_others_with_one_line(tmp_path, lost):
+def test_a_lost_rank_ends_the_others(tmp_path, lost):
+    """The first rank says so in one line, and of its own loss the parent of the ranks knows."""
     folder = write_run(tmp_path, tokens=100_000_000, checkpoints=[], save_every_seconds=0)
     group = Group(folder, 3)
     wait_for_any(folder, "state/[0-9]*[0-9]")
     group.processes[lost].kill()
-    killed = time.monotonic()
     statuses, lines = group.wait()
-    assert time.monotonic() - killed < LOST_SECONDS  # known by the end of its connections, not by their silence
     assert statuses == [-signal.SIGKILL if number == lost else 1 for number in range(3)]
-    assert len(lines) == 1, lines
-    assert f"run: rank {lost} of 3 is lost" in lines[0]
+    assert ["another rank has ended" in line for line in lines] == ([True] if lost else [])
     tokens = newest_state(folder / "state").values["tokens"]
     assert train(folder, stop_at=tokens + 1) == "stopped"
     assert newest_state(folder / "state").values["tokens"] > tokens

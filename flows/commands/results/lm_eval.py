@@ -1,0 +1,16 @@
+"""`dreamer lm-eval`: run lm-eval's own command, which then knows the model `dreamer`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+
+def lm_eval(options: argparse.Namespace) -> None:
+    """Hand all arguments to lm-eval's command, with a saved model of ours registered as `dreamer`."""
+    from lm_eval.__main__ import cli_evaluate
+
+    import model.evaluation.harness  # noqa: F401 - registers the model
+
+    sys.argv = ["lm-eval", *options.arguments]
+    cli_evaluate()
