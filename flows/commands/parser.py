@@ -79,7 +79,7 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--root", type=Path, help="where the study writes (default runs/<name>)")
 
     def add_mirror(sub: argparse.ArgumentParser, more: str = "") -> None:
-        sub.add_argument("--mirror", type=Path, help=f"folder of data sets in the hub's layout{more}")
+        sub.add_argument("--mirror", help=f"folder of data sets in the hub's layout{more}")
 
     run = add("run", "running.run:run", "Run a study to its report; what is already done is not done again.")
     add_study(run, default="demo")

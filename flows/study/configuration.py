@@ -64,9 +64,9 @@ class Data(Section):
 
     @field_validator("mirror", mode="before")
     @classmethod
-    def _no_address(cls, mirror: Any) -> Any:
+    def _folder(cls, mirror: Any) -> Any:
         if "://" in str(mirror):
-            raise ValueError(f"{mirror} is an address; copy its files to a folder, and name that folder")
+            raise ValueError(f"a mirror is a folder: copy {str(mirror).partition('://')[0]}://... here first")
         return mirror
 
     @field_validator("memory")

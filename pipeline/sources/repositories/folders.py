@@ -95,12 +95,6 @@ def find_folder(
     return None
 
 
-def is_cached(repository: str, parts: Sequence[Part], *, cache: Path | str, revision: str | None = None) -> bool:
-    """Tell whether `repository_folder` has fetched the parts of a repository from the hub into `cache`."""
-    record = hub.read_record(_cached(Path(cache), repository, revision))
-    return bool(record) and hub.is_fetched(record, parts)
-
-
 def resolved_revision(folder: Path | str) -> str | None:
     """Return the commit of a repository's folder, from its record or the hub's cache; None for a user's own folder."""
     folder = Path(folder)

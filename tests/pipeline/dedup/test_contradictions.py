@@ -1,14 +1,39 @@
-"""Facts of documents: ids of digits agree wherever the numbers agree."""
+"""What tells two problems apart that are worded alike, and facts of documents that agree wherever their numbers do."""
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.dedup.contradictions import digit_sequences, function_ids
+from pipeline.dedup.contradictions import answer_ids, contradictions, digit_sequences, facts, function_ids
+from pipeline.dedup.settings import GUARDS
 from pipeline.text.words import text_column, word_blocks
 from tests.pipeline.text.specification import words_of
 from tests.pipeline.text.texts import TEXTS
+
+EIGHT = "it is the one in the red box"
+
+
+@pytest.mark.parametrize(
+    ("texts", "answers", "guard"),
+    [
+        (("find x + 3", "find x - 3"), ("", ""), "signs"),
+        (("find 3 + x", "find 3 - x"), ("", ""), "signs"),
+        (("find x + 3", "find x, 3"), ("", ""), None),
+        (("find 3 + x", "find 4 + x"), ("", ""), "numbers"),
+        (("now find it", "now find it"), (EIGHT, EIGHT.replace("red", "blue")), "answers"),
+        (("now find it", "now find it"), (f"{EIGHT} here", f"{EIGHT} there"), None),  # prose
+        (("now find it", "now find it"), (EIGHT, ""), None),
+    ],
+)
+def test_problems_worded_alike_differ_by_a_guard(
+    texts: tuple[str, str], answers: tuple[str, str], guard: str | None
+) -> None:
+    ((_, words),) = word_blocks(text_column(pa.array(texts)))
+    found = facts(words, answer_ids(pa.array(answers)), function_ids(pa.array(texts)))
+    (code,) = contradictions(found, np.array([0]), np.array([1]))
+    assert (GUARDS[code - 1] if code else None) == guard
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=5))

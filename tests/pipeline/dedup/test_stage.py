@@ -119,6 +119,15 @@ def test_the_example_of_near(tmp_path: Path) -> None:
     assert results["clusters"] == {"2": 1}
 
 
+def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> None:
+    common = "ada bob cid dot eve fay gus"
+    settings = DedupSettings(words=1, threshold=0.7, bands=128, rows=1)
+    at = run(tmp_path / "at", [(f"{common} hal", "", ""), (f"{common} ivy jon", "", "")], settings)  # 7 of 10 words
+    below = run(tmp_path / "below", [(f"{common} hal", "", ""), (f"{common} ivy jon kim", "", "")], settings)
+    assert (len(at[1]), len(below[1])) == (1, 0)
+    assert (at[2]["verified"], below[2]["verified"]) == (1, 0)
+
+
 def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_path: Path) -> None:
     text = STORY.format(n=4)
     first = write(tmp_path / "first", [(text, "Seven.", "")], "z")

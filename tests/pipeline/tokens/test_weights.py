@@ -27,6 +27,9 @@ def test_every_copy_is_spread_evenly(weight: float) -> None:
         places = repeated["key"][number == copy] / 2.0**64
         tenths, _ = np.histogram(places, 10, (0, 1))
         assert tenths / len(places) == pytest.approx(np.full(10, 0.1), abs=0.02), f"copy {copy}"
+        if copy:  # shuffled again: a copy does not lie beside the first one
+            firsts = records["key"][first[number == copy]] / 2.0**64
+            assert abs(np.corrcoef(places, firsts)[0, 1]) < 0.05, f"copy {copy}"
 
 
 def test_copies_are_those_of_before_where_none_was_misplaced() -> None:

@@ -27,9 +27,7 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
                 ("b", "q", "<think>x"),
                 ("b", "q", "<think>x</think>"),
                 ("b", "q", ""),
-                ("c", "q", "\n<analysis >x</Analysis>4"),
-                ("c", "q", "<think >x</think >4"),
-                ("c", "q", "So <analysis>x</analysis>4"),
+                ("c", "q", "So <reasoning>x</reasoning>4"),
             )
         )
     said = []
@@ -40,9 +38,7 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
         ("a/1", " untouched ", "4"),
         ("b/2", "5", "4"),
         ("b/5", "", "4"),
-        ("c/6", "4", "4"),
-        ("c/7", "4", "4"),
-        ("c/8", "So <analysis>x</analysis>4", "4"),
+        ("c/6", "So <reasoning>x</reasoning>4", "4"),
     ]
     dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
     assert {(row["id"], row["response"], row["reason"]) for row in dropped} == {
@@ -51,13 +47,11 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
     }
     assert {(t["source"], t["kind"]): t["documents"] for t in result["traces"]} == {
         ("a", "none"): 1,
-        ("a", "paired"): 1,
-        ("b", "closing"): 1,
+        ("a", "stripped"): 1,
         ("b", "none"): 1,
-        ("b", "paired"): 1,
+        ("b", "stripped"): 2,
         ("b", "unclosed"): 1,
         ("c", "none"): 1,
-        ("c", "paired"): 2,
     }
     assert said == [1.0]
 
@@ -75,7 +69,7 @@ def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_
         ("a/1", DROP_UNCLOSED, NO_CLOSING),
         ("a/2", DROP_UNCLOSED, NO_CLOSING),
     ]
-    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("closing", 1), ("unclosed", 2)}
+    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("stripped", 1), ("unclosed", 2)}
 
 
 @needs_mirror
@@ -90,6 +84,6 @@ def test_real_traces(tmp_path):
     assert sum("</think>" not in response for response in unclosed) == 76
     assert len(unclosed) == 78
     kinds = {trace["kind"]: trace["documents"] for trace in result["traces"]}
-    assert kinds == {"none": 122, "paired": 11_011, "several": 487, "closing": 1, "unclosed": 78}
+    assert kinds == {"none": 122, "stripped": 11_499, "unclosed": 78}
     for batch in read_documents(tmp_path / "out"):
         assert not any("<think>" in text or "</think>" in text for text in batch["response"].to_pylist())
