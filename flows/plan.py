@@ -1,7 +1,8 @@
 """Plan a study: everything that follows from the study and from what has been decided so far.
 
 A plan knows every data output, model, run, checkpoint and evaluation with its key and folder, and whether it is done.
-A plan reads files and writes none; running a study, `dreamer plan`, `status`, `verify`, `clean` and `checkpoints` ask it.
+A plan reads files and writes none. Running a study and `dreamer plan`, `status`, `verify`, `clean` and `checkpoints`
+ask the plan.
 
 What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), and which seed of a race
 goes on (`choose_seed`). A plan that is asked again after a decision knows what follows from it.
@@ -178,7 +179,7 @@ FAILURE = "failure.txt"
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One checkpoint scored on one benchmark: the folder of its rows, and the other depths of the model to be scored."""
+    """One checkpoint scored on one benchmark: the folder of the rows, and the other depths at which it is scored."""
 
     run: Run
     checkpoint: Checkpoint
@@ -224,7 +225,7 @@ class Plan:
         """Find the folder of a data set here; None where it is still to be fetched."""
         parts = [(configuration, split) for configuration in entry.configurations for split in splits]
         cache = self.study.folder / "hub"
-        return find_folder(entry.repository, parts, mirror=self.study.mirror, cache=cache, revision=entry.revision)
+        return find_folder(entry.repository, parts, mirror=self.study.data.mirror, cache=cache, revision=entry.revision)
 
     @property
     def absent(self) -> list[tuple[Wanted, tuple[str, ...]]]:
@@ -423,7 +424,7 @@ class Plan:
         study, folder = self.study, self.folder_of(benchmark, (benchmark.split,))
         assert folder is not None, "benchmarks that are not here are found before"
         texts = study.store_folder / "texts"
-        return task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.mirror)
+        return task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.data.mirror)
 
     @cached_property
     def _decisive(self) -> dict[str, Any]:
@@ -434,13 +435,20 @@ class Plan:
             name = task["benchmark"]
             files = {part: self.store.file_digest(Path(task[part])) for part in ("plain", "yaml") if task.get(part)}
             named = {part: task[part] for part in ("task", "metric", "filter", "chance") if part in task}
-            overrides = {part: value for part, value in (task.get("overrides") or {}).items() if part != "dataset_kwargs"}
-            entry = found.setdefault(name, {"tasks": [], "data": self._digests(by_name[name]) if name in by_name else []})
-            entry["tasks"].append({**named, **files, "overrides": overrides})
+            given = (task.get("overrides") or {}).items()
+            overrides = {part: value for part, value in given if part != "dataset_kwargs"}  # where the data lie
+            if name not in found:
+                found[name] = {"tasks": [], "data": self._digests(by_name[name]) if name in by_name else []}
+            found[name]["tasks"].append({**named, **files, "overrides": overrides})
         if self.study.evaluation.introspect:
             texts = [task["benchmark"] for task in self.tasks if task["metric"] in PERPLEXITIES]
             found = {INTROSPECTION: [found[name] for name in texts]} | found
         return plain(found)
+
+    @property
+    def benchmark_names(self) -> list[str]:
+        """The benchmarks on which every checkpoint is evaluated."""
+        return list(self._decisive)
 
     def evaluations(self, run: Run) -> list[Evaluation]:
         """List the evaluations of a run's checkpoints that are there; none of a run that may not go on to the end."""

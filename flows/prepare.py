@@ -88,7 +88,7 @@ def _fetch(plan: Plan, entry: Any, splits: Sequence[str]) -> None:
     try:
         repository_folder(
             entry.repository,
-            mirror=study.mirror,
+            mirror=study.data.mirror,
             cache=study.folder / "hub",
             revision=entry.revision,
             configurations=entry.configurations,

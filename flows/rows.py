@@ -154,8 +154,9 @@ def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
         rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
     known = {task: (metric, filter) for task, metric, filter in rows}
     wanted = {task["benchmark"]: task for task in plan.tasks if not _is_loss(task["metric"])}
+    reason = f"said by {plan.study.name}"
     return [
-        {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": f"said by {plan.study.name}"}
+        {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": reason}
         for name, task in wanted.items()
         if known.get(name) != (task["metric"], task["filter"])
     ]

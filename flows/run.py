@@ -68,7 +68,7 @@ class Options:
     trust_code: bool = False
 
 
-def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()) -> Path | None:  # noqa: B008
+def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()) -> Path | None:
     """Run a study to its report, or to the end of the stage `options.until`; returns the path of the report.
 
     Where a training or an evaluation fails the others go on, the report is written, and Failed names what has failed.
@@ -182,7 +182,8 @@ def evaluation_job(
     """Describe the evaluation of a checkpoint on the benchmarks on which it has not been evaluated yet."""
     study = plan.study
     folder = (study.folder / "evaluating" / f"{run.run_id}-{checkpoint.tokens}").resolve()
-    settings = {name: getattr(study.evaluation, name) for name in ("limit", "batch_tokens", "max_new_tokens", "weights")}
+    named = ("limit", "batch_tokens", "max_new_tokens", "weights")
+    settings = {name: getattr(study.evaluation, name) for name in named}
     values = {
         **settings,
         "device": study.training.device,

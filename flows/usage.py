@@ -1,4 +1,4 @@
-"""Know which studies use which outputs of a store: every study leaves a note of what it uses, and whether it is done."""
+"""Know which studies use which outputs of a store: every study leaves a note of what it uses, and if it is done."""
 
 from __future__ import annotations
 

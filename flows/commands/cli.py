@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from flows.commands.parser import GROUPS, parser
-from flows.running.processes import BAD_INPUT, Failed, Stopped
+from flows.jobs import BAD_INPUT, Failed, Stopped
 from pipeline.errors import InputError, nearest_name
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+BAD_INPUT = 2  # the exit status of a process that was given bad input
+
 
 class Failed(RuntimeError):
     """A process failed; the text names the process and its log, `reason` is what the process said last."""
@@ -48,8 +50,8 @@ class Job:
 class Event:
     """Something that happened to a job.
 
-    'started'; 'progress', every second; 'checkpoint', a training has written another one; 'finished'; 'failed', with the
-    error: Failed where the others can go on, else InputError (the job was refused) or a defect.
+    'started'; 'progress', every second; 'checkpoint', a training has written another one; 'finished'; 'failed', with
+    the error: Failed where the others can go on, else InputError (the job was refused) or a defect.
     """
 
     job: Job

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
-from flows.jobs import Event, Failed, Job, Stopped
+from flows.jobs import Event, Job, Stopped
 from flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
 from flows.jobs.processes import Staying, check_status, started
 from flows.study.configuration import Study
@@ -66,7 +66,7 @@ class LocalJobs:
         self._staying.close()
 
     def _start_what_fits(self) -> None:
-        """Start the most urgent jobs that the free cores or GPUs allow; nobody overtakes a job that waits for several."""
+        """Start the most urgent jobs that fit the free cores or GPUs; nobody overtakes a job that waits for several."""
         with self._lock:
             passed = []
             while self._waiting and not self._stopping.is_set():

@@ -13,12 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from flows.jobs import Failed, Job, Stopped
+from flows.jobs import BAD_INPUT, Failed, Job, Stopped
 from flows.jobs.private import compiled_libraries
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
-
-BAD_INPUT = 2  # the exit status
 
 
 def started(

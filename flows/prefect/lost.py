@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flows.running.single import runs_elsewhere
 from flows.study.loading import load_study
+from flows.watching.single import runs_elsewhere
 from pipeline.errors import InputError
 
 

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from flows.jobs import BAD_INPUT, Failed
+from flows.jobs.private import open_private, private_folder
 from flows.prefect.in_process import environment
 from flows.prefect.lost import end_lost_runs
+from flows.prefect.report_links import serving_reports
+from flows.prefect.secret import secret
 from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive
-from flows.running.private import open_private, private_folder
-from flows.running.processes import BAD_INPUT, Failed
-from flows.running.report_links import serving_reports
-from flows.running.single import TURN
 from flows.study.loading import read_yaml
+from flows.watching.single import TURN
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 
@@ -66,6 +67,8 @@ def up() -> None:
                     say_lost_runs()
                 whose = " (a server that was there before, and stays)" if joins else ""
                 print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
+                if not joins:
+                    print(f"Its pages ask for this secret: {secret()}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
                 print(f"Reports are at {reports}/STUDY/", flush=True)
                 serve(*deployments(), limit=1)
@@ -117,7 +120,7 @@ def say_lost_runs() -> None:
 
 def deployments(path: Path = DEPLOYMENTS) -> list[Any]:
     """Build the deployments that `prefect.yaml` lists."""
-    from flows.full_study import full_study
+    from flows.prefect.flow import full_study
 
     known = ("name", "description", "parameters", "tags")
     listed = read_yaml(str(path), path.read_text())["deployments"]

@@ -55,6 +55,12 @@ class Data(Section):
         description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
         "at most 2 % of the curated documents; 0: none",
     )
+    tuning: int = Field(
+        0,
+        ge=0,
+        description="further documents held out of training, by question, to choose settings on; 0: none",
+    )
+    seed: int = Field(0, ge=0, description="of the order of the documents in the packed tokens")
     memory: str = Field("4GB", description="that curation takes at most")
     cluster: str | None = Field(
         None,

@@ -7,13 +7,14 @@ process comes from the file that the child writes (`model.training.recording.rec
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
 
@@ -49,6 +50,13 @@ def write_line(text: str) -> None:
     with suppress(OSError):
         sys.stderr.write(f"{text}\n")  # not print: Prefect takes that over inside a flow
         sys.stderr.flush()
+
+
+def end_now(status: int) -> NoReturn:
+    """End this process after what was written has been sent on, without waiting for threads of libraries."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.study.configuration import Study
 from flows.watching import progress
 from flows.watching.progress import read_progress
-from flows.study.configuration import Study
 from pipeline.storage.files import write_text_atomically
 
 FILE = ".progress.json"

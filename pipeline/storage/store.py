@@ -23,11 +23,9 @@ from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
-from pipeline.storage.integrity import MANIFEST, damage, reopen
+from pipeline.storage.integrity import MANIFEST, REPAIR, damage, read_manifest, reopen
 from pipeline.storage.locks import try_lock
 
-KEYS = {"stage", "version", "key", "configuration", "inputs", "results", "seconds", "files"}
-REPAIR = "`dreamer verify STUDY --repair` removes what is damaged, and the next run makes it again"
 POLL_SECONDS = 0.2
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -59,16 +57,7 @@ class Output:
     @cached_property
     def manifest(self) -> Mapping[str, Any]:
         """The manifest of an output that has been made. Raises InputError for a damaged one, or none."""
-        path = self.path / MANIFEST
-        try:
-            manifest = json.loads(path.read_text())
-        except FileNotFoundError:
-            raise InputError(f"{path} is missing; run the study again to make it") from None
-        except ValueError as error:
-            raise InputError(f"{path} is damaged ({error}); {REPAIR}") from None
-        if not isinstance(manifest, dict) or manifest.get("key") != self.key or not set(manifest) >= KEYS:
-            raise InputError(f"{path} is damaged; {REPAIR}")
-        return manifest
+        return read_manifest(self.path)
 
     @property
     def results(self) -> Mapping[str, Any]:

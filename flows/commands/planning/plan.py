@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from flows.checks import checkpoint_bytes, state_bytes, study_warnings
 from flows.commands.planning.data_plan import amount, data_bytes, data_tables
 from flows.commands.planning.time_plan import (
     GPU_FLOPS,
@@ -19,9 +20,8 @@ from flows.commands.planning.time_plan import (
     unknown_benchmarks,
 )
 from flows.commands.tables import console, print_table
-from flows.running.machines.devices import gpus
-from flows.stages.checks import checkpoint_bytes, state_bytes, study_warnings
-from flows.stages.models import PlannedModel, plan_models
+from flows.jobs.devices import gpus
+from flows.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
 from flows.study.noise import noise_of

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 
-from flows.running.private import open_private, private_folder
+from flows.jobs.private import open_private, private_folder
 from flows.study.configuration import Study
 from pipeline.storage.store import digest
 from reports.page.serving import server

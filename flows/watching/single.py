@@ -15,10 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-from flows.running import progress
-from flows.running.private import open_private
-from flows.running.processes import wait_unless_stopping
+from flows.jobs.private import open_private
 from flows.study.configuration import Study
+from flows.watching import progress
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 
@@ -55,7 +54,7 @@ def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
                     "far, --follow waits for its end"
                 )
             progress.report("follow", 0.0, _holder(path))
-            wait_unless_stopping(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         _sign(file)
         _held.add(path)
         try:
@@ -78,7 +77,7 @@ def in_turn() -> Iterator[None]:
         while not try_lock(file):
             waited = True
             progress.report(WAITS_FOR_TURN, 0.0, f"waits for {_holder(Path(place))}")
-            wait_unless_stopping(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)
         if waited:
             progress.report(WAITS_FOR_TURN, 1.0)
         _sign(file)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from flows.running.looks import folder_size
-from flows.running.machines.devices import check_devices, gpus, share_ranks
-from flows.stages.models import PlannedModel, plan_models
+from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
+from flows.models import PlannedModel, plan_models
 from flows.study.configuration import BASELINE, BUILTIN, Study
+from flows.watching.looks import folder_size
 from model.evaluation.trust import check_overrides, check_task_file
 from pipeline.benchmarks.items import task_file
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import read_tokenizer
 
-CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
 
 
@@ -67,14 +65,14 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
 
 
 def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
-    """Count the bytes of all checkpoints of a study, with the averaged weights where an average is kept.
+    """Count the bytes of all checkpoints of a study: averaged weights, and raw ones where the study asks for them.
 
     A seed that is screened writes checkpoints too, up to the point at which the best seed is chosen.
     """
     training = study.training
     of_others = sum(point <= (training.stop_at or training.tokens) for point in training.points)
     checkpoints = len(training.points) + (len(training.seeds) - 1) * of_others
-    copies = 2 if training.averaging else 1
+    copies = 1 if not training.averaging or study.evaluation.weights == "averaged" else 2
     return sum(4 * model.parameters * copies * checkpoints for model in planned)
 
 
@@ -82,15 +80,6 @@ def state_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
     """Count the bytes to resume all runs from: weights, two moments, and the average where one is kept."""
     copies = 4 if study.training.averaging else 3
     return sum(4 * model.parameters * copies * len(study.training.seeds) for model in planned)
-
-
-def machine_memory() -> int:
-    """Return the bytes of memory that processes may use here: the machine's, or the limit of their group."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in CGROUP_LIMITS:
-        text = path.read_text().strip() if path.is_file() else ""
-        limits += [int(text)] if text.isdigit() else []
-    return min(limits)
 
 
 def _harness_tasks() -> Path | None:
@@ -131,7 +120,7 @@ def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
     free = shutil.disk_usage(study.store_folder).free
     if needed <= free:
         return
-    written = folder_size(study.store_folder / "training")
+    written = folder_size(study.store_folder / "runs")
     if needed - written > free:
         raise InputError(
             f"{study.store_folder}: training writes {needed / 1e9:,.1f} GB of checkpoints and states, and "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from functools import partial
 
-from flows.running.processes import Failed
+from flows.jobs import Failed
 from pipeline.errors import InputError
 
 
