@@ -21,6 +21,7 @@ from typing import Any
 
 from flows.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
+from model.evaluation.job import INTROSPECTION
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
 from pipeline.benchmarks.items import task_specifications
@@ -54,7 +55,6 @@ VERSIONS = {
     "evaluations": 1,
     "decisions": 1,
 }
-INTROSPECTION = "introspection"  # stands for a benchmark: what is observed of a checkpoint's attention and experts
 WORLD_TEXT = "world_text"  # the perplexity of whole documents of the built-in world
 COUNTED = ("documents", "traces", "clean", "deduplicate", "decontaminate")  # stages that count documents, but packing
 

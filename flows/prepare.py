@@ -159,9 +159,7 @@ def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     make(
         one.traces,
         source.name,
-        lambda folder, report: strip_traces(
-            one.documents.path, folder, marking=source.trace, run=run, progress=report
-        ),
+        lambda folder, report: strip_traces(one.documents.path, folder, marking=source.trace, run=run, progress=report),
     )
     make(
         one.clean,
@@ -275,4 +273,3 @@ def _characters_read(study: Study, one: SourcePlan) -> int:
     size = sum(path.stat().st_size for path in one.files)
     limit = study.data.limit if study.data.limit is not None else one.source.limit
     return size if limit is None else min(size, limit * LIMITED_ROW)
-

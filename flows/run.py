@@ -187,20 +187,23 @@ def evaluation_job(
     values = {
         **settings,
         "device": study.training.device,
-        "checkpoint": {"run_id": run.run_id, "tokens": checkpoint.tokens, "path": str(checkpoint.folder.resolve())},
+        "depths": sorted({depth for one in evaluations for depth in one.depths}),
+        "checkpoints": [
+            {
+                "run_id": run.run_id,
+                "tokens": checkpoint.tokens,
+                "path": str(checkpoint.folder.resolve()),
+                "outputs": {
+                    one.benchmark: {"folder": str(one.folder.resolve()), "configuration": one.configuration}
+                    for one in evaluations
+                },
+            }
+        ],
         "tokenizer": str(plan.data.tokenizer.path.resolve()),
         "tasks": plan.tasks,
         "trust_code": options.trust_code,
         "observe": str(plan.data.packed.path.resolve()) if study.evaluation.introspect else None,
-        "outputs": [
-            {
-                "benchmark": one.benchmark,
-                "folder": str(one.folder.resolve()),
-                "depths": list(one.depths),
-                "configuration": one.configuration,
-            }
-            for one in evaluations
-        ],
+        "output": str(folder),
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomically(folder / "job.json", json.dumps(values, indent=1), durable=False)
@@ -256,4 +259,3 @@ def is_complete(plan: Plan) -> bool:
     for output in plan.data.outputs:
         plan.store.check(output)
     return True
-

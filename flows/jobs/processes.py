@@ -51,9 +51,7 @@ class Staying:
     There are as many processes as have been asked at once. `alive` is the block in which a process may live.
     """
 
-    def __init__(
-        self, alive: Callable[[ProcessGroup], AbstractContextManager[ProcessGroup]], folder: Path
-    ) -> None:
+    def __init__(self, alive: Callable[[ProcessGroup], AbstractContextManager[ProcessGroup]], folder: Path) -> None:
         """`folder`, that of the study, tells who lists the processes of a machine what they are for."""
         self._alive, self._folder = alive, folder
         self._idle: list[tuple[str, Mapping[str, str], ProcessGroup]] = []

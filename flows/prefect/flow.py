@@ -84,4 +84,3 @@ def full_study(
         finally:
             jobs.close()
             shown.close()
-

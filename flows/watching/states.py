@@ -91,9 +91,7 @@ def _is_prepared(plan: Plan) -> bool:
         return False
 
 
-def _data_stage(
-    plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None
-) -> State:
+def _data_stage(plan: Plan, stage: str, record: Mapping[str, Reported], prepared: bool, since: float | None) -> State:
     if prepared:
         return State(stage, state=COMPLETE, progress=1.0)
     expected = len(plan.study.data.sources) if stage in OF_EACH_SOURCE else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from model.settings import (
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
-PARTS = ".parts"  # ends the name of the folder in which a checkpoint's evaluation goes on
+INTROSPECTION = "introspection"  # stands for a benchmark: what is observed of a model's attention and experts
 COUNT = "must be a whole number of at least 1"
 RULES = (
     ("limit max_new_tokens batch_tokens", lambda value: value is None or (is_whole(value) and value >= 1), COUNT),
@@ -53,12 +53,24 @@ class EvaluationSettings:
 
 
 @dataclass(frozen=True)
+class Output:
+    """The folder for the rows of a checkpoint and a benchmark; `configuration` is what decides them, for its manifest."""
+
+    folder: Path
+    configuration: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Checkpoint:
-    """A model to evaluate: its run, the tokens it was trained on, and its folder."""
+    """A model to evaluate: its run, the tokens it was trained on, and its folder.
+
+    `outputs` are the benchmarks to evaluate, all where none is named.
+    """
 
     run_id: str
     tokens: int
     path: Path
+    outputs: Mapping[str, Output] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +87,22 @@ class Job(EvaluationSettings):
     device: str = "auto"
     harness: bool | None = None  # use lm-eval also for tasks with plain items; None: where lm-eval is installed
     trust_code: bool = False  # task files and overrides may run Python
-    trained_to: int | None = None  # tokens that runs end with, where further checkpoints may come
     observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
 
     def other_depths(self, checkpoint: Checkpoint, trained: int) -> tuple[int, ...]:
         """Return the depths at which a recurrent checkpoint of depth `trained` is evaluated besides its own."""
         known = (other.tokens for other in self.checkpoints if other.run_id == checkpoint.run_id)
-        is_last = checkpoint.tokens >= (self.trained_to or max(known))
+        is_last = checkpoint.tokens >= max(known)
         return tuple(depth for depth in self.depths if depth != trained) if is_last else ()
+
+    def outputs(self, checkpoint: Checkpoint) -> Mapping[str, Output]:
+        """Return the outputs of a checkpoint by benchmark, by default in `<output>/<run_id>/<tokens>/<benchmark>`."""
+        if checkpoint.outputs:
+            return checkpoint.outputs
+        names = [INTROSPECTION] if self.observe else []
+        names += dict.fromkeys(task["benchmark"] for task in self.tasks)
+        place = self.output / checkpoint.run_id / f"{checkpoint.tokens:015d}"
+        return {name: Output(place / name) for name in names}
 
 
 _FIELDS = {**field_types(Job), "checkpoints": "tuple[dict, ...]", "tasks": "tuple[dict, ...]"}
@@ -114,7 +134,12 @@ def read_job(path: Path | str) -> Job:
 
 def _checkpoint(values: Mapping[str, Any], job: Path) -> Checkpoint:
     try:
-        checkpoint = Checkpoint(values["run_id"], int(values["tokens"]), job.resolve().parent / values["path"])
+        place = job.resolve().parent
+        outputs = {
+            name: Output(place / output["folder"], output["configuration"])
+            for name, output in values.get("outputs", {}).items()
+        }
+        checkpoint = Checkpoint(values["run_id"], int(values["tokens"]), place / values["path"], outputs)
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{job}: a checkpoint needs run_id, tokens and path") from None
     if not is_file_name(checkpoint.run_id) or checkpoint.tokens < 0:

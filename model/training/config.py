@@ -24,6 +24,9 @@ HOW_IT_RUNS = (
 )
 """Fields of TrainingConfig that are no part of a run's identity: they change its results by rounding at most."""
 
+HOW_FAR = ("tokens", "checkpoints")
+"""Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the same steps."""
+
 RULES = (
     ("tokens batch_tokens log_every keep", lambda value: 1 <= value < 2**63, "must be at least 1 and below 2^63"),
     ("learning_rate epsilon clip", lambda value: 0 < value <= 1e300, "must be above 0, and finite"),
@@ -62,6 +65,7 @@ class TrainingConfig:
     averaging: float = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
     loss_on: str = "all"  # or "responses"
     checkpoints: tuple[int, ...] = ()  # token counts; one at `tokens` is always taken
+    raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
     device: str = "auto"  # "cuda" where there is one, else "cpu"
     precision: str = "auto"  # of matrix products: "bfloat16" on CUDA, "float32" on a CPU
     micro_batch_tokens: int | None = None  # tokens in one forward and backward pass; None: the whole batch
@@ -116,8 +120,9 @@ class Run:
     data: Path
 
     def settings(self) -> dict[str, Any]:
-        """Return all of run.json that decides the result; not where the data lie, and nothing of HOW_IT_RUNS."""
-        training = {name: value for name, value in self.training.to_dict().items() if name not in HOW_IT_RUNS}
+        """Return all of run.json that decides the trajectory; not where the data lie, how it is computed or how far."""
+        left_out = (*HOW_IT_RUNS, *HOW_FAR)
+        training = {name: value for name, value in self.training.to_dict().items() if name not in left_out}
         return {"run_id": self.run_id, "variant": self.variant, "model": self.model.to_dict(), "training": training}
 
 

@@ -1,29 +1,25 @@
-"""Evaluate one checkpoint part by part, and resume after a kill: the part in hand and two seconds before it are lost.
+"""Split the evaluation of a checkpoint into parts, and write the rows of each benchmark.
 
 A part is what one benchmark asks (its tasks together, so that batches stay full), the same at another depth or of the
-raw weights, or what is observed of the model's attention. Finished parts are folders in `<checkpoint>.parts/`; after
-the final one, their rows are concatenated under the checkpoint's final name, so that they appear at once.
+raw weights, or what is observed of the model's attention.
 """
 
 from __future__ import annotations
 
-import shutil
-import time
+import hashlib
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from model.evaluation.job import PARTS, Checkpoint
+from model.evaluation.job import INTROSPECTION, Checkpoint
 from model.evaluation.language_model import LanguageModel
 from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, schema, tables
 from model.introspect import Sample, observe
 from pipeline.storage.files import atomic_folder
-
-# Less work than this is not worth files of its own: a small model answers a benchmark in the time that they take.
-KEPT_SECONDS = 2.0
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,24 +71,24 @@ def split_evaluation(
     tasks: Sequence[Task],
     sample: Sample | None,
     depths: Sequence[int],
-) -> list[Part]:
-    """Split a checkpoint's evaluation: the observation on `sample`, every benchmark, every benchmark at each depth.
+) -> dict[str, list[Part]]:
+    """Split a checkpoint's evaluation by benchmark: at its own depth, then at each other depth, then of raw weights.
 
-    With two models, the second has the raw weights of the first: every benchmark is asked of these at the end. Example:
-    benchmarks a and b and depths [2] give the parts observation, a, b, a at depth 2, b at depth 2.
+    What is observed on `sample` stands under INTROSPECTION. With two models, the second has the raw weights of the
+    first. Example: benchmark a and depths [2] give {INTROSPECTION: [observation], "a": [a, a at depth 2]}.
     """
     model, *raw = models
     benchmarks: dict[str, list[Task]] = {}
     for task in tasks:
         benchmarks.setdefault(task.specification["benchmark"], []).append(task)
-    parts = [] if sample is None else [Part(0, 0, partial(_observe, checkpoint, model, sample))]
     ways = [partial(_score_benchmark, checkpoint, model, depth, compared=bool(depths)) for depth in (None, *depths)]
     ways += [partial(_score_raw, checkpoint, weights) for weights in raw]
-    for score in ways:
-        for own in benchmarks.values():
-            requests = sum(len(asked) for task in own for asked in task.requests.values())
-            parts.append(Part(requests, sum(task.items for task in own), partial(score, own)))
-    return parts
+    found = {} if sample is None else {INTROSPECTION: [Part(0, 0, partial(_observe, checkpoint, model, sample))]}
+    for name, own in benchmarks.items():
+        requests = sum(len(asked) for task in own for asked in task.requests.values())
+        items = sum(task.items for task in own)
+        found[name] = [Part(requests, items, partial(score, own)) for score in ways]
+    return found
 
 
 def _score_benchmark(
@@ -128,59 +124,26 @@ def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Ro
     return rows
 
 
-def finish_parts(folder: Path, parts: Sequence[Part], begun: Callable[[Part, bool], object]) -> Iterator[Rows]:
-    """Compute the missing parts of the checkpoint with final name `folder`, and yield the rows of every part.
-
-    `begun(part, there)` is called before each part; `there` tells whether the part is finished already. Finished parts
-    are written when those not yet written took KEPT_SECONDS together.
-    """
-    unwritten: dict[Path, Rows] = {}
-    since = time.monotonic()
-    for number, part in enumerate(parts):
-        place = _parts_folder(folder) / f"{number:03d}"
-        there = place.exists()
-        begun(part, there)
-        if there:
-            yield _read(place)
-            continue
-        unwritten[place] = rows = part.rows()
-        if time.monotonic() - since >= KEPT_SECONDS:
-            for place, finished in unwritten.items():
-                _write(place, finished)
-            unwritten, since = {}, time.monotonic()
-        yield rows
-
-
-def concatenate(folder: Path, parts: Sequence[Rows]) -> Rows:
-    """Write the rows of all parts to `folder/rows/`, remove the parts, and return the rows by table."""
+def join(parts: Sequence[Rows]) -> dict[str, pa.Table]:
+    """Concatenate the rows of several parts, table by table."""
     import pyarrow as pa
 
     names = dict.fromkeys(name for rows in parts for name in rows)
-    whole = {name: pa.concat_tables([rows[name] for rows in parts if name in rows]) for name in names}
-    with atomic_folder(folder) as unfinished:
-        _write(unfinished / "rows", whole)
-    remove_parts(folder)
-    return whole
+    return {name: pa.concat_tables([rows[name] for rows in parts if name in rows]) for name in names}
 
 
-def remove_parts(folder: Path) -> None:
-    """Remove the parts of a checkpoint that is complete."""
-    shutil.rmtree(_parts_folder(folder), ignore_errors=True)
-
-
-def _parts_folder(folder: Path) -> Path:
-    return folder.with_name(folder.name + PARTS)
-
-
-def _write(folder: Path, rows: Rows) -> None:
+def write_rows(folder: Path, rows: Rows, configuration: Mapping[str, Any] | None) -> None:
+    """Write rows as Parquet files to a new folder, with a manifest: what decided them, and the digests of the files."""
     import pyarrow.parquet as pq
 
     with atomic_folder(folder) as unfinished:
         for name, table in rows.items():
             pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")
+        files = {path.name: _described(path) for path in sorted(unfinished.iterdir())}
+        manifest = {"key": folder.name, "configuration": configuration, "inputs": [], "files": files}
+        (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=1))
 
 
-def _read(folder: Path) -> Rows:
-    import pyarrow.parquet as pq
-
-    return {path.stem: pq.read_table(path) for path in sorted(folder.iterdir())}
+def _described(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    return {"bytes": len(content), "blake2b": hashlib.blake2b(content, digest_size=16).hexdigest()}
