@@ -30,8 +30,8 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     """
     check_devices(study)
     check_benchmarks(study, trust_code=trust_code)
-    if study.data.tokenizer.file:
-        read_tokenizer(study.data.tokenizer.file)
+    if file := study.tokenizer_file:
+        read_tokenizer(file)
     if study.data.cluster and importlib.util.find_spec("distributed") is None:
         raise InputError(
             f"data.cluster is {study.data.cluster}, but Dask is not installed; pip install 'dreamer-study[cluster]'"
@@ -57,7 +57,7 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
         if entry == BUILTIN:
             continue
         benchmark = resolve_benchmark(entry)
-        path = task_file(benchmark, study.place, study.data.mirror)
+        path = task_file(benchmark, study.place, study.mirror)
         if not trust_code:
             check_overrides(benchmark.overrides, f"benchmark {benchmark.name!r}")
             if path:

@@ -225,7 +225,7 @@ class Plan:
         """Find the folder of a data set here; None where it is still to be fetched."""
         parts = [(configuration, split) for configuration in entry.configurations for split in splits]
         cache = self.study.folder / "hub"
-        return find_folder(entry.repository, parts, mirror=self.study.data.mirror, cache=cache, revision=entry.revision)
+        return find_folder(entry.repository, parts, mirror=self.study.mirror, cache=cache, revision=entry.revision)
 
     @property
     def absent(self) -> list[tuple[Wanted, tuple[str, ...]]]:
@@ -325,8 +325,8 @@ class Plan:
         wanted = self.study.data.tokenizer
         if wanted.hub:
             return self._output("tokenizer", {"hub": wanted.hub, "revision": wanted.revision})
-        if wanted.file:
-            return self._output("tokenizer", {"file": self.store.file_digest(Path(wanted.file))})
+        if file := self.study.tokenizer_file:
+            return self._output("tokenizer", {"file": self.store.file_digest(file)})
         trained = {"vocabulary_size": wanted.vocabulary_size, "sample_characters": SAMPLE_CHARACTERS}
         return self._output("tokenizer", trained, [curated])
 
@@ -424,7 +424,7 @@ class Plan:
         study, folder = self.study, self.folder_of(benchmark, (benchmark.split,))
         assert folder is not None, "benchmarks that are not here are found before"
         texts = study.store_folder / "texts"
-        return task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.data.mirror)
+        return task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.mirror)
 
     @cached_property
     def _decisive(self) -> dict[str, Any]:

@@ -88,12 +88,12 @@ def _fetch(plan: Plan, entry: Any, splits: Sequence[str]) -> None:
     try:
         repository_folder(
             entry.repository,
-            mirror=study.data.mirror,
+            mirror=study.mirror,
             cache=study.folder / "hub",
             revision=entry.revision,
             configurations=entry.configurations,
             splits=splits,
-            study=shlex.quote(study.named),
+            study=shlex.quote(shlex.split(study.arguments)[0]),
             progress=partial(progress.report, f"download {entry.name}"),
         )
     except Absent as error:
@@ -215,8 +215,8 @@ def _tokenizer(study: Study, data: DataPlan, folder: Path, report: Progress) -> 
     wanted = study.data.tokenizer
     if wanted.hub:
         return take_tokenizer({"hub": wanted.hub, "revision": wanted.revision}, folder)
-    if wanted.file:
-        return take_tokenizer({"file": str(wanted.file)}, folder)
+    if file := study.tokenizer_file:
+        return take_tokenizer({"file": str(file)}, folder)
     return train_tokenizer(data.curated.path, folder, wanted.vocabulary_size, progress=report)
 
 

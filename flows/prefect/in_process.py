@@ -5,13 +5,15 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
+from pathlib import Path
 from typing import Any
 
 from flows.jobs import Failed
 from flows.prefect.secret import secret
 from flows.prefect.server import allow_loopback, healthy, own_server
 from flows.study.configuration import Study
+from flows.study.loading import pinned
 from flows.watching import progress
 
 LABEL = "Prefect's server"
@@ -39,6 +41,10 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
     with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
         allow_loopback()
+        Path(home).mkdir(parents=True, exist_ok=True)
+        # Prefect reads settings from files in the current folder, and settings can name code.
+        stack.enter_context(chdir(home))
+        stack.enter_context(pinned(chosen))
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
             answering = stack.enter_context(own_server())

@@ -6,6 +6,7 @@ The deployment `full-study` runs the `demo` preset unless told otherwise; beside
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -33,6 +34,7 @@ DEPLOYMENTS = Path("prefect.yaml")
 
 def main() -> None:
     """Serve the deployments; ends with one line where that is not possible."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # no process of a study takes modules from the current folder
     try:
         up()
     except (InputError, Failed) as error:

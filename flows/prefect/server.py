@@ -86,7 +86,7 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                command = shlex.join(server.args[5:])  # type: ignore[index]  # behind what `bound_command` adds
+                command = shlex.join(server.args[6:])  # type: ignore[index]  # behind what `bound_command` adds
                 raise Failed(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
             if healthy(address):
                 return server

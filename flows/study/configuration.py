@@ -257,6 +257,7 @@ class Study(Section):
     evaluation: Evaluation
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
+    _start: Path = PrivateAttr(default_factory=Path.cwd)  # what relative paths are relative to, also after a change
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
@@ -275,7 +276,7 @@ class Study(Section):
     @property
     def place(self) -> Path:
         """The folder of the study file, below which its task files lie; the current folder for a preset."""
-        return self._place
+        return self._start / self._place
 
     @property
     def study_id(self) -> str:
@@ -293,12 +294,22 @@ class Study(Section):
     @property
     def folder(self) -> Path:
         """The folder that the study writes to."""
-        return self.root if self.root is not None else Path("runs") / self.name
+        return self._start / (self.root if self.root is not None else Path("runs") / self.name)
 
     @property
     def store_folder(self) -> Path:
         """The folder of the stage outputs, which studies may share."""
-        return self.store if self.store is not None else self.folder / "store"
+        return self._start / self.store if self.store is not None else self.folder / "store"
+
+    @property
+    def mirror(self) -> Path | None:
+        """The folder of data sets that is looked in before the hub."""
+        return self._start / self.data.mirror if self.data.mirror else None
+
+    @property
+    def tokenizer_file(self) -> Path | None:
+        """The file of the tokenizer, where the study names one."""
+        return self._start / self.data.tokenizer.file if self.data.tokenizer.file else None
 
     @property
     def database(self) -> Path:

@@ -156,7 +156,7 @@ def _sized(study: Study, entry: str | dict) -> tuple[Source, Size, float]:
     if entry == BUILTIN:
         documents = study.data.world.documents
         return source, Size(documents, 0, documents * WORLD_TEXT), documents * WORLD_KEPT
-    size = size_of(source, _files(source, study.data.mirror))
+    size = size_of(source, _files(source, study.mirror))
     limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
     if limit is not None and size.documents is not None and size.documents > limit:
         text = None if size.text is None else size.text * limit / size.documents

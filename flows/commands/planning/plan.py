@@ -41,8 +41,8 @@ def plan(options: argparse.Namespace) -> None:
     mirror does not exist.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    if study.data.mirror and not study.data.mirror.is_dir():
-        raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
+    if study.mirror and not study.mirror.is_dir():
+        raise InputError(f"data.mirror: there is no folder {study.mirror}")
     size = study.data.tokenizer.vocabulary_size
     if size is None:
         raise InputError(
