@@ -47,7 +47,8 @@ VERSIONS = {
     "signatures": 1,  # with this version goes up the one of deduplicate, whose key does not name the signatures
     "deduplicate": 4,
     "decontaminate": 5,
-    "items": 2,
+    "items": 3,
+    "late": 1,
     "tokenizer": 2,
     "tokens": 4,
     "funnel": 3,
@@ -91,6 +92,7 @@ class DataPlan:
     tokenizer: Output
     packed: Output
     funnel: Output
+    late: Mapping[str, Output]  # by benchmark: which of its items stand in the data
 
     @property
     def outputs(self) -> list[Output]:
@@ -98,7 +100,7 @@ class DataPlan:
         chains = [[one.documents, one.traces, one.clean] for one in self.sources]
         world = [self.world] if self.world else []
         signatures = [one.signatures for one in self.sources]
-        last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel]
+        last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel, *self.late.values()]
         return [*world, self.items, *(output for chain in chains for output in chain), *signatures, *last]
 
     @property
@@ -251,7 +253,8 @@ class Plan:
         chains = [output for one in sources for output in (one.documents, one.traces, one.clean)]
         counted = [*chains, unique, curated]
         funnel = self._output("funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed])
-        return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel)
+        late = {one.name: self._late(one, curated) for one in self.benchmarks if one.late}
+        return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late)
 
     @property
     def packing(self) -> dict[str, Any]:
@@ -301,12 +304,19 @@ class Plan:
 
     def _items(self, world: Output | None) -> Output:
         """Plan the items that must not be in the training data."""
+        declared = [one for one in self.benchmarks if not one.late]
         configuration = {
             "builtin": BUILTIN in self.study.evaluation.benchmarks,
-            "benchmarks": self.benchmarks,
-            "data": [digest for one in self.benchmarks for digest in self._digests(one)],
+            "benchmarks": [_defined(one) for one in declared],
+            "data": [digest for one in declared for digest in self._digests(one)],
         }
         return self._output("items", configuration, [world] if world else [])
+
+    def _late(self, benchmark: Benchmark, curated: Output) -> Output:
+        """Plan which items of a late benchmark stand in the data."""
+        rules = self.study.data.decontaminate
+        shape = {"benchmark": _defined(benchmark), "data": self._digests(benchmark), "rules": plain(rules)}
+        return self._output("late", shape, [curated])
 
     def _digests(self, benchmark: Benchmark) -> list[str]:
         """Hash the files of a benchmark: the split that is evaluated, and those that are kept out of training."""
@@ -424,7 +434,9 @@ class Plan:
         study, folder = self.study, self.folder_of(benchmark, (benchmark.split,))
         assert folder is not None, "benchmarks that are not here are found before"
         texts = study.store_folder / "texts"
-        return task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.mirror)
+        found = task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.mirror)
+        late = self.data.late.get(benchmark.name)
+        return [{**task, "left_out": late.results["found"]} for task in found] if late and late.done else found
 
     @cached_property
     def _decisive(self) -> dict[str, Any]:
@@ -434,7 +446,7 @@ class Plan:
         for task in self.tasks:
             name = task["benchmark"]
             files = {part: self.store.file_digest(Path(task[part])) for part in ("plain", "yaml") if task.get(part)}
-            named = {part: task[part] for part in ("task", "metric", "filter", "chance") if part in task}
+            named = {part: task[part] for part in ("task", "metric", "filter", "chance", "left_out") if part in task}
             given = (task.get("overrides") or {}).items()
             overrides = {part: value for part, value in given if part != "dataset_kwargs"}  # where the data lie
             if name not in found:
@@ -495,6 +507,11 @@ class Plan:
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
             if self.study.training.stop_at:
                 yield from (f"decisions/{self.decision(runs).stem}" for runs in self._described)
+
+
+def _defined(benchmark: Benchmark) -> dict[str, Any]:
+    """Return what defines a benchmark, whether it was named before the data were made or after."""
+    return {name: value for name, value in plain(benchmark).items() if name != "late"}
 
 
 def plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ benchmark items -----------^
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from flows.losses import check_kept, repetition, say, unmarked_warnings, warning
 from flows.plan import DataPlan, Plan, SourcePlan
 from flows.study.configuration import Study
 from flows.watching import progress
+from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.items import benchmark_items
 from pipeline.clean import clean
 from pipeline.decontaminate.stage import decontaminate
@@ -67,6 +69,16 @@ def prepare_data(plan: Plan, call: Call) -> None:
     make(data.unique, "", partial(_deduplicate, study, data), resumes=True)
     make(data.curated, "", partial(_decontaminate, study, data), resumes=True)
     say(warnings([data.unique, data.curated]))
+    for benchmark in plan.benchmarks:
+        if benchmark.late:
+            late = data.late[benchmark.name]
+            make(late, benchmark.name, partial(_look_for_items, plan, benchmark))
+            say(
+                [
+                    f"benchmark {benchmark.name!r} is late: {len(late.results['found']):,} of its "
+                    f"{late.results['items']:,} items stand in the data, and are left out of its score"
+                ]
+            )
     make(data.tokenizer, "", partial(_tokenizer, study, data))
     make(data.packed, "", partial(_pack, plan), resumes=True)
     say(repetition(study.training.tokens, data.packed.results["tokens"]))
@@ -107,6 +119,8 @@ def _write_items(plan: Plan, folder: Path, _: Progress) -> dict[str, Any]:
     tables = [world_items(plan.data.world.path)] if plan.data.world else []
     for benchmark in plan.benchmarks:
         plan.specifications(benchmark)  # which also finds what is missing, and writes texts
+        if benchmark.late:
+            continue
         found = plan.folder_of(benchmark, (benchmark.split,))
         assert found is not None, "benchmarks are fetched before"
         tables.append(benchmark_items(benchmark, found))
@@ -208,6 +222,17 @@ def _decontaminate(study: Study, data: DataPlan, folder: Path, report: Progress)
         cluster=study.data.cluster,
         progress=report,
     )
+
+
+def _look_for_items(plan: Plan, benchmark: Benchmark, folder: Path, report: Progress) -> dict[str, Any]:
+    """Find the items of a late benchmark that stand in the curated documents, by the rules of decontamination."""
+    place, rules = plan.folder_of(benchmark, (benchmark.split,)), plan.study.data.decontaminate
+    assert place is not None, "benchmarks are fetched before"
+    items, scratch = benchmark_items(benchmark, place), folder / "scratch"
+    decontaminate(plan.data.curated.path, scratch, items, rules, progress=report)
+    matches = pq.read_table(scratch / "matches.parquet").to_pylist()
+    shutil.rmtree(scratch)
+    return {"items": len(items), "found": sorted({row["item"] for row in matches if row["grade"] in rules.remove})}
 
 
 def _tokenizer(study: Study, data: DataPlan, folder: Path, report: Progress) -> dict[str, Any]:

@@ -109,6 +109,8 @@ def train_and_evaluate(
     asked: dict[str, Job] = {}
     for run in plan.runs:
         (run.folder / FAILURE).unlink(missing_ok=True)  # of an earlier attempt
+        if run.status == "racing" and run.tokens > run.goal:
+            progress.write_line(f"{run.model.model_id}: the race of its seeds is held again, at {run.goal:,} tokens")
 
     def submit() -> None:
         """Submit the work that is left and was not submitted, after the races that have ended are decided."""
@@ -243,7 +245,7 @@ def decide(plan: Plan, runs: list[Run]) -> None:
 
     A seed whose training has failed has lost.
     """
-    chosen = choose_seed({run.seed: run.folder for run in runs if run.done})
+    chosen = choose_seed({run.seed: run.folder for run in runs if run.done}, runs[0].goal)
     path = plan.decision(runs)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text_atomically(path, json.dumps({"seed": chosen, "runs": [run.run_id for run in runs]}))

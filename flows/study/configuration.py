@@ -155,12 +155,17 @@ class Models(Section):
         return distinct(depths, "depths")
 
 
-class Training(settings_section(TrainingConfig, without=["seed"])):
+class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoints"])):
     """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
     batch_tokens: int = Field(2**20, description="of one optimiser step, padding included")
     save_every_seconds: float = Field(60, description="between two states to resume from")
     checkpoints: int | list[int] = Field(12, description="how many, evenly spaced, or the token counts themselves")
+    checkpoint_every: int | None = Field(
+        None,
+        ge=1,
+        description="tokens between checkpoints, in place of their number: a longer study keeps their places",
+    )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
     seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
     screening: float = Field(
@@ -179,6 +184,10 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     @model_validator(mode="after")
     def _accepted_by_the_trainer(self) -> Training:
+        if self.checkpoint_every and "checkpoints" in self.model_fields_set:
+            raise ValueError("checkpoints and checkpoint_every say the same in two ways: give one of them")
+        if self.checkpoint_every and self.tokens / self.checkpoint_every > MOST_CHECKPOINTS:
+            raise ValueError(f"checkpoint_every={self.checkpoint_every:,}: more than {MOST_CHECKPOINTS:,} checkpoints")
         if self.tokens > MOST_TOKENS:
             raise ValueError(f"tokens={self.tokens:,}: give at most {MOST_TOKENS:,}")
         if self.batch_tokens % self.sequence_length:
@@ -198,7 +207,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks"}
+        apart = {"seeds", "screening", "checkpoints", "checkpoint_every", "sequence_length", "ranks"}
         return {
             **self.model_dump(exclude=apart, exclude_none=True),
             "seed": seed,
@@ -214,6 +223,8 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
     @property
     def points(self) -> tuple[int, ...]:
         """Return the token counts at which checkpoints are taken; the final one is the whole budget."""
+        if self.checkpoint_every:
+            return (*range(self.checkpoint_every, self.tokens, self.checkpoint_every), self.tokens)
         if isinstance(self.checkpoints, int):
             return tuple(round(self.tokens * (i + 1) / self.checkpoints) for i in range(self.checkpoints))
         return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))

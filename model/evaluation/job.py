@@ -54,7 +54,7 @@ class EvaluationSettings:
 
 @dataclass(frozen=True)
 class Output:
-    """The folder for the rows of a checkpoint and a benchmark; `configuration` is what decides them, for its manifest."""
+    """The folder for the rows of a checkpoint and a benchmark; `configuration` is what decides the rows."""
 
     folder: Path
     configuration: Mapping[str, Any] | None = None

@@ -60,9 +60,20 @@ def score_tasks(model: LanguageModel, tasks: Sequence[Task]) -> list[TaskScores]
             together[kind] += own
     found = {kind: iter(answers) for kind, answers in model.answer(together).items()}
     return [
-        task.score({kind: [next(found[kind]) for _ in own] for kind, own in requests.items()})
+        _without(
+            task.specification.get("left_out", ()),
+            task.score({kind: [next(found[kind]) for _ in own] for kind, own in requests.items()}),
+        )
         for task, requests in zip(tasks, asked, strict=True)
     ]
+
+
+def _without(items: Sequence[str], scores: TaskScores) -> TaskScores:
+    """Leave items out of the scores of a task: those of a late benchmark that stand in the training data."""
+    for measure in scores.measures:
+        for item in items:
+            measure.findings.pop(item, None)
+    return scores
 
 
 def split_evaluation(
