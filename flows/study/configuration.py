@@ -6,6 +6,7 @@ trained, on which benchmarks they are evaluated. The settings of a curation stag
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,7 +41,7 @@ BUILTIN = "builtin"  # names the built-in world in a study file, as a source and
 class Data(Section):
     """The sources of the documents, and how they are curated and tokenised."""
 
-    mirror: Path | None = Field(None, description="a folder of data in the hub's layout, looked in before the hub")
+    mirror: Path | None = Field(None, description="folder of data sets in the hub's layout, looked in before the hub")
     world: WorldSettings = Field(WorldSettings(), description="the built-in problems, where 'builtin' is named")
     sources: list[str | dict[str, Any]] = Field(
         min_length=1, description="'builtin', names that `dreamer sources` lists, or sources of your own"
@@ -237,9 +238,7 @@ class Evaluation(settings_section(EvaluationSettings)):
         min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
     )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(
-        1000, ge=0, description="of the items, for the intervals of factors; 0: of seeds alone"
-    )
+    bootstrap_replicates: int = Field(1000, ge=0, description="of the items, for intervals of mean factors; 0: none")
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:
@@ -285,6 +284,11 @@ class Study(Section):
         return self._arguments or self.name
 
     @property
+    def named(self) -> str:
+        """STUDY as given on the command line, without options."""
+        return shlex.split(self.arguments)[0]
+
+    @property
     def place(self) -> Path:
         """The folder of the study file, below which its task files lie; the current folder for a preset."""
         return self._start / self._place
@@ -306,6 +310,11 @@ class Study(Section):
     def folder(self) -> Path:
         """The folder that the study writes to."""
         return self._start / (self.root if self.root is not None else Path("runs") / self.name)
+
+    @property
+    def mirror(self) -> Path | None:
+        """The folder of data sets that is looked in before the hub."""
+        return self.data.mirror
 
     @property
     def store_folder(self) -> Path:

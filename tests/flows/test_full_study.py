@@ -1,6 +1,9 @@
 """The flows: stages hand values on, each sub-flow runs alone, and a killed study ends in the same tables."""
 
+from __future__ import annotations
+
 import json
+import math
 import os
 import random
 import signal
@@ -9,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -16,14 +20,23 @@ import pytest
 import flows.full_study
 from benchmarks.soak import read_tables
 from flows.commands.cli import main
-from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
+from flows.full_study import (
+    evaluate_checkpoints_flow,
+    prepare_data_flow,
+    report_flow,
+    show_results,
+    table_rows,
+    train_models_flow,
+)
 from flows.running import progress
 from flows.stages.outputs import Evaluated, Prepared, Trained, read_finished
 from flows.study.loading import load_study
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
+from reports.data import StudyData
 from sql.results import connect
-from tests.faults.processes import commands, started_for, trains
+from tests.faults.processes import commands, start, started_for, trains
+from tests.flows.heard import Heard
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.sql.processes import shell
 from tests.waiting import PATIENCE_SECONDS, until
@@ -31,19 +44,10 @@ from tests.waiting import PATIENCE_SECONDS, until
 DREAMER = Path(sys.executable).with_name("dreamer")
 
 
-def start(root: Path, log: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with log.open("ab") as output:
-        command = [DREAMER, "run", str(TINY), "--root", str(root)]
-        return subprocess.Popen(
-            command, stdout=output, stderr=output, env=environment, cwd=PROJECT, start_new_session=True
-        )
-
-
 @pytest.mark.slow
 def test_three_kills_change_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
-    calm = start(tmp_path / "calm", tmp_path / "calm.log")
+    calm = start(TINY, tmp_path / "calm", tmp_path / "calm.log")
     assert calm.wait(PATIENCE_SECONDS) == 0, (tmp_path / "calm.log").read_text()
     seconds = time.monotonic() - started
     seed = time.time_ns()
@@ -51,7 +55,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     moments = random.Random(seed)
     kills = 0
     while kills < 3:
-        process = start(tmp_path / "killed", tmp_path / "killed.log")
+        process = start(TINY, tmp_path / "killed", tmp_path / "killed.log")
         pause = moments.uniform(0.1, 0.3) * seconds  # short enough for three to fit before the work is done
         try:
             process.wait(pause)
@@ -64,7 +68,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             assert process.returncode == 0, (tmp_path / "killed.log").read_text()
             break  # the work was done before another kill
     assert kills >= 1
-    last = start(tmp_path / "killed", tmp_path / "killed.log")
+    last = start(TINY, tmp_path / "killed", tmp_path / "killed.log")
     assert last.wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
     expected, found = read_tables(tmp_path / "calm"), read_tables(tmp_path / "killed")
     for name, table in expected.items():
@@ -79,25 +83,14 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     assert "Nothing to do" in again.stderr
 
 
-class Done:
-    """A listener that notes in order what is reported as done."""
-
-    def __init__(self) -> None:
-        self.keys: list[str] = []
-
-    def update(self, key: str, fraction: float, words: str) -> None:
-        if words == "done":
-            self.keys.append(key)
-
-
 @pytest.mark.slow
 def test_every_stage_is_done_once_and_each_sub_flow_runs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, root = small_study(tmp_path), tmp_path / "run"
-    with progress.listening(Done()) as listener:
+    with progress.listening(Heard()) as heard:
         assert main(["run", str(path), "--root", str(root)]) == 0
     each_source = ("documents world", "traces world", "clean world", "signatures world")
     of_all = ("deduplicate", "decontaminate", "tokenizer", "tokens", "funnel")
-    assert listener.keys == [
+    assert [key for key, _, words in heard.reports if words == "done"] == [
         "world",  # written while the server starts; the flow finds the world in the store
         *("world", "items", *each_source, *of_all),
         *("train LA-2 seed 0", "evaluate LA-2 seed 0"),
@@ -218,3 +211,31 @@ def test_a_failed_evaluation_ends_the_command_with_1_and_the_report_of_the_other
         (evaluated,) = connection.execute("select distinct run_id from evaluations").fetchone()
     assert evaluated != named
     assert evaluated in study.report.read_text()
+
+
+FRAMES = [
+    {"factor": [1.2, math.inf, -math.inf, math.nan], "seeds": [1, 2, 3, 4]},
+    {"factor": [None, "text", True, 3], "bound": ["exact", None, math.inf, math.nan]},
+    {"factor": pd.array([1, None], "Int64")},
+    {"factor": []},
+]
+
+
+@pytest.mark.parametrize("columns", FRAMES)
+def test_every_table_of_a_study_is_strict_json(monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any]) -> None:
+    sent: list[Any] = []
+    monkeypatch.setattr(flows.full_study, "attempt", lambda send, *given: sent.append(given[0]))
+    monkeypatch.setattr(flows.full_study, "_show_summary", lambda *_: None)
+    frame = pd.DataFrame(columns)
+    show_results(load_study(TINY), StudyData({}, {"mean_factors": frame, "efficiency": frame}))
+    assert [len(rows) for rows in sent] == [len(frame)] * 2
+    for rows in sent:
+        assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+
+
+def test_infinity_is_said_in_words_and_what_is_missing_is_null() -> None:
+    frame = pd.DataFrame({"low": [0.5, -math.inf], "high": [math.inf, math.nan], "seeds": [2, 3]})
+    assert table_rows(frame) == [
+        {"low": 0.5, "high": "unbounded", "seeds": 2},
+        {"low": "-unbounded", "high": None, "seeds": 3},
+    ]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.small_study import PROJECT
 from tests.sql.empty import empty_file
 from tests.waiting import PATIENCE_SECONDS, until
 
-PROJECT = Path(__file__).parents[3]
 ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * range) % 7 = 8"
 
 

@@ -21,10 +21,9 @@ import yaml
 
 from flows.study.loading import load_study
 from tests.faults.processes import commands, started_for, trains
-from tests.flows.small_study import small_study
+from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import until
 
-PROJECT = Path(__file__).resolve().parents[3]
 PREFECT = Path(sys.executable).with_name("prefect")
 
 

@@ -18,8 +18,9 @@ from flows.prefect.in_process import run_in_process
 from flows.running import progress
 from flows.running.processes import Failed
 from flows.study.loading import load_study
+from tests.flows.heard import Heard
+from tests.flows.small_study import TINY
 
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 seen: list[tuple[str, str]] = []
 
 
@@ -45,16 +46,6 @@ def address() -> Iterator[str]:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/api"
         server.shutdown()
-
-
-class Heard:
-    """A listener that notes the words of every report."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-
-    def update(self, key: str, fraction: float, words: str) -> None:
-        self.words.append(words)
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ from flows.full_study import full_study
 from flows.prefect.serve import deployments
 from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets
-
-PROJECT = Path(__file__).resolve().parents[3]
+from tests.flows.small_study import PROJECT
 
 
 def test_the_list_has_full_study_and_every_preset() -> None:

@@ -11,17 +11,19 @@ from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
 
+import prefect.cli
 import pytest
+from docket import Docket, Worker
 
 import flows.prefect.serve
 import flows.prefect.server
+from flows.prefect import study_server
 from flows.prefect.in_process import environment
 from flows.prefect.serve import former_server_ended, only_one, say_lost_runs
 from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
 from flows.running.private import private_folder
 from pipeline.errors import InputError
-
-PROJECT = Path(__file__).parents[3]
+from tests.flows.small_study import PROJECT
 
 
 def test_a_port_of_another_program_is_one_line() -> None:
@@ -126,3 +128,12 @@ def test_a_server_starts_where_tables_are_damaged_or_cannot_be_kept(
     monkeypatch.setattr(flows.prefect.server, "private_folder", lambda _: tmp_path / "nowhere" / "there")
     with own_server(database):
         assert not database.exists()
+
+
+def test_background_tasks_are_looked_for_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Worker, "__init__", Worker.__init__)  # put back after the test
+    seen: list[Worker] = []
+    monkeypatch.setattr(prefect.cli, "app", lambda: seen.append(Worker(Docket())))
+    study_server.main()
+    (worker,) = seen
+    assert worker.minimum_check_interval == worker.scheduling_resolution == study_server.INTERVAL

@@ -1,17 +1,23 @@
-"""Work goes on where nobody can read its progress."""
+"""Progress reaches who listens, at little cost and under keys that Prefect accepts, and ends no work."""
 
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prefect.client.schemas.actions import ArtifactCreate
 
-from flows.running import progress
+from flows.running import progress, throttle
+from flows.running.artifacts import artifact_key
 from flows.running.engine import forget_loss, note_loss
+from flows.running.throttle import FIRST_SHARE, LAST_SHARE, LONGEST_SECONDS, Throttle, look_again, share
 from flows.stages.losses import say
-from tests.flows.running.test_silence import Heard
+from tests.flows.heard import Heard
 
 
 @pytest.mark.parametrize("number", [errno.EPIPE, errno.ENOSPC, errno.EIO])
@@ -45,3 +51,55 @@ def test_what_goes_on_is_never_shown_as_done(fraction: float, shown: float) -> N
     with progress.listening(Heard()) as heard:
         progress.report("evaluate", fraction)
     assert heard.reports == [("evaluate", shown, "")]
+
+
+names = st.text(min_size=1, max_size=12)
+
+
+@given(names, names)
+def test_every_key_is_one_that_prefect_accepts(study: str, key: str) -> None:
+    made = artifact_key(study, key)
+    assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", made)
+    assert ArtifactCreate(key=made).key == made
+
+
+def test_keys_can_be_read_and_tell_names_apart() -> None:
+    assert artifact_key("mini", "train DR+DA-4 seed 0") == "mini-train-dr-plus-da-4-seed-0"
+    assert artifact_key("étude", "clean Übung").startswith("etude-clean-ubung-")
+    alike = ["clean Übung", "clean Ubung", "clean übung", "clean ubung_", "clean ubung."]
+    assert len({artifact_key("s", name) for name in alike}) >= 4  # letters differ in case alone: one key
+
+
+SECONDS = st.floats(0, 1e7)
+
+
+@pytest.mark.parametrize(("elapsed", "expected"), [(0, 0.01), (600, 0.01), (1200, 0.005), (3000, 0.002), (1e6, 0.002)])
+def test_share_of_the_time(elapsed: float, expected: float) -> None:
+    assert share(elapsed) == pytest.approx(expected)
+
+
+@given(SECONDS, SECONDS)
+def test_the_share_never_rises(one: float, other: float) -> None:
+    early, late = sorted((one, other))
+    assert LAST_SHARE <= share(late) <= share(early) <= FIRST_SHARE
+
+
+@given(st.lists(st.floats(0.01, 5), min_size=1, max_size=50))
+def test_work_that_rests_takes_its_share_of_a_day(costs: list[float]) -> None:
+    clock = 0.0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(throttle, "time", SimpleNamespace(monotonic=lambda: clock))
+        throttled, worked, turn = Throttle(), 0.0, 0
+        while clock < 86_400:
+            spent = costs[turn % len(costs)]
+            clock += spent
+            rest = throttled.rest(spent)
+            assert spent / (spent + rest) == pytest.approx(share(clock))
+            clock, worked, turn = clock + rest, worked + spent, turn + 1
+    assert worked / clock < 0.003
+
+
+@given(SECONDS, st.floats(0.5, 5))
+def test_looks_at_what_is_silent(silence: float, least: float) -> None:
+    assert least <= look_again(silence, least) <= max(least, LONGEST_SECONDS)
+    assert look_again(silence, least) <= max(least, silence / 100)

@@ -11,8 +11,7 @@ import pytest
 from flows.running.report_links import link_to_report, serving_reports
 from flows.study.configuration import Study
 from flows.study.loading import load_study
-
-TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 def written(root: Path) -> Study:

@@ -10,16 +10,7 @@ import pytest
 import flows.running.silence
 from flows.running import progress
 from flows.running.silence import Watch, silence
-
-
-class Heard:
-    """A listener that notes every report."""
-
-    def __init__(self) -> None:
-        self.reports: list[tuple[str, float, str]] = []
-
-    def update(self, key: str, fraction: float, words: str) -> None:
-        self.reports.append((key, fraction, words))
+from tests.flows.heard import Heard
 
 
 class Clock:

@@ -16,8 +16,8 @@ from flows.running import progress
 from flows.running.single import TURN, in_turn, only_run, runs_elsewhere
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from tests.flows.small_study import PROJECT, TINY
 
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 HOLD = """
 import sys, time
 from flows.running.single import only_run
@@ -39,7 +39,7 @@ with in_turn():
 
 def hold(root: Path, seconds: float, code: str = HOLD) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", code, str(TINY), str(root), str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
     assert process.stdout is not None
     assert process.stdout.readline() == "holds\n"
     return process

@@ -15,8 +15,7 @@ from flows.stages.checks import check_study, checkpoint_bytes, machine_memory, s
 from flows.stages.models import plan_models
 from flows.study.loading import load_study
 from pipeline.errors import InputError
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 def changed(folder: Path, **sections: dict[str, Any]) -> Path:

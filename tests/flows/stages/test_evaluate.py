@@ -19,8 +19,7 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
-
-TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 def small_study(root: Path) -> Study:

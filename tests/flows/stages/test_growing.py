@@ -1,4 +1,4 @@
-"""Sources grow: a new source is signed alone, and nothing else is made again."""
+"""Sources grow: a new source is signed alone."""
 
 import json
 import random

@@ -14,19 +14,9 @@ from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.store import Store
 from sql.results import connect, query
+from tests.flows.heard import Heard
+from tests.flows.small_study import TINY
 from tests.sql.processes import shell
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
-
-
-class Heard:
-    """A listener that keeps the words."""
-
-    def __init__(self) -> None:
-        self.words: list[str] = []
-
-    def update(self, key: str, fraction: float, words: str) -> None:
-        self.words.append(words)
 
 
 def test_rows_wait_for_a_reader_and_the_study_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from flows.stages.evaluate import evaluate_runs
 from flows.stages.ingest import ingest_evaluations, not_ingested
 from flows.stages.live import LiveResults, evaluate_live
 from flows.stages.models import plan_models
-from flows.stages.outputs import Evaluated, read_finished, report_mark, write_returned
+from flows.stages.outputs import report_mark, write_returned
 from flows.stages.prepare import prepare_data
 from flows.stages.train import reopen_failed, train_models
 from flows.stages.usage import register_user
@@ -35,22 +35,40 @@ from flows.study.configuration import Study
 from pipeline.errors import InputError
 from pipeline.storage.store import Missing, Store
 from sql.results import ingest, query
-from tests.flows.running.test_silence import Heard
+from tests.flows.heard import Heard
 from tests.flows.stages.training_by_hand import Evaluating, Training, never, tiny
+from tests.waiting import until
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So short a study would end before its second look at the rows."""
+    monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.01)
+    monkeypatch.setattr(evaluate, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(live, "ENTER_SECONDS", 0.0)
+    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
 
 
 @pytest.fixture
 def evaluating(monkeypatch: pytest.MonkeyPatch) -> Evaluating:
     stand_in = Evaluating({})
     monkeypatch.setattr(evaluate, "Evaluators", stand_in)
-    monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.01)
-    monkeypatch.setattr(live, "ENTER_SECONDS", 0.0)
-    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
     return stand_in
 
 
-def test_checkpoints_are_evaluated_while_their_models_train(tmp_path: Path, evaluating: Evaluating) -> None:
-    training, noted = Training(tiny(tmp_path)), []
+@pytest.fixture
+def training(tmp_path: Path) -> Training:
+    """A study of two models, whose row is in the results."""
+    return Training(entered(tiny(tmp_path)))
+
+
+def entered(study: Study) -> Study:
+    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    return study
+
+
+def test_checkpoints_are_evaluated_while_their_models_train(training: Training, evaluating: Evaluating) -> None:
+    noted: list[Path] = []
     layered, recurrent = (look() for look in training.looks)
     assert {layered.status, recurrent.status} == {"waiting"}
 
@@ -79,16 +97,21 @@ def test_checkpoints_are_evaluated_while_their_models_train(tmp_path: Path, eval
     assert job["trained_to"] == 3000
     assert all(Path(one["path"]).parent.parent == training.looks[0]().folder for one in job["checkpoints"])
 
+    results = LiveResults(training.study, training.planned, training.looks)
+    training.follow(iter([never]), note=results.add)
+    assert len(evaluating.asked) == 3, "nothing is evaluated twice"
+    results.update()
+    assert set(query(training.study.database, "select status from runs")["status"]) == {"complete", "failed"}
+
 
 def test_an_evaluation_reports_its_share_of_all_checkpoints(
-    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+    training: Training, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training, entered, held = Training(tiny(tmp_path)), [], Future()
-    layered = training.looks[0]()
+    noted, held, layered = [], Future(), training.looks[0]()
 
     def steps() -> Iterator[Callable[[], object]]:
         training.write_checkpoint(layered, 1000)
-        yield lambda: entered
+        yield lambda: noted
         (results,) = training.store.root.glob(f"evaluation/*/results/{layered.run_id}")
         told = {"done": 4, "total": 4, "checkpoints": 1.0, "items_per_second": 7}  # of the one that there was
         (results.parent / "progress.json").write_text(json.dumps(told))
@@ -101,14 +124,13 @@ def test_an_evaluation_reports_its_share_of_all_checkpoints(
         yield never
 
     with progress.listening(Heard()) as heard:
-        training.follow(steps(), note=lambda run, rows: entered.append(rows))
+        training.follow(steps(), note=lambda run, rows: noted.append(rows))
     assert {share for _, share, words in heard.reports if "7 items/s" in words} == {0.5}
 
 
-def test_who_only_asks_what_is_there_removes_no_record(tmp_path: Path, evaluating: Evaluating) -> None:
-    training = Training(tiny(tmp_path))
+def test_who_only_asks_what_is_there_removes_no_record(training: Training, evaluating: Evaluating) -> None:
     training.finish()
-    record = tmp_path / "evaluated.json"
+    record = training.study.folder / "evaluated.json"
     record.write_text("what an earlier call has returned")
     training.store = Store(training.store.root, builds=False)
     trained = dataclasses.replace(training.ended, packed=training.prepared.packed.key)
@@ -117,37 +139,12 @@ def test_who_only_asks_what_is_there_removes_no_record(tmp_path: Path, evaluatin
     assert record.read_text() == "what an earlier call has returned"
 
 
-def test_a_failed_evaluation_ends_no_other_one_and_is_named(tmp_path: Path, evaluating: Evaluating) -> None:
-    training = Training(tiny(tmp_path))
-    evaluating.failing["LA"] = Failed("model.evaluator ended with status 1; see its log: no memory")
-    layered, recurrent = (look() for look in training.looks)
-
-    def steps() -> Iterator[Callable[[], object]]:
-        for run in (layered, recurrent):
-            training.write_checkpoint(run, 3000)
-        training.end("LA", "DR")
-        training.close()
-        yield never
-
-    evaluated = training.follow(steps())
-    assert set(evaluated.outputs) == {recurrent.run_id}
-    with pytest.raises(
-        Failed, match=rf"1 failed, .* is here; evaluation of {layered.run_id}: .* see its log: no memory"
-    ):
-        raise_failures(training.ended, evaluated, "here")
-
-
 def test_an_evaluation_that_does_nothing_is_named_and_one_that_waits_is_not(
-    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+    training: Training, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flows.running.silence, "SHARED_SILENT_SECONDS", 0.5)
-    monkeypatch.setattr(evaluate, "LOOK_SECONDS", 0.05)
-    training, reported, asked = Training(tiny(tmp_path)), dict[str, list[str]](), dict[str, Future[str]]()
+    asked: dict[str, Future[str]] = {}
     layered, recurrent = (look() for look in training.looks)
-
-    class Listener:
-        def update(self, key: str, fraction: float, words: str) -> None:
-            reported.setdefault(key, []).append(words)
 
     def ask(path: Path, tokens: int) -> Future[str]:
         name = json.loads(path.read_text())["checkpoints"][0]["run_id"]
@@ -165,23 +162,23 @@ def test_an_evaluation_that_does_nothing_is_named_and_one_that_waits_is_not(
             training.write_checkpoint(run, 3000)
         training.end("LA", "DR")
         training.close()
-        yield lambda: silent in reported
+        yield lambda: silent in [key for key, *_ in heard.reports]
         for future in asked.values():
             future.set_result("evaluated")
         yield never
 
-    with progress.listening(Listener()):
+    with progress.listening(Heard()) as heard:
         training.follow(steps())
-    assert [key for key in reported if key.endswith("no progress")] == [silent]
-    first, last = reported[silent]
+    told = [(key, words) for key, _, words in heard.reports if key.endswith("no progress")]
+    assert {key for key, _ in told} == {silent}
+    first, last = (words for _, words in told)
     assert re.fullmatch("silent since [^,]*", first)
     assert last == "has ended"
 
 
 def test_bad_input_of_an_evaluation_is_said_at_once_and_stops_no_training(
-    tmp_path: Path, evaluating: Evaluating
+    training: Training, evaluating: Evaluating
 ) -> None:
-    training = Training(tiny(tmp_path))
     evaluating.failing["DR"] = InputError("no such task")
     with stopped_on_exit():
         training.write_checkpoint(training.looks[1](), 1000)
@@ -191,13 +188,10 @@ def test_bad_input_of_an_evaluation_is_said_at_once_and_stops_no_training(
 
 
 def test_rows_are_entered_and_the_report_is_written_while_models_train(
-    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+    training: Training, evaluating: Evaluating
 ) -> None:
-    study, drawn = tiny(tmp_path), []
-    training = Training(study)
-    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    study, drawn = training.study, []
     results = LiveResults(study, training.planned, training.looks, lambda data: drawn.append(study.report.read_text()))
-    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
     (layered, recurrent), seen = (look() for look in training.looks), []
 
     def status() -> list[str]:
@@ -224,53 +218,23 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(
     assert not_ingested(study, "trained").exists(), "the last word is not said"
 
 
-def test_what_was_evaluated_before_counts_as_evaluated(tmp_path: Path, evaluating: Evaluating) -> None:
-    study = tiny(tmp_path)
-    training = Training(study)
-    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
-
-    def steps() -> Iterator[Callable[[], object]]:
-        training.finish()
-        yield never
-
-    training.follow(steps())
-    results = LiveResults(study, training.planned, training.looks)
-    training.follow(iter([never]), note=results.add)
-    assert len(evaluating.asked) == 2, "nothing is evaluated twice"
-    results.update()
-    assert query(study.database, "select status from runs")["status"].to_list() == ["complete"] * 2
-
-
-def test_the_last_word_of_the_trainings_is_waited_for(tmp_path: Path, evaluating: Evaluating) -> None:
-    study = tiny(tmp_path)
-    training = Training(study)
+def test_the_last_word_of_the_trainings_is_waited_for(training: Training, evaluating: Evaluating) -> None:
+    study = training.study
     register_user(study.store_folder, study.folder)
-    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
     training.finish()
     with ThreadPoolExecutor(1) as beside, stopped_on_exit():
         following = beside.submit(evaluate_live, study, training.store, training.prepared, training.planned)
-        while not following.done() and not evaluated_outputs(study):
-            time.sleep(0.01)
+        until(lambda: following.done() or (study.folder / "evaluated.json").exists())
         assert not following.done()
         trained = training.close()
         write_returned(study, trained)
         assert following.result()[0] == trained
 
 
-def evaluated_outputs(study: Study) -> dict[str, str]:
-    """Read which evaluations the study has written down; none while they go on."""
-    try:
-        return read_finished(study, Evaluated).outputs
-    except InputError:
-        return {}
-
-
 def test_an_error_in_showing_results_ends_no_evaluation(
-    tmp_path: Path, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
+    training: Training, evaluating: Evaluating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = tiny(tmp_path)
-    training = Training(study)
-    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+    study = training.study
     broken = []
     monkeypatch.setattr(live, "write_data", lambda *_, **__: broken.append(1) or 1 / 0)
     results = LiveResults(study, training.planned, training.looks)
@@ -286,10 +250,10 @@ def test_an_error_in_showing_results_ends_no_evaluation(
     assert len(evaluated.outputs) == 2
 
 
-def test_rows_of_an_evaluation_that_failed_do_not_stay(tmp_path: Path, evaluating: Evaluating) -> None:
-    study = tiny(tmp_path)
-    training = Training(study)
-    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
+def test_a_failed_evaluation_ends_no_other_one_is_named_and_its_rows_do_not_stay(
+    training: Training, evaluating: Evaluating
+) -> None:
+    study, (layered, recurrent) = training.study, (look().run_id for look in training.looks)
     results = LiveResults(study, training.planned, training.looks)
 
     def steps() -> Iterator[Callable[[], object]]:
@@ -300,13 +264,14 @@ def test_rows_of_an_evaluation_that_failed_do_not_stay(tmp_path: Path, evaluatin
         yield never
 
     evaluated = training.follow(steps(), note=results.add, tick_too=results.update)
-    assert set(evaluated.failures) == {training.looks[0]().run_id}
+    assert (set(evaluated.outputs), set(evaluated.failures)) == ({recurrent}, {layered})
+    with pytest.raises(Failed, match=rf"1 failed, .* is here; evaluation of {layered}: no memory"):
+        raise_failures(training.ended, evaluated, "here")
     ingest_evaluations(study, training.ended, evaluated)
-    assert set(query(study.database, "from evaluations")["run_id"]) == {training.looks[1]().run_id}
+    assert set(query(study.database, "from evaluations")["run_id"]) == {recurrent}
 
 
-def test_a_training_is_reopened_before_its_checkpoints_are_looked_at(tmp_path: Path) -> None:
-    training = Training(tiny(tmp_path))
+def test_a_training_is_reopened_before_its_checkpoints_are_looked_at(training: Training) -> None:
     run = training.looks[0]()
     training.write_checkpoint(run, 3000)
     training.end("LA", failed=True)
@@ -321,21 +286,13 @@ def page_text(page: str) -> str:
 
 
 @pytest.mark.slow
-def test_evaluated_beside_training_or_after_gives_the_same_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_evaluated_beside_training_or_after_gives_the_same_rows(tmp_path: Path) -> None:
     """With screening, only the seed that goes on is evaluated: its early checkpoints too, once the seed is chosen."""
-    monkeypatch.setattr(live, "ENTER_SECONDS", 0)
-    # So short a study would end before its second look at the rows.
-    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
-    monkeypatch.setattr(flows.running.processes, "TICK_SECONDS", 0.02)
-    monkeypatch.setattr(evaluate, "LOOK_SECONDS", 0.02)
-    study = tiny(tmp_path, seeds=[0, 1], screening=0.5)
+    study = entered(tiny(tmp_path, seeds=[0, 1], screening=0.5))
     study = study.model_copy(update={"evaluation": study.evaluation.model_copy(update={"depths": (1, 2)})})
     store = Store(study.store_folder)
     prepared = prepare_data(study, store)
     planned = plan_models(study, prepared.vocabulary_size)
-    ingest(study.database, {"studies": pa.Table.from_pylist([{"study_id": study.study_id, "name": "tiny"}])})
     with ThreadPoolExecutor(1) as beside, stopped_on_exit():
         evaluating = beside.submit(evaluate_live, study, store, prepared, planned)
         trained = train_models(study, store, prepared, planned)

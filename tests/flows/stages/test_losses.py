@@ -20,8 +20,7 @@ from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.store import Output, Store, file_digest
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:

@@ -18,8 +18,7 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.store import Output, Store
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The whole curation against the built-in world's ground truth, as a study runs it; and that it is done only once."""
 
+from __future__ import annotations
+
 import json
 import re
 from pathlib import Path
@@ -14,9 +16,8 @@ from model.training.stream import TokenStream
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.tokenizer import read_tokenizer
+from tests.flows.small_study import TINY
 from tests.pipeline.worlds.curation_score import score_curation
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
 
 
 @pytest.fixture(scope="module", params=[pytest.param("sums", marks=pytest.mark.slow), "sums, relations, swaps"])

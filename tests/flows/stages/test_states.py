@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -17,13 +20,16 @@ import yaml
 from flows.running import progress
 from flows.running.record import recorded
 from flows.running.single import LOCK, only_run, runs_elsewhere
+from flows.stages import checks
 from flows.stages.evaluate import _Stage
 from flows.stages.models import describe_run, plan_models
 from flows.stages.outputs import Evaluated, Prepared, Run, Trained, read_returned, write_returned
-from flows.stages.states import State, overall, read_states
+from flows.stages.states import State, _lives, _newest_runs, overall, read_states
 from flows.stages.train import lookouts
+from flows.stages.usage import stored
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
 from tests.flows.small_study import PROJECT, TINY, small_study
@@ -221,3 +227,44 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
     assert watched.wait(PATIENCE_SECONDS) == 0
     assert said.returncode == 0
     assert f"{study.study_id}: complete" in said.stdout
+
+
+@pytest.fixture
+def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a run whose files are listed, and are gone when they are looked at."""
+    run = tmp_path / "training" / "key.partial" / "seed0"
+    run.mkdir(parents=True)
+    for name in ("run.json", "progress.json"):
+        (run / name).write_text('{"run_id": "a"}')
+
+    def gone(look: Callable[..., object]) -> Callable[..., object]:
+        def fail(path: object, **options: object) -> object:
+            if str(path).endswith(".json"):
+                raise FileNotFoundError(2, "No such file or directory", str(path))
+            return look(path, **options)
+
+        return fail
+
+    # A moment before.
+    monkeypatch.setattr(pathlib.Path, "exists", lambda path: True)
+    monkeypatch.setattr(pathlib.Path, "is_file", lambda path: path.suffix == ".json")
+    monkeypatch.setattr(pathlib.Path, "stat", gone(pathlib.Path.stat))
+    monkeypatch.setattr(os, "stat", gone(os.stat))
+    return tmp_path
+
+
+def test_the_size_of_a_store_is_counted_without_them(vanishing: Path) -> None:
+    (output,) = stored(vanishing, [])
+    assert (output.stage, output.size) == ("training", 0)
+
+
+def test_a_check_of_the_disk_goes_on(vanishing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = load_study(TINY).model_copy(update={"store": vanishing})
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
+    with pytest.raises(InputError, match="of checkpoints and states"):
+        checks._check_disk(study, plan_models(study, 300))
+
+
+def test_the_states_of_runs_are_those_without_them(vanishing: Path) -> None:
+    assert _newest_runs(vanishing) == {}
+    assert not _lives(vanishing / "training" / "key.partial" / "seed0" / "progress.json", 0.0)

@@ -23,8 +23,7 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.store import Missing, Store
 from sql.results import query
-
-TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 class Trainings:

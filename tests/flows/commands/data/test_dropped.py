@@ -9,14 +9,13 @@ from flows.stages.prepare import prepare_data
 from flows.study.loading import load_study
 from pipeline.storage.documents import KEPT
 from pipeline.storage.store import Store
-
-TINY = str(Path(__file__).parents[3] / "studies" / "tiny.yaml")
+from tests.flows.small_study import TINY
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
-    study = load_study(TINY, root=root)
+    study = load_study(str(TINY), root=root)
     prepared = prepare_data(study, Store(study.store_folder))
     rows = list(prepared.counts())
     assert all(row["tokens"] > 0 for row in rows)
@@ -36,7 +35,7 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
 
 
 def test_reasons_are_listed_with_an_example_of_each(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = said(capsys, "dropped", TINY, "--root", str(root))
+    status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root))
     assert status == 0
     for words in ("exact_duplicate", "trace never closed", "contaminated", "── world/", "because   world", "question"):
         assert words in out
@@ -45,7 +44,7 @@ def test_reasons_are_listed_with_an_example_of_each(root: Path, capsys: pytest.C
 
 def test_examples_of_one_reason(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("--reason", "trace never closed", "--stage", "traces", "--source", "world", "--limit", "2")
-    status, out, _ = said(capsys, "dropped", TINY, "--root", str(root), *asked)
+    status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), *asked)
     assert status == 0
     assert out.count("dropped by traces: trace never closed") == 2
     assert "<think>" in out
@@ -64,14 +63,14 @@ def test_examples_of_one_reason(root: Path, capsys: pytest.CaptureFixture[str]) 
 def test_unknown_names_are_told_what_there_is(
     root: Path, capsys: pytest.CaptureFixture[str], asked: tuple[str, ...], words: str
 ) -> None:
-    status, _, error = said(capsys, "dropped", TINY, "--root", str(root), *asked)
+    status, _, error = said(capsys, "dropped", str(TINY), "--root", str(root), *asked)
     assert status == 2
     assert words in error
     assert len(error.splitlines()) == 1
 
 
 def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = said(capsys, "preview", TINY, "--root", str(root), "--rows", "2")
+    status, out, _ = said(capsys, "preview", str(TINY), "--root", str(root), "--rows", "2")
     assert status == 0
     assert out.count("── row") == 2
     documents = [line for line in out.splitlines() if line.startswith("[")]
@@ -81,12 +80,18 @@ def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.
         assert "tokens] Q«uestion:" in out
     else:
         assert "Answer:« " in out
-    again = said(capsys, "preview", TINY, "--root", str(root), "--rows", "2", "--seed", "1")
+    again = said(capsys, "preview", str(TINY), "--root", str(root), "--rows", "2", "--seed", "1")
     assert again[1] != out
+
+
+def test_a_preview_of_a_seed_that_the_study_has_not(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, error = said(capsys, "preview", str(TINY), "--root", str(root), "--seed", "9")
+    assert (status, error.count("\n")) == (2, 1)
+    assert "the seeds 0, 1" in error
 
 
 @pytest.mark.parametrize("command", ["dropped", "preview"])
 def test_a_study_without_data_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
-    status, _, error = said(capsys, command, TINY, "--root", str(tmp_path))
+    status, _, error = said(capsys, command, str(TINY), "--root", str(tmp_path))
     assert status == 2
     assert f"no data yet; `dreamer run {TINY} --root {tmp_path}` prepares them" in error

@@ -48,19 +48,3 @@ def test_what_did_not_change_is_counted_and_printed_only_when_asked_for(
     told = capsys.readouterr().out
     assert "unchanged" not in told
     assert "GSM8K" in told
-
-
-@pytest.mark.slow
-def test_a_page_has_the_studies_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = (results(tmp_path / f"{stream}.duckdb", more, stream) for stream, more in (("aa", 0), ("bb", 5)))
-    page = tmp_path / "pages" / "compared.html"
-    assert main(["compare", str(first), str(second), "--html", str(page)]) == 0
-    assert capsys.readouterr().out.endswith(f"{page}\n")
-    text = page.read_text()
-    for words in ("DR · small (1)", "DR · small (2)", "LA · small (2)", "beyond noise", "small (2) against small (1)"):
-        assert words in text
-    ids = re.findall(r' id="([^"]+)"', text.split("<script")[0])
-    assert len(ids) == len(set(ids))
-    assert "lie beside" not in text
-    for words in ("All models read the same tokens", "the longest run", "models had seen all documents before"):
-        assert words not in text, "each study has a stream of its own"

@@ -15,8 +15,7 @@ from flows.stages.prepare import prepare_data
 from flows.study.loading import load_study
 from pipeline.storage.store import Output, Store
 from sql.results import query
-
-TINY = Path(__file__).parents[3] / "studies" / "tiny.yaml"
+from tests.flows.small_study import TINY
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import flows.running.machines.evaluators
 from flows.running.machines import staying
 from flows.running.machines.devices import Slots
 from flows.running.machines.evaluators import Evaluators
-from flows.running.processes import Failed, Stopped, stop_all, stopped_on_exit
+from flows.running.processes import Failed, Stopped, stopped_on_exit
 from flows.study.loading import load_study
 from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
@@ -111,6 +111,8 @@ def test_a_process_that_starts_while_the_evaluation_ends_is_ended(
         with pytest.raises(Stopped):
             processes.evaluate(Path("a.json"), 1).result(300)
         assert started[0].poll() is not None
+        with pytest.raises(Stopped):
+            processes.wait(0)
 
 
 class _Taken(dict):
@@ -120,16 +122,3 @@ class _Taken(dict):
         return self
 
     def __exit__(self, *_: object) -> None: ...
-
-
-@pytest.mark.usefixtures("fake")
-def test_stopping_ends_what_is_evaluated(tmp_path: Path) -> None:
-    with made(tmp_path) as processes:
-        pid = processes.evaluate(Path("a.json"), 1).result(300).split()[0]
-        endless = processes.evaluate(Path("a.json"), 99)
-        stop_all(grace=1)
-        with pytest.raises(Stopped):
-            endless.result(300)
-        with pytest.raises(Stopped):
-            processes.wait(0)
-    assert not Path(f"/proc/{pid}").exists()

@@ -1,4 +1,4 @@
-"""`dreamer report`: what is printed, and which results the page is of."""
+"""`dreamer report`: what is printed, and which results the page is of; the values of tables as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import pytest
 
 from flows.commands.cli import main
 from flows.commands.results import report as command
-from tests.reports.small_results import RIGHT, STUDY, curation, entered, evaluations, model_row, run_row, study
+from flows.commands.tables import cell
+from tests.reports.small_results import (
+    RIGHT,
+    STUDY,
+    curation,
+    entered,
+    evaluations,
+    model_row,
+    run_row,
+    study,
+)
 
 
 def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -53,3 +63,22 @@ def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str],
     assert f"holds no results of small-changed (the study file has changed); showing {STUDY}" in said
     assert command._study_id(database, STUDY) == STUDY
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.123456, "0.1235"),
+        (9999.0, "9,999"),
+        (12345.6, "12,346"),
+        (524288.0, "524,288"),
+        (1e6, "1,000,000"),
+        (-48000.0, "-48,000"),
+        (12345, "12,345"),
+        (float("nan"), "-"),
+        (float("inf"), "unbounded"),
+        (True, "True"),
+    ],
+)
+def test_numbers_have_no_exponents(value: object, text: str) -> None:
+    assert cell(value) == text
