@@ -76,10 +76,9 @@ class CleanSettings:
     longest_run: int | None = 1_000  # longer runs of ASCII without a space are data (base64, a dump), not text
     letters: float | None = 0.25  # smallest fraction of letters and digits, of any script
     looping: float | None = 0.05  # smallest compressed size of a response's end, as a fraction: a loop is far below
-    latin: float | None = None  # smallest fraction of Latin and Greek letters among the letters, for other languages
 
     def __post_init__(self) -> None:
-        for name in ("broken_characters", "mojibake", "letters", "looping", "latin"):
+        for name in ("broken_characters", "mojibake", "letters", "looping"):
             fraction = getattr(self, name)
             if fraction is not None and not 0 <= fraction <= 1:
                 raise InputError(f"clean: {name} is {fraction}; it is a share, from 0 to 1, or null for no such rule")
@@ -227,11 +226,6 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
         yield "not text: symbols", pc.and_(few, pc.greater(characters, float(SHORT)))
     if settings.looping is not None:
         yield "looping text", _looping(response, settings.looping)
-    if settings.latin is not None:
-        known, letters = (
-            pc.cast(_count(batch, pattern), pa.float64()) for pattern in (r"[\p{Latin}\p{Greek}]", r"\pL")
-        )
-        yield "other script", pc.less(known, pc.multiply(letters, settings.latin))
 
 
 def _looping(responses: pa.Array, least: float) -> pa.Array:
@@ -244,10 +238,6 @@ def _looping(responses: pa.Array, least: float) -> pa.Array:
     ends = [text.encode()[-LOOP_END:] for text in responses.filter(long).to_pylist()]
     loops = pa.array([len(zlib.compress(end)) < least * len(end) for end in ends], pa.bool_())
     return pc.replace_with_mask(pa.array(np.zeros(len(responses), bool)), long, loops)
-
-
-def _count(batch: pa.RecordBatch, pattern: str) -> pa.Array:
-    return pc.add(*(pc.count_substring_regex(batch[name], pattern) for name in TEXTS[:2]))
 
 
 def _mojibake(texts: pa.Array) -> pa.Array:

@@ -312,11 +312,6 @@ class Study(Section):
         return self._start / (self.root if self.root is not None else Path("runs") / self.name)
 
     @property
-    def mirror(self) -> Path | None:
-        """The folder of data sets that is looked in before the hub."""
-        return self.data.mirror
-
-    @property
     def store_folder(self) -> Path:
         """The folder of the stage outputs, which studies may share."""
         return self._start / self.store if self.store is not None else self.folder / "store"

@@ -33,9 +33,9 @@ class Benchmark:
     file's folder); the items of all are pooled in the results. `metric` and `filter` are lm-eval's names of the
     number that counts; `chance` is what guessing gives. `question`, `answer`, `options` (of a multiple choice) and
     `solution` (worked out) are the columns that decontamination compares, also in the splits `also`. With `text`, the
-    benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `plain` is a file of items
-    for machines without lm-eval; `overrides` go into lm-eval's task configuration. A benchmark that is named when the
-    models are trained is `late`: the data stay as they are, and items that stand in them are left out of its score.
+    benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `overrides` go into
+    lm-eval's task configuration. A benchmark that is named when the models have been trained is `late`: the data stay
+    as they are, and its items in them are left out of its score.
     """
 
     name: Name
@@ -54,7 +54,6 @@ class Benchmark:
     text: Column = ""
     rows: Annotated[int | None, Field(strict=True, ge=1, description="a whole number above 0")] = None
     yaml: str | None = None
-    plain: str | None = None
     overrides: Annotated[Mapping[str, Any], Field(description="a mapping")] = field(default_factory=dict)
     licence: str = "not stated"
     late: bool = False

@@ -63,8 +63,8 @@ def task_specifications(
     """Describe each leaf task for `model.evaluation.harness_definitions.build_task`: JSON-able, with absolute paths.
 
     `output` is the folder for the texts of a benchmark with `rows`, or whose `text` is more than a column; each text
-    is written once. Task files lie `beside` the study (`task_file`), plain items there or with the data. Raises
-    InputError when the data, a task file or a file of plain items is missing.
+    is written once. Task files lie `beside` the study (`task_file`). Raises InputError when the data or a task file is
+    missing.
     """
     folder = Path(folder).resolve()
     specifications = []
@@ -80,7 +80,6 @@ def task_specifications(
                 "metric": benchmark.metric,
                 "filter": benchmark.filter,
                 "chance": benchmark.chance,
-                "plain": _plain_items(benchmark, beside, folder),
             }
         )
     return specifications
@@ -182,14 +181,3 @@ def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | 
     if not found.is_file():
         raise InputError(f"{where}: no task file {found}")
     return str(found)
-
-
-def _plain_items(benchmark: Benchmark, beside: Path, folder: Path) -> str | None:
-    """Locate a file of plain items: beside the study, in the repository, its owner's folder or the mirror."""
-    if benchmark.plain is None:
-        return None
-    places = [place / benchmark.plain for place in (beside, folder, *folder.parents[:2])]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise InputError(f"benchmark {benchmark.name!r}: no plain file {' or '.join(map(str, dict.fromkeys(places)))}")
-    return str(found.resolve())

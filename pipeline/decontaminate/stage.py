@@ -31,7 +31,7 @@ from pipeline.decontaminate.scan import Match, search, searched_text
 from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, DocumentWriter, count_documents, is_shard, sum_counts
+from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.files import atomic_file
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import workers
@@ -43,8 +43,6 @@ MATCHES = pa.schema(
         "coverage": pa.float64(),
     }
 )
-
-PARTS = "counts by the writer"  # the form of the parts; another form needs other words: parts of before are made anew
 
 
 def decontaminate(
@@ -63,9 +61,9 @@ def decontaminate(
 
     Writes `documents/`, `dropped/` (reason `contaminated_<grade>`, because: the item's id) and `matches.parquet`, every
     finding of every grade (id, source, item, benchmark, grade, coverage), under `output`. Among several items the one
-    of the better grade, then the higher coverage, then the smaller id is the cause. A shard of which nothing is removed
-    is passed on as a hard link, or as a copy where there are no links. The result depends neither on the number of
-    processes nor on a `cluster` (`pipeline.storage.parallel.workers`); a killed stage goes on from its finished shards.
+    of the better grade, then the higher coverage, then the smaller id is the cause. The result depends neither on the
+    number of processes nor on a `cluster` (`pipeline.storage.parallel.workers`); a killed stage goes on from its
+    finished shards.
 
     Returns "counts", "matches" (documents by benchmark and best grade), "items_found" (items by benchmark and grade),
     "items", "short_items" (match only whole) and "templated_items" (can be found exact only).
@@ -79,7 +77,7 @@ def decontaminate(
     output = Path(output)
     items = items.select([*ITEM_COLUMNS, *(name for name in FURTHER_COLUMNS if name in items.column_names)])
     files = tuple(find_shards([source]))
-    made_from = [asdict(settings), items.to_pylist(), PARTS]
+    made_from = [asdict(settings), items.to_pylist()]
     with (
         resumable_parts(output, made_from, files) as folder,
         workers(processes, cluster) as run,
@@ -136,7 +134,7 @@ def _search(
     output: Path,
     folder: Path,
 ) -> dict[str, Any]:
-    """Search and write one shard, or pass it on as it is where nothing is removed.
+    """Search and write one shard.
 
     Results: benchmark, grade, documents with the grade as their best, items found by the grade.
     """
@@ -147,10 +145,8 @@ def _search(
         ids, benchmarks = items["id"].to_pylist(), items["benchmark"].to_pylist()
         documents: Counter[tuple[str, str]] = Counter()
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
-        batches = [batch for _, batch in numbered_batches(shard)]  # at most `SHARD_BYTES` and a document
-        removed: list[dict[int, Match]] = []  # by batch: row -> cause
         with atomic_file(folder / f"matches-{number}.parquet") as partial, pq.ParquetWriter(partial, MATCHES) as file:
-            for batch in batches:
+            for _, batch in numbered_batches(shard):
                 matches = list(search(index, batch["question"], batch["response"]))
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
@@ -159,12 +155,8 @@ def _search(
                     best.setdefault(match.document, match)
                     found[benchmarks[match.item], match.grade].add(match.item)
                 documents.update((benchmarks[match.item], match.grade) for match in best.values())
-                removed.append({row: best[row] for row in sorted(best) if best[row].grade in settings.remove})
-        if any(removed) or not is_shard(shard.path):
-            for batch, causes in zip(batches, removed, strict=True):
+                causes = {row: best[row] for row in sorted(best) if best[row].grade in settings.remove}
                 _split(writer, batch, causes, ids)
-        else:
-            writer.pass_on(shard.path, sum_counts(count_documents(batch, KEPT) for batch in batches))
         return [(*key, documents[key], sorted(items)) for key, items in sorted(found.items())]
 
     return write_document_shard(output, folder, number, write)

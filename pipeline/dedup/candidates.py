@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.dedup.document_table import DocumentTable
-from pipeline.dedup.minhash import datasketch_candidates
 from pipeline.dedup.settings import DedupSettings
-from pipeline.dedup.signing import words_of_documents, write_bands
+from pipeline.dedup.signing import write_bands
 from pipeline.progress import Progress
 from pipeline.storage.parallel import Run
 from pipeline.storage.resumable import make_once, save_arrays
@@ -26,21 +25,15 @@ def find_candidates(
     """
 
     def write(path: Path) -> None:
-        number_of_bands, rows = settings.banding
-        if settings.engine == "datasketch":
-            documents = _ngrams_of_all(table, settings.words)
-            pairs = datasketch_candidates(documents, settings.permutations, settings.seed, number_of_bands, rows)
-            table.add_pairs(np.array(sorted(pairs), np.int64).reshape(-1, 2))
-        else:
-            table.add_signed(table.files, bands)
-            plans = list(_plans(table))
-            signed = []
-            for signed_path in run(write_bands, ((*plan, settings.signing) for plan in plans)):
-                signed.append(signed_path)
-                progress(0.2 + 0.4 * len(signed) / len(plans), "signatures")
-            if plans:
-                table.add_signed([shard for shard, *_ in plans], signed)
-            table.join(number_of_bands)
+        table.add_signed(table.files, bands)
+        plans = list(_plans(table))
+        signed = []
+        for signed_path in run(write_bands, ((*plan, settings.signing) for plan in plans)):
+            signed.append(signed_path)
+            progress(0.2 + 0.4 * len(signed) / len(plans), "signatures")
+        if plans:
+            table.add_signed([shard for shard, *_ in plans], signed)
+        table.join(settings.signing.bands)
         save_arrays(path, pairs=table.candidates())
 
     return np.load(make_once(table.folder / "candidates.npz", write))["pairs"]
@@ -53,13 +46,3 @@ def _plans(table: DocumentTable) -> Iterator[tuple]:
             plan = table.folder / f"signing-{number}.npz"  # a file, so that plans waiting for a worker take no memory
             save_arrays(plan, documents=documents)
             yield shard, plan, table.folder / f"bands-{number}.parquet"
-
-
-def _ngrams_of_all(table: DocumentTable, n: int) -> Iterator[tuple[int, np.ndarray]]:
-    for shard in table.files:
-        documents, nodes = table.remaining(shard)
-        for place, _, words in words_of_documents(shard, documents):
-            ids, offsets = words.ngrams(n)
-            for node, start, stop in zip(nodes[place].tolist(), offsets[:-1], offsets[1:], strict=True):
-                if start < stop:
-                    yield node, ids[start:stop]

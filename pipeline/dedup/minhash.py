@@ -19,14 +19,9 @@ of r values with 1 - (1 - J^r)^b. Documents that share a band are candidates:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from datasketch import MinHash
 
 # datasketch is imported where it is used: it takes half a second, and settings, which every command reads, need none.
 SCHEME = "affine32"
@@ -110,27 +105,3 @@ def band_hashes(signatures: np.ndarray, bands: int, rows: int) -> np.ndarray:
         hashes *= np.uint64(0x9E3779B97F4A7C15)
         hashes ^= hashes >> np.uint64(29)
     return hashes
-
-
-def sketch(ids: Sequence[int] | np.ndarray, count: int, seed: int) -> MinHash:
-    """Compute datasketch's own MinHash of one document's 64-bit n-gram ids."""
-    from datasketch import MinHash
-
-    minhash = MinHash(num_perm=count, seed=seed, scheme=SCHEME, hashfunc=int)
-    minhash.update_batch(short_ids(np.asarray(ids, np.uint64)).tolist())
-    return minhash
-
-
-def datasketch_candidates(
-    documents: Iterator[tuple[int, np.ndarray]], count: int, seed: int, bands: int, rows: int
-) -> set[tuple[int, int]]:
-    """Find the pairs (smaller key first) of datasketch's MinHashLSH, from keys and n-gram ids of documents."""
-    from datasketch import MinHashLSH
-
-    index = MinHashLSH(num_perm=count, params=(bands, rows))
-    pairs = set()
-    for key, ids in documents:
-        minhash = sketch(ids, count, seed)
-        pairs.update((min(key, other), max(key, other)) for other in index.query(minhash))
-        index.insert(key, minhash)
-    return pairs

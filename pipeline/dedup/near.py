@@ -19,7 +19,6 @@ from pipeline.dedup.candidates import find_candidates
 from pipeline.dedup.clusters import clusters
 from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
-from pipeline.dedup.minhash import SCHEME
 from pipeline.dedup.settings import GUARDS, DedupSettings
 from pipeline.dedup.signing import words_of_documents
 from pipeline.progress import Progress
@@ -56,21 +55,12 @@ def find_near(
     audit = pa.table({"id": table.ids(nodes), "because": table.ids(survivors), "similarity": final})
     pq.write_table(audit, output / AUDIT, compression="zstd")
     members = np.bincount(np.unique(survivors, return_inverse=True)[1])
-    bands, rows = settings.banding
     return {
         "candidates": len(pairs),
         "verified": len(verified),
         "refused": {guard: int((refused[alike] == i).sum()) for i, guard in enumerate(GUARDS, 1)},
         "drifted": int((final < settings.threshold).sum()),
         "clusters": {str(size + 1): int(number) for size, number in enumerate(np.bincount(members)) if number},
-        "signature": {
-            "scheme": SCHEME,
-            "words": settings.words,
-            "permutations": settings.permutations,
-            "seed": settings.seed,
-            "bands": bands,
-            "rows": rows,
-        },
     }
 
 

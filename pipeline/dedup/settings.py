@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from pipeline.dedup.minhash import choose_bands
 from pipeline.errors import InputError
 
 GUARDS = ("numbers", "signs", "names", "answers", "functions")
-_ENGINES = ("vectorised", "datasketch")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,6 @@ class DedupSettings:
     from the Jaccard similarity `threshold` on. `permutations` and `seed` are datasketch's; `bands` of `rows` values are
     chosen for the threshold unless both are given (`minhash.choose_bands`). `guards` are described in
     `contradictions.py`. `responses_per_question` caps the documents with equal questions (None: no cap).
-    `engine="datasketch"` finds candidates by datasketch's own MinHashLSH, for small inputs and comparisons.
     """
 
     near: bool = True
@@ -49,7 +46,6 @@ class DedupSettings:
     rows: int | None = None
     guards: tuple[str, ...] = GUARDS
     responses_per_question: int | None = None
-    engine: Literal["vectorised", "datasketch"] = "vectorised"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "guards", tuple(self.guards))
@@ -65,15 +61,13 @@ class DedupSettings:
         _check(bands * rows <= self.permutations, exceed)
         _check(set(self.guards) <= set(GUARDS), f"guards={list(self.guards)}: choose from {', '.join(GUARDS)}")
         _check(cap is None or cap >= 1, f"responses_per_question={cap}: need at least 1, or none for no cap")
-        _check(self.engine in _ENGINES, f"engine={self.engine!r}: {' or '.join(_ENGINES)}")
 
     @property
     def signing(self) -> Signing:
         """Select what decides the keys and band hashes of a document."""
-        vectorised = self.engine == "vectorised"
         return Signing(
-            self.near and vectorised,
-            "numbers" in self.guards and vectorised,
+            self.near,
+            "numbers" in self.guards,
             self.responses_per_question is not None,
             *(self.words, self.permutations, self.seed, *self.banding),
         )

@@ -32,7 +32,7 @@ from pipeline.dedup.near import find_near
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.signing import sign_source
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, DocumentWriter, count_documents, is_shard, sum_counts
+from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.memory import memory_bytes
 from pipeline.storage.numbered_shards import Shard, find_shards, numbered_batches
 from pipeline.storage.parallel import Run, workers
@@ -59,8 +59,8 @@ def deduplicate(
     the documents are signed here. `cluster` as in `pipeline.storage.parallel.workers`.
 
     Returns "counts", "candidates" (pairs compared), "verified" (near duplicates found), "refused" (pairs alike but for
-    a guard, by guard), "drifted" (near duplicates below the threshold to the document kept, joined through others),
-    "clusters" (number by size) and "signature" (parameters of MinHash).
+    a guard, by guard), "drifted" (near duplicates below the threshold to the document kept, joined through others)
+    and "clusters" (number by size).
     Raises InputError for a shard that cannot be read, for a memory size that makes no sense and for a full disk.
     """
     output = Path(output)
@@ -101,7 +101,7 @@ def _sign_all(
 
 
 def _files_of(signed: Sequence[Path], kind: str, files: Sequence[Shard]) -> list[Path]:
-    """List the files with the keys or band hashes of these shards, in order; none where no band hashes are used."""
+    """List the files with the keys or band hashes of these shards, in order; none of band hashes for `near=False`."""
     found = [path for folder in signed for path in sorted((folder / kind).glob("*.parquet"))]
     assert len(found) == len(files) or not found, f"{len(found)} files of {kind} for {len(files)} shards"
     return found
@@ -115,19 +115,12 @@ def _plans(table: DocumentTable, output: Path) -> Iterator[tuple]:
 
 
 def _write(shard: Shard, number: int, decided: Path, output: Path, folder: Path) -> dict[str, Any]:
-    """Write the kept and the dropped documents of a shard; `decided` lists what is dropped. Returns the counts.
-
-    A shard of which nothing is dropped is passed on as it is.
-    """
+    """Write the kept and the dropped documents of a shard; `decided` lists what is dropped. Returns the counts."""
     table = pq.read_table(decided)
     docs, because = table["doc"].to_numpy(), table["because"].combine_chunks()
     reasons = pa.DictionaryArray.from_arrays(table["reason"].combine_chunks(), pa.array(REASONS)).cast(pa.string())
 
     def write(writer: DocumentWriter) -> None:
-        if not len(docs) and is_shard(shard.path):
-            batches = numbered_batches(shard, ["source", "question", "response"])
-            writer.pass_on(shard.path, sum_counts(count_documents(batch, KEPT) for _, batch in batches))
-            return
         for first, batch in numbered_batches(shard):
             start, stop = np.searchsorted(docs, (first, first + len(batch)))
             gone = np.zeros(len(batch), bool)

@@ -54,11 +54,13 @@ def read_source(
         progress((before[number] + of_file * sizes[number]) / before[-1], f"{source.name}: {rows:,} rows")
 
     with resumable_parts(output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files) as folder:
-        planned = _planned(files, limit, run) if run is not serial else []
-        if planned:
+        if planned := _planned(files, limit, run) if run is not serial else []:
             plans = enumerate(zip(files, planned, strict=True))
             tasks = [(source, path, output, folder, number, *plan) for number, (path, plan) in plans]
-            found = _read_at_once(tasks, run, report)
+            found = []
+            for number, read in enumerate(run(_read_once, tasks)):
+                found.append(read)
+                report(number, 1.0, sum(one["seen"] for one in found))
         else:
             found = _read_in_turn(source, files, output, folder, limit, report)
     seen = sum(one["seen"] for one in found)
@@ -74,15 +76,6 @@ def read_source(
         "commit": commit,
         "licence": source.licence,
     }
-
-
-def _read_at_once(tasks: Sequence[tuple[Any, ...]], run: Run, report: Report) -> list[dict[str, Any]]:
-    """Read files of which the first rows and the quotas are known; `tasks` are the arguments of `_read_once`."""
-    found: list[dict[str, Any]] = []
-    for number, read in enumerate(run(_read_once, tasks)):
-        found.append(read)
-        report(number, 1.0, sum(one["seen"] for one in found))
-    return found
 
 
 def _read_in_turn(
@@ -128,42 +121,32 @@ def _read_once(
     quota: int | None,
     report: Callable[[float, int], None] = lambda done, rows: None,
 ) -> dict[str, Any]:
-    """Read a file unless a killed attempt has; return what `_read_file` returned, after a round trip through JSON."""
-    return do_once(
-        folder / f"read-{number}.json", lambda: _read_file(source, path, output, number, first_row, quota, report)
-    )
+    """Write the documents of one file, as shards whose names begin with the file's number, unless it has been read.
 
-
-def _read_file(
-    source: Source,
-    path: Path,
-    output: Path,
-    number: int,
-    first_row: int,
-    quota: int | None,
-    report: Callable[[float, int], None],
-) -> dict[str, Any]:
-    """Write the documents of one file, as shards whose names begin with the file's number.
-
-    Returns the counts, the rows read ("seen") and the rows of the file ("rows").
+    Returns the counts, the rows read ("seen") and the rows of the file ("rows"), after a round trip through JSON.
     """
-    for kind in ("documents", "dropped"):
-        for left in (output / kind).glob(f"{number:05d}-*"):
+
+    def shards() -> list[Path]:
+        return [path for kind in ("documents", "dropped") for path in (output / kind).glob(f"{number:05d}-*")]
+
+    def read() -> dict[str, Any]:
+        for left in shards():
             left.unlink()  # of a killed attempt
-    reader = open_rows(path)
-    seen = end = 0
-    with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
-        if reader.columns and quota != 0:
-            converter = RowConverter(source, reader, writer)
-            for block in reader.blocks(converter.paths, quota):
-                converter.write(block, first_row)
-                end = block.end
-                seen += len(block.rows) + len(block.malformed)
-                report(block.done, seen)
-    for kind in ("documents", "dropped"):
-        for written in (output / kind).glob(f"{number:05d}-*"):
+        reader = open_rows(path)
+        seen = end = 0
+        with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
+            if reader.columns and quota != 0:
+                converter = RowConverter(source, reader, writer)
+                for block in reader.blocks(converter.paths, quota):
+                    converter.write(block, first_row)
+                    end = block.end
+                    seen += len(block.rows) + len(block.malformed)
+                    report(block.done, seen)
+        for written in shards():
             sync(written)
-    return {"counts": writer.counts(), "seen": seen, "rows": end if reader.rows is None else reader.rows}
+        return {"counts": writer.counts(), "seen": seen, "rows": end if reader.rows is None else reader.rows}
+
+    return do_once(folder / f"read-{number}.json", read)
 
 
 def _quotas(files: Sequence[Path], limit: int | None) -> list[int]:

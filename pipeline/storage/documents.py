@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.storage.files import link
 from pipeline.storage.store import REPAIR
 
 SCHEMA = pa.schema(
@@ -41,22 +40,16 @@ def shards(folder: Path | str, kind: str = "documents") -> list[Path]:
     return sorted((Path(folder) / kind).glob("*.parquet"))
 
 
-def is_shard(path: Path) -> bool:
-    """Tell whether a Parquet file has the columns of documents and no others."""
-    return pq.read_schema(path).equals(SCHEMA)
-
-
 def read_documents(
     folder: Path | str,
     *,
     kind: str = "documents",
     columns: Sequence[str] | None = None,
     batch_rows: int | None = None,
-    batch_bytes: int = BATCH_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Yield all documents of a stage output, in order, in batches as `read_shard` makes them."""
     for path in shards(folder, kind):
-        yield from read_shard(path, columns=columns, batch_rows=batch_rows, batch_bytes=batch_bytes)
+        yield from read_shard(path, columns=columns, batch_rows=batch_rows)
 
 
 def read_shard(
@@ -64,18 +57,17 @@ def read_shard(
     *,
     columns: Sequence[str] | None = None,
     batch_rows: int | None = None,
-    batch_bytes: int = BATCH_BYTES,
     row_group: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the documents of one shard, or of its row group `row_group`, in batches.
 
-    A batch has at most `batch_rows` rows (default `BATCH_ROWS`) and about `batch_bytes`; a longer document is a batch
+    A batch has at most `batch_rows` rows (default `BATCH_ROWS`) and about `BATCH_BYTES`; a longer document is a batch
     of its own. Raises InputError for a shard that is cut off or damaged.
     """
     with open_shard(path) as file:
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-        rows = int(min(max(batch_bytes / max(largest, 1), 1), batch_rows or BATCH_ROWS))
+        rows = int(min(max(BATCH_BYTES / max(largest, 1), 1), batch_rows or BATCH_ROWS))
         chosen = None if row_group is None else [row_group]
         try:
             yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=chosen)
@@ -127,11 +119,6 @@ class DocumentWriter:
             table.append_column("reason", reasons).append_column("because", causes).cast(DROPPED)
         )
         self._counts = sum_counts([self._counts, count_documents(table, reasons)])
-
-    def pass_on(self, path: Path, counts: list[dict[str, Any]]) -> None:
-        """Keep all documents of a shard, with these counts, as a hard link, or as a copy where there are no links."""
-        link(path, self.folder / "documents" / path.name)
-        self._counts = sum_counts([self._counts, counts])
 
     def counts(self) -> list[dict[str, Any]]:
         """Return the counts so far: rows of source, reason, documents, characters, sorted by source and reason."""

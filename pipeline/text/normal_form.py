@@ -33,25 +33,6 @@ COMMANDS: dict[str, str | None] = {  # what a LaTeX command reads as; None: type
     **dict.fromkeys(("textquotesingle", "textquoteright", "textquoteleft", "textquotedblleft"), None),
     **dict.fromkeys(("textquotedblright", "textdollar", "textsc", "textnormal", "boldsymbol", "bm", "nolimits"), None),
 }
-_GREEK = (
-    *(
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-    ),
-    *("omicron", "pi", "rho", "sigma", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
-)
 _TYPOGRAPHY = {
     **dict.fromkeys("×·⋅∙∗", "*"),
     **dict.fromkeys("÷⁄∕", "/"),
@@ -93,7 +74,8 @@ def _set_apart(command: re.Match[str]) -> str:
 
 
 def _greek(letter: str) -> str:
-    return _GREEK[ord(letter.lower()) - ord("α")]
+    name = unicodedata.name(letter).rpartition(" ")[2].lower()
+    return "lambda" if name == "lamda" else name  # as Unicode spells it
 
 
 @lru_cache(1 << 16)

@@ -12,7 +12,6 @@ numbers below half the range.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27
 RECORD = np.dtype([("key", "<u8"), ("prompt", "<u4"), ("length", "<u4")])
+
+_tokenizer = cache(read_tokenizer)  # once in each process
 
 
 @dataclass(frozen=True)
@@ -129,9 +130,7 @@ def pack(
     counted, packed = [], []
     tokens = documents = 0
     made_from = [asdict(job), [asdict(chunk) for chunk in chunks]]
-    with resumable_parts(output, made_from, files, kinds=()) as parts, workers(processes, cluster) as run:
-        if not any(parts.glob("shard-*")):
-            _remove_former(output)
+    with resumable_parts(output, made_from, files, kinds=()), workers(processes, cluster) as run:
         for done, encoded in enumerate(run(_encode_once, [(job, chunk) for chunk in chunks]), 1):
             counted.append(encoded["counts"])
             tokens, documents = tokens + encoded["tokens"], documents + encoded["documents"]
@@ -267,16 +266,3 @@ def _places(records: np.ndarray, bounds: list[int]) -> np.ndarray:
     inner = np.searchsorted(records["key"], np.array(bounds[1:-1], np.uint64))
     documents = np.concatenate([[0], inner, [len(records)]])
     return np.stack([documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]], axis=1)
-
-
-@cache
-def _tokenizer(folder: str) -> Tokenizer:
-    return read_tokenizer(folder)
-
-
-def _remove_former(output: Path) -> None:
-    """Remove what an attempt at another job has left, `scratch/` of one before parts lay in `unfinished/`."""
-    for path in [*output.glob("tokens-*.bin"), *output.glob("index-*.npy")]:
-        path.unlink()
-    for name in ("dropped", "scratch"):
-        shutil.rmtree(output / name, ignore_errors=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 
-from pipeline.worlds.likeness import Sketch, grams, jaccard, words
+from pipeline.worlds.likeness import grams, jaccard, words
 
 GRAM = 5
 MOST_ALIKE = {5: 0.7, 3: 0.8}  # Jaccard similarity, by length of n-gram, from which two problems are alike
@@ -56,22 +56,15 @@ class Problem(ABC):
 
     def resembles(self, others: Sequence[Problem]) -> bool:
         """Test whether one of the problems with a common key is so similar that it may be taken for a duplicate."""
+        own = {size: grams(self.told, size) for size in MOST_ALIKE} if others else {}
         return any(
-            self.sketches[size].may_reach(most, other.sketches[size])
-            and jaccard(grams(self.words(), size), grams(other.words(), size)) >= most
-            for other in others
-            for size, most in MOST_ALIKE.items()
+            jaccard(own[size], grams(other.told, size)) >= most for other in others for size, most in MOST_ALIKE.items()
         )
 
-    def words(self) -> list[str]:
-        """Return the words of the question and the answer."""
-        return words(f"{self.question} {self.answer}")
-
     @cached_property
-    def sketches(self) -> dict[int, Sketch]:
-        """A sketch of the n-grams of each length that is compared."""
-        told = self.words()
-        return {size: Sketch.of(grams(told, size)) for size in MOST_ALIKE}
+    def told(self) -> list[str]:
+        """The words of the question and the answer."""
+        return words(f"{self.question} {self.answer}")
 
     def marks(self) -> Iterator[tuple[Hashable, Sequence[str]]]:
         """Yield texts as words, each behind what has to agree before n-grams are compared.

@@ -139,11 +139,3 @@ def test_a_response_that_loops_at_its_end_is_dropped(tmp_path):
     kept, dropped, _ = run(tmp_path / "on", [*loops, steps, short])
     assert (kept, {reason for reason, _ in dropped}, len(dropped)) == ([steps, short.strip()], {"looping text"}, 2)
     assert run(tmp_path / "off", [*loops, steps, short], OFF)[0] == [*loops, steps, short]
-
-
-def test_texts_in_another_script_are_dropped_where_that_is_wanted(tmp_path):
-    responses = ["The angle is α, so x² = 2.", "решение: x = 2", "12 + 30 = 42"]
-    assert run(tmp_path / "default", responses)[0] == responses
-    kept, dropped, _ = run(tmp_path / "latin", responses, CleanSettings(latin=0.7), ["Wie?", "Как?", "1 + 1?"])
-    assert kept == [responses[0], responses[2]]
-    assert dropped == [("other script", responses[1])]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
@@ -20,19 +20,6 @@ from pipeline.sources.source import Source
 
 class Absent(InputError):
     """A data set is in none of the folders, and the hub does not give it."""
-
-
-class Wanted(Protocol):
-    """The splits of a repository that a source or a benchmark needs."""
-
-    @property
-    def repository(self) -> str: ...
-    @property
-    def configurations(self) -> tuple[str, ...]: ...
-    @property
-    def splits(self) -> tuple[str, ...]: ...
-    @property
-    def revision(self) -> str | None: ...
 
 
 def repository_folder(
@@ -108,8 +95,8 @@ def source_files(source: Source, folder: Path | str) -> list[Path]:
     return [path for name in source.configurations for path in find_split(folder, name, source.split)]
 
 
-def download(wanted: Iterable[Wanted], folder: Path | str, *, progress: Progress = quiet) -> list[Path]:
-    """Fetch from the hub, into the mirror `folder`, every split that the sources and benchmarks need.
+def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = quiet) -> list[Path]:
+    """Fetch from the hub, into the mirror `folder`, every split that the sources and benchmarks `wanted` need.
 
     Returns the repositories' folders; each repository is fetched once. Optional splits (`also` of a benchmark) are
     fetched too. Raises InputError at the first repository that the hub refuses; a second call fetches only the rest.

@@ -51,7 +51,7 @@ def fetch(
 
     Files that are there already are not fetched again; several are fetched at once, and a file is asked for again where
     the hub fails for a moment. `revision` may be the beginning of a commit's hash. The record
-    (`.download.json`) holds the commit, the files with their sizes and the completed parts. Raises InputError within
+    (`.download.json`) holds the commit and the files of the completed parts. Raises InputError within
     seconds when the hub cannot be reached, the repository or revision does not exist, its terms have not been accepted,
     or it lacks a part.
     """
@@ -115,7 +115,7 @@ def _fetch(
                 f"it has {summary(sizes, card)}"
             )
     files = data_files({name for found in wanted.values() for name in found})
-    record = record or {"repository": repository, "revision": revision, "parts": [], "bytes": {}}
+    record = record or {"repository": repository, "revision": revision, "parts": []}
     # With a record, the folder's complete parts are known: half a split is never taken for a whole one.
     write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     total, done = sum(sizes[name] for name in files) or 1, 0
@@ -131,11 +131,8 @@ def _fetch(
             raise
     for entry in record["parts"]:
         wanted.setdefault((entry["configuration"], entry["split"]), entry["files"])
-    record |= {
-        "parts": [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())],
-        "bytes": record["bytes"] | {name: sizes[name] for name in files},
-    }
-    write_text_atomically(folder / CARD, written_card(text, wanted, f"https://huggingface.co/datasets/{repository}"))
+    record["parts"] = [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())]
+    write_text_atomically(folder / CARD, written_card(text, wanted, repository))
     write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     return record
 
@@ -161,7 +158,7 @@ def is_fetched(record: Mapping[str, Any], parts: Sequence[Part]) -> bool:
     return {(entry["configuration"], entry["split"]) for entry in record["parts"]}.issuperset(parts)
 
 
-def written_card(text: str, parts: Mapping[Part, Sequence[str]], origin: str) -> str:
+def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str) -> str:
     """Return the card `text` with a header that names exactly these files by configuration and split."""
     header, body = parse_card(text)
     # The hub's `dataset_info` lists splits that may not be here.
@@ -171,7 +168,7 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], origin: str) ->
         path = names[0] if len(names) == 1 else list(names)
         configurations.setdefault(configuration, []).append({"split": split, "path": path})
     header["configs"] = [{"config_name": name, "data_files": files} for name, files in configurations.items()]
-    body = body or f"Fetched from {origin}.\n"
+    body = body or f"Fetched from https://huggingface.co/datasets/{repository}.\n"
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
 
 

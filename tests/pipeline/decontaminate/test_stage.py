@@ -4,7 +4,6 @@ import gzip
 import json
 import random
 import re
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,8 +17,6 @@ from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.errors import InputError
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
-from pipeline.storage.numbered_shards import find_shards
-from pipeline.storage.store import digest
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.decontaminate.items import CLIPS, PROSE, SHORT, item_table
 
@@ -138,13 +135,6 @@ def test_however_often_an_item_leaked_its_edited_copy_is_found(tmp_path: Path, c
     assert results["templated_items"] == 1
 
 
-def test_a_shard_without_leaks_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    _, results = run(tmp_path, [("An innocent question?", "Yes."), ("", None)], item_table([(CLIPS, "72")]))
-    before, after = (tmp_path / folder / "documents" / "00000.parquet" for folder in ("in", "out"))
-    assert before.samefile(after)
-    assert results["counts"] == [{"source": "s", "reason": "kept", "documents": 2, "characters": 25}]
-
-
 def test_a_hundred_copies_each_edited_elsewhere_do_not_hide_each_other(tmp_path: Path) -> None:
     draw = random.Random(0)
     words = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
@@ -212,21 +202,6 @@ def reworded(draw: random.Random, question: str, words: list[str]) -> str:
     for place in draw.sample(places, max(1, len(pieces) // 12)):
         pieces[place] = draw.choice(words)
     return " ".join(pieces)
-
-
-def test_parts_of_another_form_are_made_anew(tmp_path: Path) -> None:
-    """A version before named its parts by settings, items and input alone, and had other results in them."""
-    items = item_table([(CLIPS, "72")], "gsm8k")
-    _, expected = run(tmp_path, [(CLIPS, "72"), (PROSE, "It is so.")], items)
-    shards = [shard.path for shard in find_shards([tmp_path / "in"])]
-    inputs = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in shards]
-    unfinished = tmp_path / "again" / "unfinished"
-    unfinished.mkdir(parents=True)
-    (unfinished / digest([[asdict(DecontaminationSettings()), items.to_pylist()], inputs])).touch()
-    for number in range(len(shards)):
-        former = {"counts": [], "results": {"passed": [], "found": []}}
-        (unfinished / f"written-{number}.json").write_text(json.dumps(former))
-    assert decontaminate(tmp_path / "in", tmp_path / "again", items, DecontaminationSettings()) == expected
 
 
 @needs_mirror

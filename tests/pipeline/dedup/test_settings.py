@@ -14,7 +14,6 @@ from pipeline.errors import InputError
         ({"bands": 3}, "both"),
         ({"guards": ("letters",)}, "numbers, signs, names, answers"),
         ({"responses_per_question": 0}, "at least 1"),
-        ({"engine": "slow"}, "datasketch"),
     ],
 )
 def test_settings_that_make_no_sense(wrong: dict, message: str) -> None:

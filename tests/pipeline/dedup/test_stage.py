@@ -222,13 +222,6 @@ def test_recall_and_precision_against_all_pairs(tmp_path: Path) -> None:
     )
 
 
-def test_datasketch_names_the_same_duplicates(tmp_path: Path) -> None:
-    rows = planted(random.Random(2), 150)
-    kept, dropped, _ = run(tmp_path, rows)
-    assert len(dropped) > 50
-    assert run(tmp_path / "datasketch", rows, DedupSettings(engine="datasketch"))[:2] == (kept, dropped)
-
-
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: int) -> None:
     rows = planted(random.Random(2), 150)
@@ -244,15 +237,6 @@ def test_order_of_files_and_workers_decide_nothing(tmp_path: Path, processes: in
     kept, dropped = outcome(output)
     assert (sorted(kept), dropped) == (sorted(reference[0]), reference[1])
     assert not (output / "unfinished").exists()
-
-
-def test_a_shard_without_duplicates_is_passed_on_as_it_is(tmp_path: Path) -> None:
-    rows = [(f"What is {n} and {n}?", f"It is {2 * n}.", "") for n in range(30)]
-    kept, dropped, results = run(tmp_path, [*rows[:30], *rows[10:20]], shard_rows=20)
-    assert (len(kept), len(dropped)) == (30, 10)
-    given, written = (sorted((tmp_path / folder / "documents").glob("*")) for folder in ("in", "out"))
-    assert [one.samefile(other) for one, other in zip(given, written, strict=True)] == [True, False]
-    assert [(row["reason"], row["documents"]) for row in results["counts"]] == [("exact_duplicate", 10), ("kept", 30)]
 
 
 def test_a_hot_bucket_grows_linearly(tmp_path: Path) -> None:

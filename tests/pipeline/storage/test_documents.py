@@ -72,7 +72,8 @@ def long_ones(lengths: list[int]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
-def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path) -> None:
+def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("pipeline.storage.documents.BATCH_BYTES", 20_000_000)
     lengths = [100] * 50 + [10_000_000] * 6 + [100] * 50 + [1_000_000] * 30
     with DocumentWriter(tmp_path) as writer:
         writer.keep(long_ones(lengths))
@@ -80,7 +81,7 @@ def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path)
     metadata = pq.ParquetFile(shard).metadata
     sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     assert max(sizes) <= 60
-    batches = list(read_documents(tmp_path, batch_bytes=20_000_000))
+    batches = list(read_documents(tmp_path))
     assert max(batch.nbytes for batch in batches) <= 20_000_000 + 2 * ROW_GROUP_BYTES
     assert [len(text) * 2 for batch in batches for text in batch["response"].to_pylist()] == lengths
     assert all(len(batch) <= 7 for batch in read_documents(tmp_path, batch_rows=7))

@@ -1,7 +1,5 @@
 """Atomic writes: readers see the old file or folder or the new one, never a part."""
 
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -56,9 +54,3 @@ def test_a_folder_with_content_is_not_overwritten(tmp_path: Path) -> None:
         (tmp_path / name / name).touch()
     with pytest.raises(OSError, match="not empty"):
         replace_folder(tmp_path / "partial", tmp_path / "final")
-
-
-def test_a_bare_node_can_import_the_module() -> None:
-    program = "import sys, pipeline.storage.files; print(*sys.modules)"
-    imported = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert not {"numpy", "pyarrow", "duckdb", "pydantic"} & set(imported.split())

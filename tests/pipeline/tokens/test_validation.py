@@ -11,13 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import pipeline.tokens.stage
 from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import training_parts
 from pipeline.tokens.validation import hash_bound, items_file, question_hashes
-from tests.pipeline.tokens.token_documents import files, unpacked, write
+from tests.pipeline.tokens.token_documents import unpacked, write
 
 QUESTIONS = [f"{name} has {number} coins. How many?" for name in ("Ann", "Ben") for number in range(200)]
 SEVERAL = [
@@ -105,31 +104,6 @@ def test_the_choice_depends_on_questions_alone(results, tokenizer: Path, packed:
         return Counter(item["target"] for item in items(folder, "all"))
 
     assert texts(tmp_path / "out") == texts(packed)
-
-
-def test_bytes_do_not_depend_on_how_documents_lie(results, tokenizer: Path, packed: Path, tmp_path: Path) -> None:
-    pieces = write(tmp_path / "in", SEVERAL, rows=7, shard_bytes=5000)
-    assert pack(pieces, tokenizer, tmp_path / "out", seed=0, validation=1000, **OPTIONS) == results
-    assert files(tmp_path / "out") == files(packed)
-
-
-@pytest.mark.slow
-def test_two_processes_write_the_same_bytes(results, tokenizer: Path, packed: Path, tmp_path: Path) -> None:
-    pieces = write(tmp_path / "in", SEVERAL, rows=7, shard_bytes=5000)
-    assert pack(pieces, tokenizer, tmp_path / "out", seed=0, validation=1000, processes=2, **OPTIONS) == results
-    assert files(tmp_path / "out") == files(packed)
-
-
-def test_an_interrupted_packing_holds_out_the_same(results, source, tokenizer, packed, tmp_path, monkeypatch) -> None:
-    def failing(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(pipeline.tokens.stage, "write_token_shard", failing)
-        with pytest.raises(InputError, match="the disk is full"):
-            pack(source, tokenizer, tmp_path, seed=0, validation=1000, **OPTIONS)
-    assert pack(source, tokenizer, tmp_path, seed=0, validation=1000, **OPTIONS) == results
-    assert files(tmp_path) == files(packed)
 
 
 def test_few_documents_are_all_packed(tokenizer: Path, tmp_path: Path) -> None:

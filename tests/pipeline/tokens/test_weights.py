@@ -1,13 +1,9 @@
 """Copies of documents are as many as the weights say, and spread over the whole training."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from flows.stages.building import build_stage
-from pipeline.storage.store import Missing, Store
 from pipeline.tokens.random_numbers import random_numbers
 from pipeline.tokens.stage import RECORD
 from pipeline.tokens.weights import copies_of, repeat
@@ -36,14 +32,3 @@ def test_copies_are_those_of_before_where_none_was_misplaced() -> None:
     sources = pa.array(["half", "once", "twice"] * 4)
     copies = copies_of(sources, [("half", 0.5), ("twice", 2.0)], 3, 100)
     assert copies.tolist() == [1, 1, 2, 0, 1, 2, 1, 1, 2, 1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("weights", "version"), [(None, 3), ({"s": 0.5, "t": 2.0}, 3), ({"s": 1.5}, 4), ({"s": 2.0, "t": 2.25}, 4)]
-)
-def test_only_tokens_of_such_weights_have_another_key(
-    tmp_path: Path, weights: dict[str, float] | None, version: int
-) -> None:
-    shape = {"sequence_length": 64, "seed": 0} | ({"weights": weights} if weights else {})
-    with pytest.raises(Missing, match=Store.key("tokens", version, shape, [])):
-        build_stage(Store(tmp_path, builds=False), "tokens", shape, [], lambda *_: {})

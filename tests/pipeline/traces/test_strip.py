@@ -1,7 +1,5 @@
 """Trace stripping: the ways in which public sets mark traces, several traces, and marks that are only mentioned."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,17 +88,3 @@ def test_the_solution_survives_byte_for_byte(trace, solution, marks):
     assert strip_trace(f"{opening}{trace}{closing}{solution}") == (solution.strip(), "stripped")
     assert strip_trace(solution) == (solution, "none")
     assert strip_trace(f"{opening}{trace}").kind == "unclosed"
-
-
-@pytest.mark.parametrize("unit", ["<think>a</think>", "a <reasoning> b", "`<think>` and ", "</think>", "<thought>a"])
-def test_the_time_grows_with_the_number_of_marks_and_not_with_their_square(unit):
-    def seconds(count):
-        """The least CPU time of some tries: other programs only make it longer."""
-        tries = []
-        for _ in range(5):
-            began = time.process_time()
-            strip_trace("So " + unit * count)
-            tries.append(time.process_time() - began)
-        return min(tries)
-
-    assert seconds(8000) < 128 * seconds(500)  # the square: 256 times
