@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from model.settings import check_fields, check_rules, field_types
+from pydantic import Field, model_validator
 
-WHERE = "model configuration"  # how messages begin
+from model.checked import checked
+
 LARGEST = 2**31 - 1  # of any size: beyond every machine, and within every kind of number
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Even = Annotated[Size, Field(multiple_of=2)]  # positions rotate pairs
+Fourfold = Annotated[Size, Field(multiple_of=4)]  # one half of the rotated pairs turns backwards
+Base = Annotated[float, Field(gt=1, le=LARGEST)]
+Rate = Annotated[float, Field(ge=0, le=1)]
 # Which attentions read the same input and are added together, in order: Eq. 4, Eq. 5 and Eq. 6.
 MIXTURES: dict[str, tuple[tuple[str, ...], ...]] = {
     "sequential": (("depth",), ("sequence",), ("experts",)),
@@ -19,73 +24,48 @@ MIXTURES: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked("model configuration")
 class DreamerConfig:
     """Sizes and switches of one model.
 
     Raises InputError, naming field, value and rule, when the model cannot be built.
     """
 
-    depth: int = 16
+    depth: Size = 16
     recurrent: bool = False  # one layer iterated `depth` times instead of `depth` layers (section 3.7)
     depth_attention: bool = False  # section 3.4
     mixture: str = "partial"  # section 3.6
-    vocabulary_size: int = 128256
-    hidden_size: int = 1024
-    query_heads: int = 16
-    key_value_heads: int = 8
-    head_size: int = 128
-    depth_heads: int = 1
-    depth_key_value_heads: int = 1
-    depth_head_size: int = 128
-    depth_window: int | None = None  # how many latest depths depth attention sees, the current one included; None: all
-    experts: int = 32  # per layer; in all when recurrent
-    active_experts: int = 8
-    expert_size: int = 512
-    routing_size: int = 128
-    sequence_length: int = 4096
+    vocabulary_size: Size = 128256
+    hidden_size: Size = 1024
+    query_heads: Size = 16
+    key_value_heads: Size = 8
+    head_size: Even = 128
+    depth_heads: Size = 1
+    depth_key_value_heads: Size = 1
+    depth_head_size: Fourfold = 128
+    depth_window: Size | None = None  # how many latest depths depth attention sees, the current one included; None: all
+    experts: Size = 32  # per layer; in all when recurrent
+    active_experts: Size = 8
+    expert_size: Annotated[Size, Field(multiple_of=8)] = 512
+    routing_size: Fourfold = 128
+    sequence_length: Size = 4096
     shared_expert: bool = True  # in the attention mixtures of a recurrent model; merged weights (Eq. 8) have none
-    rope_base: float = 10000.0
-    depth_rope_base: float = 500.0
-    expert_bias_rate: float = 1e-3
-    attention_bias_rate: float = 1e-2
-    norm_epsilon: float = 1e-6
+    rope_base: Base = 10000.0
+    depth_rope_base: Base = 500.0
+    expert_bias_rate: Rate = 1e-3
+    attention_bias_rate: Rate = 1e-2
+    norm_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-6
 
-    def __post_init__(self) -> None:
-        types = field_types(DreamerConfig)
-        check_fields(vars(self), types, WHERE)
-        sizes = " ".join(name for name, kind in types.items() if kind == "int")
-        rules = (
-            (sizes, lambda value: 1 <= value <= LARGEST, f"must be at least 1, and at most {LARGEST}"),
-            ("depth_window", lambda depths: depths is None or depths <= LARGEST, f"must be at most {LARGEST}"),
-            ("mixture", MIXTURES.__contains__, f"must be one of {', '.join(MIXTURES)}"),
-            (
-                "query_heads",
-                lambda heads: heads % self.key_value_heads == 0,
-                f"must be a multiple of key_value_heads ({self.key_value_heads})",
-            ),
-            (
-                "depth_heads",
-                lambda heads: heads % self.depth_key_value_heads == 0,
-                f"must be a multiple of depth_key_value_heads ({self.depth_key_value_heads})",
-            ),
-            ("expert_size", lambda size: size % 8 == 0, "must be a multiple of 8"),
-            ("head_size", lambda size: size % 2 == 0, "must be a multiple of 2, as positions rotate pairs"),
-            (
-                "depth_head_size routing_size",
-                lambda size: size % 4 == 0,
-                "must be a multiple of 4, as one half of the rotated pairs turns backwards",
-            ),
-            ("active_experts", lambda count: count <= self.experts, f"must be at most experts ({self.experts})"),
-            (
-                "rope_base depth_rope_base",
-                lambda base: 1 < base <= LARGEST,
-                f"must be above 1, and at most {LARGEST:g}",
-            ),
-            ("expert_bias_rate attention_bias_rate", lambda rate: 0 <= rate <= 1, "must be from 0 to 1"),
-            ("norm_epsilon", lambda epsilon: 1e-30 <= epsilon <= 1, "must be from 1e-30 to 1"),
-        )
-        check_rules(self, WHERE, rules)
+    @model_validator(mode="after")
+    def _fits(self) -> DreamerConfig:
+        if self.mixture not in MIXTURES:
+            raise ValueError(f"mixture is {self.mixture!r}, but it must be one of {', '.join(MIXTURES)}")
+        for part, whole in (("key_value_heads", "query_heads"), ("depth_key_value_heads", "depth_heads")):
+            if getattr(self, whole) % getattr(self, part):
+                raise ValueError(f"{whole} is {getattr(self, whole)}, no multiple of {part} ({getattr(self, part)})")
+        if self.active_experts > self.experts:
+            raise ValueError(f"active_experts is {self.active_experts}, above experts ({self.experts})")
+        return self
 
     @property
     def variant(self) -> str:
@@ -117,5 +97,4 @@ class DreamerConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> DreamerConfig:
         """Build a configuration from JSON values; missing fields take their defaults, unknown ones raise InputError."""
-        check_fields(values, field_types(cls), WHERE)
         return cls(**values)

@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from model.architecture import DreamerConfig
+from model.checked import read_object
 from model.dreamer import Dreamer
-from model.settings import read_object
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, atomic_folder
 

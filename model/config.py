@@ -10,9 +10,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from model.architecture import MIXTURES, WHERE, DreamerConfig
+from model.architecture import MIXTURES, DreamerConfig
 from model.matching import match
-from model.settings import check_fields, field_types
 from pipeline.errors import InputError
 
 __all__ = ["MIXTURES", "DreamerConfig", "dr", "dr_da", "la"]
@@ -40,7 +39,6 @@ def dr_da(depth: int | None = None, *, baseline: DreamerConfig | None = None, **
 
 def _named(name: str, overrides: dict[str, Any], **switches: bool) -> dict[str, Any]:
     """Add the switches that define a variant to overrides. Raises InputError for an override that contradicts one."""
-    check_fields(overrides, field_types(DreamerConfig), WHERE)
     for switch, value in switches.items():
         if overrides.get(switch, value) != value:
             raise InputError(

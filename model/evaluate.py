@@ -4,8 +4,6 @@ Imports, tasks, prompts and data are loaded once; then each checkpoint is evalua
 a benchmark appear at once, as a folder of Parquet files: a killed process loses the benchmark in hand, and a new one
 goes on from there.
 
-With lm-eval installed its tasks are evaluated; without it those tasks that have a file of plain items.
-
 Exit status: 0 done, 1 failed, 2 bad input, 143 stopped by SIGTERM.
 """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,6 @@ from model.evaluation.tasks import PlainTask
 from model.evaluation.tokenizer import Tokenizer
 from model.introspect import Sample, sample_of_stream, sample_of_texts
 from model.training.stream import read_packed
-from pipeline.errors import InputError
 
 
 @dataclass
@@ -30,7 +28,7 @@ class Questions:
 
 
 def build_questions(job: Job, tokenizer: Tokenizer) -> Questions:
-    """Build the questions of a job. Raises InputError for a task that cannot be asked here."""
+    """Build the questions of a job."""
     tasks = build_tasks(job)
     return Questions(tasks, tokenizer, _sample(job, tokenizer, tasks))
 
@@ -44,31 +42,19 @@ class KeptQuestions:
 
     def __call__(self, job: Job, tokenizer: Tokenizer) -> Questions:
         """Return the questions of a job."""
-        asked = (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.harness, job.trust_code, job.observe)
+        asked = (job.tokenizer, job.tasks, job.limit, job.max_new_tokens, job.trust_code, job.observe)
         if self._questions is None or asked != self._asked:
             self._asked, self._questions = asked, build_questions(job, tokenizer)
         return self._questions
 
 
 def build_tasks(job: Job) -> list[Task]:
-    """Build the tasks of a job with their prompts: lm-eval's, or plain items where lm-eval or its data are missing.
-
-    Raises InputError if a task needs lm-eval and it is not installed.
-    """
-    installed = importlib.util.find_spec("lm_eval") is not None
-    harness = installed if job.harness is None else job.harness and installed
+    """Build the tasks of a job with their prompts: lm-eval's, and files of plain items that lm-eval has no task for."""
     default = {"limit": job.limit}
     if job.max_new_tokens is not None:
         default["max_new_tokens"] = job.max_new_tokens
-    plain = [bool(task.get("plain")) and not (harness and _has_definition(task)) for task in job.tasks]
-    if all(plain):
+    if all(map(_is_plain, job.tasks)):  # importing lm-eval takes seconds
         return [PlainTask(task, **default) for task in job.tasks]
-    if not installed:
-        task = job.tasks[plain.index(False)]
-        raise InputError(
-            f"benchmark {task['benchmark']}: task {task['task']} needs lm-eval, which is not installed here; "
-            "pip install 'lm-eval[math]'"
-        )
     from model.evaluation.harness_definitions import fresh_cache, tune_libraries
     from model.evaluation.harness_tasks import HarnessTask
 
@@ -76,14 +62,14 @@ def build_tasks(job: Job) -> list[Task]:
     with fresh_cache(job.output) as cache:
         return [
             PlainTask(task, **default)
-            if items
+            if _is_plain(task)
             else HarnessTask(task, cache=cache, trust_code=job.trust_code, **default)
-            for task, items in zip(job.tasks, plain, strict=True)
+            for task in job.tasks
         ]
 
 
-def _has_definition(task: Mapping[str, Any]) -> bool:
-    return bool(task.get("yaml") or task.get("dataset_path"))
+def _is_plain(task: Mapping[str, Any]) -> bool:
+    return bool(task.get("plain")) and not (task.get("yaml") or task.get("dataset_path"))
 
 
 def _sample(job: Job, tokenizer: Tokenizer, tasks: Sequence[Task]) -> Sample | None:

@@ -1,4 +1,4 @@
-"""Ask and score tasks from files of plain items, on machines without lm-eval.
+"""Ask and score tasks from files of plain items, which need no definition of lm-eval.
 
 Each line is a JSON object with the texts `id`, `prompt` and `target`. An item with `choices` is multiple choice, its
 target one of the choices; with `until`, one stop string or several, the model writes an answer, which is compared
@@ -14,12 +14,12 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field
 
-from model.evaluation.job import COUNT
+from model.checked import Count, checked
 from model.evaluation.language_model import MAX_NEW_TOKENS, Generation
 from model.evaluation.metrics import (
     MetricValues,
@@ -30,23 +30,22 @@ from model.evaluation.metrics import (
     perplexity,
     token_perplexity,
 )
-from model.settings import check_rules, is_whole
 from pipeline.errors import InputError
 
-RULES = (
-    ("id prompt target", lambda value: isinstance(value, str), "must be text"),
-    ("choices", lambda value: value is None or _are_texts(value), "must be a list of texts, none of them empty"),
-    (
-        "until",
-        lambda value: value is None or isinstance(value, str) or _are_texts(value),
-        "must be text or a list of texts, none of them empty",
-    ),
-    ("max_new_tokens", lambda value: value is None or (is_whole(value) and value >= 1), COUNT),
-)
-_OPTIONAL = dict.fromkeys(("choices", "until", "max_new_tokens"))
+Words = Annotated[str, Field(min_length=1)]
 
 Text = tuple[str, str, float, int | None]
 """A text's item id, the text, its log-probability, and its number of tokens; None where a prompt was before it."""
+
+
+@checked("not an item", extra="ignore")
+class _Item:
+    id: str
+    prompt: str
+    target: str
+    choices: list[Words] | None = None
+    until: Words | list[Words] | None = None
+    max_new_tokens: Count | None = None
 
 
 class PlainTask:
@@ -141,17 +140,14 @@ def _item(line: bytes, where: str) -> dict[str, Any]:
     """Read and check one item. Raises InputError, beginning with `where`, for what cannot be asked or scored."""
     try:
         item = json.loads(line)
-        item["id"], item["prompt"], item["target"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{where}: not an item with id, prompt and target ({error!r})") from None
-    check_rules(SimpleNamespace(**{**_OPTIONAL, **item}), where, RULES)
+        _Item(**item)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{where}: not an item ({error})") from None
     if item.get("choices") and item["target"] not in item["choices"]:
         raise InputError(f"{where}: target is {item['target']!r}, but it must be one of the choices")
     return item
-
-
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) and text for text in value)
 
 
 def _gold_text(item: Mapping[str, Any]) -> str:

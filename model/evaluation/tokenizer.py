@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from model.settings import read_object
+from model.checked import read_object
 from pipeline.errors import InputError
 
 # Encodings of so many tokens are kept, about 80 MB: every checkpoint, and every depth of it, is asked the same texts.

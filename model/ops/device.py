@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from contextlib import suppress
 
 import torch
 
-from model.settings import is_device
 from pipeline.errors import InputError
 
 # Dense bfloat16 FLOP/s by a part of the name CUDA reports, the more special name first (the makers' data sheets).
@@ -31,7 +31,7 @@ def choose_device(wanted: str, local: int = 0) -> torch.device:
     A CUDA device always has its number: `torch.cuda.set_device` takes no other. Raises InputError if there is no such
     device here.
     """
-    if not is_device(wanted):
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", wanted):
         raise InputError(f"device is {wanted!r}, but it must be auto, cpu, cuda or cuda:<number>")
     count = torch.cuda.device_count()
     if wanted == "cpu" or (wanted == "auto" and not count):

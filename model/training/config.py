@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
 
 from model.architecture import DreamerConfig
-from model.settings import check_fields, check_rules, field_types, is_file_name, read_object, required_fields
+from model.checked import Count, FileName, checked, parse_file
 from pipeline.errors import InputError
 
 HOW_IT_RUNS = (
@@ -27,24 +29,13 @@ HOW_IT_RUNS = (
 HOW_FAR = ("tokens", "checkpoints")
 """Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the same steps."""
 
-RULES = (
-    ("tokens batch_tokens log_every keep", lambda value: 1 <= value < 2**63, "must be at least 1 and below 2^63"),
-    ("learning_rate epsilon clip", lambda value: 0 < value <= 1e300, "must be above 0, and finite"),
-    ("seed warmup_steps", lambda value: 0 <= value < 2**63, "must not be negative, and below 2^63"),
-    (
-        "weight_decay averaging save_every_seconds spike_deviations",
-        lambda value: 0 <= value <= 1e300,
-        "must not be negative, and finite",
-    ),
-    ("beta1 beta2", lambda value: 0 <= value < 1, "must be at least 0 and below 1"),
-    ("spike_steps", lambda value: 1 <= value <= 50, "must be between 1 and 50"),
-    ("loss_on", ("all", "responses").__contains__, "must be 'all' or 'responses'"),
-    ("device", ("auto", "cpu", "cuda").__contains__, "must be 'auto', 'cpu' or 'cuda'"),
-    ("precision", ("auto", "bfloat16", "float32").__contains__, "must be 'auto', 'bfloat16' or 'float32'"),
-)
+NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked("training")
 class TrainingConfig:
     """The settings of one training; defaults are those of the paper (Table 3). Counts are of real tokens, no padding.
 
@@ -52,50 +43,39 @@ class TrainingConfig:
     Raises InputError, naming field, value and rule.
     """
 
-    tokens: int  # training stops at the first optimiser step at or above this count
-    batch_tokens: int  # per optimiser step, padding included: a multiple of the packed sequence length
-    seed: int = 0  # of initialisation and data order
-    learning_rate: float = 4e-4
-    warmup_steps: int = 500
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    weight_decay: float = 1e-3
-    clip: float = 0.5  # largest gradient norm
-    averaging: float = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
-    loss_on: str = "all"  # or "responses"
-    checkpoints: tuple[int, ...] = ()  # token counts; one at `tokens` is always taken
+    tokens: Count  # training stops at the first optimiser step at or above this count
+    batch_tokens: Count  # per optimiser step, padding included: a multiple of the packed sequence length
+    seed: NotNegative = 0  # of initialisation and data order
+    learning_rate: Positive = 4e-4
+    warmup_steps: NotNegative = 500
+    beta1: Decay = 0.9
+    beta2: Decay = 0.999
+    epsilon: Positive = 1e-8
+    weight_decay: Finite = 1e-3
+    clip: Positive = 0.5  # largest gradient norm
+    averaging: Finite = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
+    loss_on: Literal["all", "responses"] = "all"
+    checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()  # token counts; `tokens` always is one
     raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
-    device: str = "auto"  # "cuda" where there is one, else "cpu"
-    precision: str = "auto"  # of matrix products: "bfloat16" on CUDA, "float32" on a CPU
-    micro_batch_tokens: int | None = None  # tokens in one forward and backward pass; None: the whole batch
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # "cuda" where there is one, else "cpu"
+    precision: Literal["auto", "bfloat16", "float32"] = "auto"  # of matrix products: bfloat16 on CUDA
+    micro_batch_tokens: Count | None = None  # tokens in one forward and backward pass; None: the whole batch
     compile: bool | None = None  # torch.compile, on CUDA; None: where Triton is installed
     checkpointing: bool = False  # recompute the activations of each depth in the backward pass
-    log_every: int = 1  # steps
-    save_every_seconds: float = 300.0  # and at least 50 times what the last save took; 0: after every step
-    keep: int = 1  # resume states that stay on the disk; checkpoints all stay
-    spike_deviations: float = 20.0  # a loss so far above the running median is a spike (failures.py); 0: none is
-    spike_steps: int = 50  # successive spikes that stop the run
+    log_every: Count = 1  # steps
+    save_every_seconds: Finite = 300.0  # and at least 50 times what the last save took; 0: after every step
+    keep: Count = 1  # resume states that stay on the disk; checkpoints all stay
+    spike_deviations: Finite = 20.0  # a loss so far above the running median is a spike (failures.py); 0: none is
+    spike_steps: Annotated[int, Field(ge=1, le=50)] = 50  # successive spikes that stop the run
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "checkpoints", tuple(self.checkpoints))
-        check_rules(
-            self,
-            "training",
-            (
-                *RULES,
-                (
-                    "checkpoints",
-                    lambda points: all(0 <= point <= self.tokens for point in points),
-                    f"must lie within 0 and tokens ({self.tokens})",
-                ),
-                (
-                    "micro_batch_tokens",
-                    lambda tokens: tokens is None or (tokens >= 1 and self.batch_tokens % tokens == 0),
-                    f"must divide batch_tokens ({self.batch_tokens})",
-                ),
-            ),
-        )
+    @model_validator(mode="after")
+    def _fits(self) -> TrainingConfig:
+        if max(self.checkpoints, default=0) > self.tokens:
+            raise ValueError(f"checkpoints has {max(self.checkpoints)}, above tokens ({self.tokens})")
+        if self.batch_tokens % (self.micro_batch_tokens or 1):
+            micro, whole = self.micro_batch_tokens, self.batch_tokens
+            raise ValueError(f"micro_batch_tokens is {micro}, but it must divide batch_tokens ({whole})")
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values by field name, for JSON."""
@@ -104,7 +84,6 @@ class TrainingConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TrainingConfig:
         """Build the settings from JSON values; missing fields take their defaults, unknown ones raise InputError."""
-        check_fields(values, field_types(cls), "training", required_fields(cls))
         return cls(**values)
 
 
@@ -126,41 +105,29 @@ class Run:
         return {"run_id": self.run_id, "variant": self.variant, "model": self.model.to_dict(), "training": training}
 
 
-_RUN_FIELDS = {
-    "run_id": "str",
-    "variant": "str",
-    "depth": "int",  # at which a study compares the model, part of the run's id; the model may have another
-    "seed": "int",
-    "model": "dict",
-    "training": "dict",
-    "data": "str",
-}
+@checked("run.json")
+class _RunFile:
+    run_id: FileName
+    model: dict[str, Any]
+    training: dict[str, Any]
+    data: str
+    variant: str = ""
+    depth: int | None = None  # at which a study compares the model, part of the run's id; the model may have another
+    seed: int | None = None
 
 
 def read_run(folder: Path | str) -> Run:
     """Read the run described by `folder/run.json`. Raises InputError if the file is missing, damaged or wrong."""
     folder = Path(folder)
-    path = folder / "run.json"
     try:
-        values = read_object(path)
+        file = parse_file(_RunFile, folder / "run.json")
     except FileNotFoundError as error:
         raise InputError(f"no run in {folder}: run.json is missing") from error
-    check_fields(values, _RUN_FIELDS, str(path), required=("run_id", "model", "training", "data"))
-    if not is_file_name(values["run_id"]):
-        raise InputError(f"{path}: run_id is {values['run_id']!r}, but it must be a name that a folder can have")
-    training = dict(values["training"])
-    seed = values.get("seed", training.get("seed", 0))
-    if training.setdefault("seed", seed) != seed:
-        raise InputError(f"{path}: seed is {seed}, but training.seed is {training['seed']}; make them equal")
     try:
-        model, settings = DreamerConfig.from_dict(values["model"]), TrainingConfig.from_dict(training)
+        training = {"seed": file.seed or 0, **file.training}
+        if file.seed not in (None, training["seed"]):
+            raise InputError(f"seed is {file.seed}, but training.seed is {training['seed']}; make them equal")
+        model, settings = DreamerConfig.from_dict(file.model), TrainingConfig.from_dict(training)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    return Run(
-        folder=folder,
-        run_id=values["run_id"],
-        variant=values.get("variant", ""),
-        model=model,
-        training=settings,
-        data=folder / values["data"],
-    )
+        raise InputError(f"{folder / 'run.json'}: {error}") from None
+    return Run(folder, file.run_id, file.variant, model, settings, data=folder / file.data)

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from model import ops
+from model.checked import read_object
 from model.checkpoint import State, empty_model, load_tensors, newest_state
 from model.dreamer import Dreamer
 from model.ops.device import choose_device, choose_precision, use_one_core
 from model.ops.gpu import on_gpu, set_up
-from model.settings import read_object
 from model.training.config import Run
 from model.training.failures import TrainingFailed, has_spiked
 from model.training.origins.code_changes import find_code_change

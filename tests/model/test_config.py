@@ -20,39 +20,31 @@ SMALL = {
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "rule"),
-    [
-        ("depth", 0, "at least 1"),
-        ("depth", 2.5, "whole number"),
-        ("depth", True, "whole number"),
-        ("hidden_size", -64, "at least 1"),
-        ("query_heads", 15, "multiple of key_value_heads (8)"),
-        ("depth_key_value_heads", 3, "depth_heads"),
-        ("expert_size", 500, "multiple of 8"),
-        ("head_size", 33, "multiple of 2"),
-        ("depth_head_size", 30, "multiple of 4"),
-        ("routing_size", 6, "multiple of 4"),
-        ("active_experts", 33, "at most experts (32)"),
-        ("mixture", "serial", "sequential, partial, parallel"),
-        ("recurrent", 1, "true or false"),
-        ("depth_window", 0, "at least 1"),
-        ("rope_base", 1.0, "above 1"),
-        ("rope_base", 10**400, "at most"),
-        ("norm_epsilon", 0.0, "from 1e-30 to 1"),
-        ("norm_epsilon", float("inf"), "from 1e-30 to 1"),
-        ("expert_bias_rate", float("nan"), "from 0 to 1"),
-        ("expert_bias_rate", -0.1, "from 0 to 1"),
-        ("hidden_size", 2**31, "at most 2147483647"),
-        ("vocabulary_size", "many", "whole number"),
-    ],
+    ("field", "values"),
+    {
+        "depth": (0, 2.5, True),
+        "hidden_size": (-64, 2**31),
+        "vocabulary_size": ("many",),
+        "query_heads": (15,),
+        "depth_key_value_heads": (3,),
+        "expert_size": (500,),
+        "head_size": (33,),
+        "depth_head_size": (30,),
+        "routing_size": (6,),
+        "active_experts": (33,),
+        "mixture": ("serial",),
+        "recurrent": (1,),
+        "depth_window": (0, 2**31),
+        "rope_base": (1.0, 10**400),
+        "norm_epsilon": (0.0, float("inf")),
+        "expert_bias_rate": (float("nan"), -0.1, 1.1),
+    }.items(),
 )
-def test_what_cannot_be_built_is_refused_by_name(field, value, rule):
-    with pytest.raises(InputError) as error:
-        DreamerConfig(**{field: value})
-    message = str(error.value)
-    assert field in message
-    assert rule in message
-    assert "\n" not in message
+def test_what_cannot_be_built_is_refused_by_name(field, values):
+    for value in values:
+        with pytest.raises(InputError, match=f"^model configuration: .*{field}") as error:
+            DreamerConfig(**{field: value})
+        assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(

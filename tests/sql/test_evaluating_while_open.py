@@ -79,8 +79,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             for tokens, folder in checkpoint_folders(run).items()
         ],
         "tokenizer": str(prepared.tokenizer.path.resolve()),
-        "tasks": prepared.tasks,
-        "harness": False,
+        "tasks": [{**task, "yaml": None, "dataset_path": None} for task in prepared.tasks],
         "observe": str(prepared.packed.path.resolve()),
         "device": "cpu",
     }

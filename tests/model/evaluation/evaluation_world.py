@@ -149,8 +149,8 @@ def write_job(place: Path, output: str, **changes: Any) -> Path:
     return path
 
 
-def carried(place: Path) -> list[dict[str, Any]]:
-    """Specifications as they are carried to a bare machine: the plain items alone."""
+def plain_specifications(place: Path) -> list[dict[str, Any]]:
+    """Specifications of the world's tasks without their definitions for lm-eval: files of plain items alone."""
     return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
 
 

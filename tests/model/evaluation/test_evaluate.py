@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,8 @@ from pipeline.errors import InputError
 from pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
     ITEMS,
-    carried,
     plain_log_likelihood,
+    plain_specifications,
     rows,
     save_small_model,
     small_model,
@@ -82,8 +81,8 @@ def test_lm_eval_and_plain_items_agree(place: Path) -> None:
     """Both ways of asking the world's questions give the same rows."""
     found = [
         [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluate(job)]
-        for harness in (True, False)
-        for job in [read_job(write_job(place, f"harness-{harness}", harness=harness))]
+        for name, tasks in (("harness", world_specifications(place / "world")), ("plain", plain_specifications(place)))
+        for job in [read_job(write_job(place, name, tasks=tasks))]
     ]
     for ours, plain in zip(*found, strict=True):
         for name, own in ours.items():
@@ -138,7 +137,7 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
     lines = [{"id": prompt, "prompt": prompt, "target": target} for prompt, target in (ann, ben)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     texts = {"benchmark": "validation", "task": "validation", "metric": "bits_per_byte", "filter": "none"}
-    tasks = [*carried(place)[:3], {**texts, "plain": str(tmp_path / "texts.jsonl")}]
+    tasks = [*plain_specifications(place)[:3], {**texts, "plain": str(tmp_path / "texts.jsonl")}]
     (folder, _) = evaluate(read_job(write_job(place, "plain-pass", tasks=tasks)))
     model = load_language_model(place / "checkpoint-0", place / "tokenizer", "cpu")
 
@@ -213,7 +212,7 @@ def test_measures_of_a_corpus() -> None:
 
 
 def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
-    path = write_job(place, "again", tasks=carried(place)[:1])
+    path = write_job(place, "again", tasks=plain_specifications(place)[:1])
     folders = evaluate(read_job(path))
     before = [folder.stat().st_ino for folder in folders]
     (folders[1] / "rows" / "items.parquet").rename(place / "again" / "moved")
@@ -227,14 +226,14 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
 
 
 def test_a_checkpoint_that_is_not_in_the_job_is_an_error(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_job(place, "only", tasks=carried(place)[:1])
+    path = write_job(place, "only", tasks=plain_specifications(place)[:1])
     assert main([str(path), "--only", "700"]) == 2
     assert capfd.readouterr().err == "the job has no checkpoint with 700 tokens; those it has are 500, 1000\n"
 
 
 def test_parts_of_a_finished_checkpoint_are_removed(place: Path) -> None:
     """A kill may come between the rename of a whole checkpoint and the removal of its parts."""
-    path = write_job(place, "parts", tasks=carried(place)[:1])
+    path = write_job(place, "parts", tasks=plain_specifications(place)[:1])
     folders = evaluate(read_job(path))
     parts = folders[0].with_name(folders[0].name + PARTS)
     (parts / "000").mkdir(parents=True)
@@ -243,35 +242,30 @@ def test_parts_of_a_finished_checkpoint_are_removed(place: Path) -> None:
 
 
 def test_results_of_other_items_are_not_mixed(place: Path, tmp_path: Path) -> None:
-    """Another file of items or task file, metric or filter under the same name; settings of the past knew none."""
+    """Another file of items or task file, metric or filter under the same name."""
     path = tmp_path / "items.jsonl"
-    (task, *_) = carried(place)
+    (task, *_) = plain_specifications(place)
     shutil.copy(task["plain"], path)
-    yaml = world_specifications(place / "world")[0]["yaml"]
-    changes = {"tasks": [{**task, "plain": str(path)}], "limit": 2}
-    job, written = write_job(place, "items", **changes), place / "items" / "settings.json"
-    evaluate(read_job(job))
-    evaluate(read_job(write_job(place, "items", tasks=[{**task, "yaml": yaml}], limit=2)))
-    for other in ({"metric": "acc"}, {"filter": "none"}):
+    task["plain"] = str(path)
+
+    def evaluate_task(**changes: str) -> None:
+        evaluate(read_job(write_job(place, "items", tasks=[{**task, **changes}], limit=2)))
+
+    evaluate_task()
+    evaluate_task()
+    for other in ({"metric": "acc"}, {"filter": "none"}, {"yaml": world_specifications(place / "world")[0]["yaml"]}):
         with pytest.raises(InputError, match=r"results of other settings \(definitions\); name another folder"):
-            evaluate(read_job(write_job(place, "items", tasks=[{**task, **other}], limit=2)))
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(reversed(lines)))
-    job = write_job(place, "items", **changes)
+            evaluate_task(**other)
+    path.write_text("".join(reversed(path.read_text().splitlines(keepends=True))))
     with pytest.raises(InputError, match=r"results of other settings \(definitions\); name another folder"):
-        evaluate(read_job(job))
-    before = json.loads(written.read_text())
-    del before["definitions"]
-    written.write_text(json.dumps(before))
-    evaluate(read_job(job))
-    assert json.loads(written.read_text()) == before  # part of a store, which nothing rewrites
+        evaluate_task()
 
 
 def test_what_models_attend_to_is_observed(place: Path) -> None:
     """On the text of a task where there is one, else on rows of the packed tokens; never without being asked to."""
     write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
     found = []
-    for name, tasks in (("on-text", carried(place)), ("on-rows", carried(place)[:1])):
+    for name, tasks in (("on-text", plain_specifications(place)), ("on-rows", plain_specifications(place)[:1])):
         job = read_job(write_job(place, name, tasks=tasks, observe="packed"))
         folders = evaluate(job)
         for folder, tokens in zip(folders, (500, 1000), strict=True):
@@ -297,7 +291,8 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
     save_small_model(place / "layered", recurrent=False, depth_attention=False, sequence_length=256)
     checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
     checkpoints.append({"run_id": "layered", "tokens": 1000, "path": "layered"})
-    job = read_job(write_job(place, "depths", tasks=carried(place), checkpoints=checkpoints, depths=[2, 3, 5]))
+    tasks = plain_specifications(place)
+    job = read_job(write_job(place, "depths", tasks=tasks, checkpoints=checkpoints, depths=[2, 3, 5]))
     first, last, layered = evaluate(job)
     assert not (first / "rows" / "depth_evaluations.parquet").exists()
     assert not (layered / "rows" / "depth_evaluations.parquet").exists()
@@ -310,7 +305,7 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
     assert len(found) == 3 * len(own)
     # Each number is what a plain pass at that depth gives, item by item.
     model = load_language_model(place / "checkpoint-1", place / "tokenizer", "cpu")
-    (task,) = [task for task in carried(place) if task["task"] == "world_choice"]
+    (task,) = [task for task in tasks if task["task"] == "world_choice"]
     items = read_items(Path(task["plain"]))
     values = {row["depth"]: row["value"] for row in found if row["metric"] == "acc"}
     for depth in (2, 3, 5):
@@ -327,7 +322,7 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
     """Rows of the averaged weights are those of a model that has nothing else, and so are the raw ones."""
     averaged, raw = (small_model(seed, sequence_length=256) for seed in (1, 0))
     save_model(place / "averaging", raw, {}, averaged.state_dict())
-    found = {}
+    found, tasks = {}, plain_specifications(place)
     for name, path, settings in (
         ("both", "averaging", {"weights": "both", "depths": [2]}),
         ("only-averaged", "averaging", {}),
@@ -336,7 +331,7 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
         ("averaged-alone", "checkpoint-1", {}),
     ):
         checkpoints = [{"run_id": "run", "tokens": 500, "path": path}]
-        job = write_job(place, name, tasks=carried(place), checkpoints=checkpoints, **settings)
+        job = write_job(place, name, tasks=tasks, checkpoints=checkpoints, **settings)
         (folder,) = evaluate(read_job(job))
         found[name] = {table.stem: rows(folder, table.stem) for table in (folder / "rows").iterdir()}
     averages = {"both", "only-averaged"}
@@ -351,12 +346,14 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
     own = [row for row in found["both"]["depth_evaluations"] if row["depth"] == 3]
     assert [row["value"] for row in own] == [row["value"] for row in found["only-averaged"]["evaluations"]]
     with pytest.raises(InputError, match=r"results of other settings \(weights\); name another folder"):
-        evaluate(read_job(write_job(place, "both", tasks=carried(place), checkpoints=checkpoints, depths=[2])))
+        evaluate(
+            read_job(write_job(place, "both", tasks=plain_specifications(place), checkpoints=checkpoints, depths=[2]))
+        )
 
 
 def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None:
-    (first, _) = evaluate(read_job(write_job(place, "versions", harness=True, limit=3)))
-    (second, _) = evaluate(read_job(write_job(place, "versions-plain", harness=False, limit=3)))
+    (first, _) = evaluate(read_job(write_job(place, "versions", limit=3)))
+    (second, _) = evaluate(read_job(write_job(place, "versions-plain", limit=3, tasks=plain_specifications(place))))
     found = rows(first, "evaluation_versions")
     assert [row["task"] for row in found] == ["world_short", "world_long", "world_choice", "world_text"]
     for row, plain in zip(found, rows(second, "evaluation_versions"), strict=True):
@@ -381,33 +378,25 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
     [
         ({"tokenizer": "nowhere"}, "tokenizer: no file .*nowhere"),
         ({"checkpoints": [{"run_id": "r", "tokens": 1, "path": "nowhere"}]}, "no model in .*nowhere"),
-        ({"checkpoints": [{"run_id": "r", "path": "x"}]}, "a checkpoint needs run_id, tokens and path"),
-        ({"checkpoints": []}, "checkpoints is missing"),
-        ({"limit": 0}, "limit is 0, but it must be a whole number of at least 1"),
-        ({"depths": [0]}, r"depths is \[0\], but it must be a list of whole numbers of at least 1"),
-        ({"weights": "mean"}, "weights is 'mean', but it must be 'averaged', 'raw' or 'both'"),
+        ({"checkpoints": [{"run_id": "r", "path": "x"}]}, r"checkpoints\.0\.tokens is missing"),
+        ({"checkpoints": [{"run_id": "../r", "tokens": 1, "path": "x"}]}, r"checkpoints\.0\.run_id is '\.\./r'"),
+        ({"checkpoints": []}, r"checkpoints is \[\]"),
+        ({"limit": 0}, "limit is 0"),
+        ({"depths": [0]}, r"depths\.0 is 0"),
+        ({"weights": "mean"}, "weights is 'mean', .*'averaged', 'raw' or 'both'"),
         ({"observe": "nowhere"}, "no packed data in .*nowhere"),
-        ({"limits": 3}, r"there is no field 'limits'; did you mean limit\?"),
-        ({"colour": 3}, "there is no field 'colour'; known are limit, max_new_tokens, batch_tokens, "),
-        ({"tasks": [{"benchmark": "b", "task": "t"}]}, "task 't': metric is missing"),
-        ({"device": "abacus"}, "device is 'abacus', but it must be auto"),
+        ({"limits": 3}, "limits is .*; did you mean limit"),
+        ({"device": "abacus"}, "device is 'abacus'"),
     ],
 )
 def test_bad_jobs_get_one_line(
     place: Path, changes: dict[str, Any], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    tasks = {"tasks": carried(place)}
+    tasks = {"tasks": plain_specifications(place)}
     assert main([str(write_job(place, f"bad-{'-'.join(changes)}", **{**tasks, **changes}))]) == 2
     said = capfd.readouterr().err
     assert said.count("\n") == 1
     assert re.search(message, said), said
-
-
-def test_a_task_that_needs_lm_eval_says_so_where_there_is_none(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "lm_eval", None)
-    task = {"benchmark": "gsm8k", "task": "gsm8k", "metric": "exact_match", "filter": "none", "chance": 0.0}
-    with pytest.raises(InputError, match=r"benchmark gsm8k: task gsm8k needs lm-eval.*pip install"):
-        evaluate(read_job(write_job(place, "bare", tasks=[task])))
 
 
 @pytest.fixture
@@ -427,13 +416,8 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, tried: list[int]) -> None:
-    folders = evaluate(read_job(write_job(place, "scarce", tasks=carried(place)[:1])))
-    assert tried == [16_384, 8192, 4096, 4096]
-    assert len(folders) == 2
-
-
-def test_a_shortage_of_memory_is_known_for_the_next_request(place: Path, tried: list[int]) -> None:
-    path, questions = write_job(place, "requests", tasks=carried(place)[:1]), KeptQuestions()
+    """For all checkpoints, also where each is a request of its own."""
+    path, questions = write_job(place, "requests", tasks=plain_specifications(place)[:1]), KeptQuestions()
     for tokens in (500, 1000):
         evaluate(read_job(path), only=tokens, questions=questions)
     assert tried == [16_384, 8192, 4096, 4096]
@@ -446,15 +430,14 @@ def test_memory_that_is_too_small_for_one_sequence_is_one_line(
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(LanguageModel, "generate", generate)
-    path = write_job(place, "none-left", tasks=carried(place)[:1])
+    path = write_job(place, "none-left", tasks=plain_specifications(place)[:1])
     assert main([str(path)]) == 1
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(f"{path}: the device's free memory is too small")
-    assert "end other programs on the device" in line
 
 
 def test_damaged_settings_of_an_evaluation_are_named(place: Path) -> None:
-    path = write_job(place, "spoilt", tasks=carried(place)[:1])
+    path = write_job(place, "spoilt", tasks=plain_specifications(place)[:1])
     (place / "spoilt").mkdir()
     (place / "spoilt" / "settings.json").write_text("{")
     with pytest.raises(InputError, match=r"spoilt/settings\.json: not valid JSON"):
@@ -465,7 +448,7 @@ def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:
     save_small_model(place / "narrow", vocabulary_size=100)
     checkpoints = [{"run_id": "r", "tokens": 1, "path": "narrow"}]
     with pytest.raises(InputError, match=r"narrow: the model knows 100 tokens, the tokenizer has \d+"):
-        evaluate(read_job(write_job(place, "misfit", checkpoints=checkpoints, tasks=carried(place))))
+        evaluate(read_job(write_job(place, "misfit", checkpoints=checkpoints, tasks=plain_specifications(place))))
 
 
 def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -484,7 +467,7 @@ def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monk
 
     plain = Tokenizer.__init__
     monkeypatch.setattr(Tokenizer, "__init__", lambda self, codec, end: plain(self, Counting(codec), end))
-    path, questions = write_job(place, "encoded", tasks=carried(place), depths=[2]), KeptQuestions()
+    path, questions = write_job(place, "encoded", tasks=plain_specifications(place), depths=[2]), KeptQuestions()
     for tokens in (500, 1000):
         evaluate(read_job(path), only=tokens, questions=questions)
     assert len(encoded) == len(set(encoded)) > 0

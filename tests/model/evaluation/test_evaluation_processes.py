@@ -1,4 +1,4 @@
-"""The evaluation process: several on one job, killed ones, one on a bare machine, and what it says."""
+"""The evaluation process: several on one job, killed ones, and what it says."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import pytest
 
 from model.evaluate import evaluate
 from model.evaluation.job import read_job
-from tests.model.evaluation.evaluation_world import ITEMS, carried, rows, write_job, write_place
-from tests.model.packed_folder import write_packed
+from tests.model.evaluation.evaluation_world import ITEMS, plain_specifications, rows, write_job, write_place
 from tests.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.slow
@@ -44,12 +43,15 @@ def start(path: Path) -> subprocess.Popen[str]:
 
 def many_tasks(place: Path) -> list[dict[str, Any]]:
     """Many parts to be killed between, each of them a little work."""
-    return [{**carried(place)[number % 4], "benchmark": f"b{number}", "task": f"b{number}"} for number in range(24)]
+    return [
+        {**plain_specifications(place)[number % 4], "benchmark": f"b{number}", "task": f"b{number}"}
+        for number in range(24)
+    ]
 
 
 def test_processes_share_a_job(place: Path) -> None:
     checkpoints = [{"run_id": f"run-{i}", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(6)]
-    path = write_job(place, "shared", checkpoints=checkpoints, tasks=carried(place))
+    path = write_job(place, "shared", checkpoints=checkpoints, tasks=plain_specifications(place))
     processes = [start(path), start(path)]
     said = [process.communicate(timeout=PATIENCE_SECONDS) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
@@ -78,7 +80,7 @@ def test_what_a_killed_process_had_in_hand_is_finished_by_another(place: Path) -
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_kill_loses_the_checkpoint_in_hand_and_nothing_else(place: Path, number: signal.Signals) -> None:
     checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(40)]
-    path = write_job(place, f"killed-{number.value}", checkpoints=checkpoints, tasks=carried(place))
+    path = write_job(place, f"killed-{number.value}", checkpoints=checkpoints, tasks=plain_specifications(place))
     process = start(path)
     process.stdout.readline()  # the first checkpoint is done
     time.sleep(0.1)
@@ -128,37 +130,12 @@ def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
     assert [line.split(":")[0] for line in out.splitlines()] == ["run 500", "run 1,000"]
 
 
-BARE = """
-import sys
-from importlib.machinery import PathFinder
-find = PathFinder.find_spec
-
-@staticmethod
-def find_what_is_there(name, *rest):
-    return None if name.partition(".")[0] in {missing!r} else find(name, *rest)
-
-PathFinder.find_spec = find_what_is_there
-from model.evaluate import main
-sys.exit(main([{job!r}]))
-"""
-
-
-def test_on_a_bare_machine(place: Path) -> None:
-    """Torch, numpy, safetensors, pyarrow and tokenizers are enough for all of the world's own evaluation."""
-    write_packed(place / "bare-packed", [[[(3, 20), (4, 30)]] * 9], 64, vocabulary_size=300)
-    missing = ("lm_eval", "datasets", "huggingface_hub", "pandas", "yaml", "pydantic", "duckdb", "prefect", "scipy")
-    code = BARE.format(missing=missing, job=str(write_job(place, "bare-machine", observe="bare-packed", depths=[2])))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    for table, count in (("items", 2), ("evaluation_versions", 2), ("expert_usage", 2), ("depth_evaluations", 1)):
-        assert len(list((place / "bare-machine").glob(f"run/*/rows/{table}.parquet"))) == count
-
-
 def test_an_evaluator_answers_request_after_request(place: Path) -> None:
     """As `model.evaluate` does; what cannot be evaluated ends the process with words and a status."""
     checkpoints = [{"run_id": "run", "tokens": i, "path": f"checkpoint-{i % 2}"} for i in range(2)]
-    paths = [write_job(place, name, checkpoints=checkpoints, tasks=carried(place)) for name in ("asked", "asked-too")]
-    whole = write_job(place, "asked-as-a-whole", checkpoints=checkpoints, tasks=carried(place))
+    asked = {"checkpoints": checkpoints, "tasks": plain_specifications(place)}
+    paths = [write_job(place, name, **asked) for name in ("asked", "asked-too")]
+    whole = write_job(place, "asked-as-a-whole", **asked)
     evaluate(read_job(whole))
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command, pipe = [sys.executable, "-m", "model.evaluator"], subprocess.PIPE

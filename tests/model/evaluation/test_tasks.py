@@ -30,15 +30,15 @@ def test_files_of_items(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"target": 7}, "target is 7, but it must be text"),
-        ({"prompt": None}, "prompt is None, but it must be text"),
-        ({"id": 3}, "id is 3, but it must be text"),
-        ({"target": 1, "choices": ["6", "7"]}, "target is 1, but it must be text"),
+        ({"target": 7}, "target is 7"),
+        ({"prompt": None}, "prompt is None"),
+        ({"id": 3}, "id is 3"),
+        ({"target": 1, "choices": ["6", "7"]}, "target is 1"),
         ({"target": "B", "choices": ["6", "7"]}, "target is 'B', but it must be one of the choices"),
-        ({"choices": [6, 7]}, r"choices is \[6, 7\], but it must be a list of texts"),
-        ({"choices": ["7", ""]}, "choices is .*, but it must be a list of texts, none of them empty"),
-        ({"until": 3}, "until is 3, but it must be text or a list of texts"),
-        ({"until": "\n", "max_new_tokens": "9"}, "max_new_tokens is '9', but it must be a whole number"),
+        ({"choices": [6, 7]}, "choices.0 is 6"),
+        ({"choices": ["7", ""]}, "choices.1 is ''"),
+        ({"until": 3}, "until.* is 3"),
+        ({"until": "\n", "max_new_tokens": "9"}, "max_new_tokens is '9'"),
         ({}, "id is 'a' as in line 1; give every item its own id"),
     ],
 )
@@ -47,7 +47,7 @@ def test_an_item_that_cannot_be_scored_is_named_by_file_and_line(
 ) -> None:
     path = tmp_path / "items.jsonl"
     path.write_text(f"{json.dumps(ITEM)}\n{json.dumps({**ITEM, **changes})}\n")
-    with pytest.raises(InputError, match=rf"items\.jsonl, line 2: {message}"):
+    with pytest.raises(InputError, match=rf"items\.jsonl, line 2: .*{message}"):
         read_items(path)
 
 

@@ -104,7 +104,7 @@ def test_without_averaging_nothing_is_kept(tmp_path):
 
 @pytest.mark.parametrize("averaging", [-1.0, float("nan"), float("inf")])
 def test_the_power_is_a_finite_number(averaging):
-    with pytest.raises(InputError, match=r"training.averaging is .*, but it must not be negative, and finite"):
+    with pytest.raises(InputError, match=r"^training.averaging is "):
         TrainingConfig(tokens=10, batch_tokens=4, averaging=averaging)
 
 
