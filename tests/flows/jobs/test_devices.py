@@ -1,23 +1,18 @@
-"""How a study shares a machine's devices among its runs, and that this decides nothing about them."""
+"""How a study shares a machine's GPUs among its runs, and that a GPU is held by one process at a time."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
+import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
 
-import flows.running.machines.devices
+import flows.jobs.devices
 from flows.commands.cli import main
-from flows.running.machines.devices import Slots, check_devices, share_ranks, shared_slots
-from flows.running.processes import Stopped, stop_all, stopped_on_exit
-from flows.stages.models import describe_run, plan_models
+from flows.jobs.devices import check_devices, lock_gpus, share_ranks, visible_gpus
 from flows.study.loading import load_study
-from model.training.config import HOW_IT_RUNS, TrainingConfig
 from pipeline.errors import InputError
+from tests.waiting import PATIENCE_SECONDS
 
-PRESETS = ("demo", "gpu-small", "paper-mini", "paper-16", "paper-32")
 BUILTIN = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
 
 
@@ -28,7 +23,7 @@ def study(**training: object) -> object:
 
 @pytest.fixture
 def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.running.machines.devices, "gpus", lambda study: 8)
+    monkeypatch.setattr(flows.jobs.devices, "gpus", lambda study: 8)
 
 
 @pytest.mark.usefixtures("eight_gpus")
@@ -75,77 +70,58 @@ def test_cuda_where_there_is_none_is_refused_before_any_work(
     assert not (tmp_path / "root" / "store").exists()
 
 
-@pytest.mark.usefixtures("eight_gpus")
-def test_a_run_sees_its_own_devices_only(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    slots = Slots(study())
-    with slots.take(3) as first, slots.take() as second, slots.take(4) as third:
-        assert first == {"CUDA_VISIBLE_DEVICES": "0,1,2"}
-        assert second == {"CUDA_VISIBLE_DEVICES": "3"}
-        assert third == {"CUDA_VISIBLE_DEVICES": "4,5,6,7"}
+def test_the_gpus_that_the_user_names_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpus(3) == ["0", "1", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
-    monkeypatch.setattr(flows.running.machines.devices, "gpus", lambda study: 2)
-    with Slots(study()).take(2) as both:
-        assert both == {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}
+    assert visible_gpus(2) == ["GPU-a", "GPU-b"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,../../planted")
-    with pytest.raises(InputError, match=r"holds '../../planted', which names no device"), Slots(study()).take():
-        pass
+    with pytest.raises(InputError, match=r"holds '../../planted', which names no device"):
+        visible_gpus(2)
 
 
-def test_the_most_urgent_goes_first_and_nobody_overtakes_who_waits_for_several() -> None:
-    slots, order = Slots(study(device="cpu").model_copy(update={"workers": 2})), list[str]()
-    waiting = [("late", 1, (1, 5)), ("large", 2, (1, 0)), ("evaluation", 1, (0,)), ("soon", 1, (1, 1))]
-
-    def work(job: tuple[str, int, tuple[int, ...]]) -> None:
-        name, wanted, urgency = job
-        with slots.take(wanted, urgency):
-            order.append(name)
-
-    with ThreadPoolExecutor(len(waiting)) as pool, slots.take(1), slots.take(1):
-        done = [pool.submit(work, job) for job in waiting]
-        while len(slots._waiting) < len(waiting):
-            time.sleep(0.01)
-        assert order == []
-        assert not any(future.done() for future in done)
-    assert order[:2] == ["evaluation", "large"]
-    assert sorted(order[2:]) == ["late", "soon"]
+@pytest.fixture
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The locks are the whole machine's, where the same test may run a second time."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
 
 
-def test_who_waits_for_a_slot_hears_of_a_stop_at_once() -> None:
-    slots = Slots(study(device="cpu").model_copy(update={"workers": 1}))
-    with ThreadPoolExecutor(1) as pool, stopped_on_exit(), slots.take():
-        waiting = pool.submit(slots.take().__enter__)
-        while not slots._waiting:
-            time.sleep(0.01)
-        stop_all()
-        with pytest.raises(Stopped):
-            waiting.result(10)
+class Waited(Exception):
+    """Somebody has begun to wait."""
 
 
-def test_the_stages_of_a_study_share_its_slots(tmp_path: Path) -> None:
-    here, there = (study().model_copy(update={"root": tmp_path / name, "workers": 2}) for name in ("a", "b"))
-    assert shared_slots(here) is shared_slots(here)
-    assert shared_slots(here) is not shared_slots(there)
+def begin_to_wait(seconds: float) -> None:
+    raise Waited
 
 
-def test_how_a_run_is_computed_is_no_part_of_what_it_is() -> None:
-    plain = study()
-    changed = study(ranks=2, micro_batch_tokens=1024, checkpointing=True, compile=True, keep=3, spike_deviations=0)
-    other = study(learning_rate=1e-3)
-    assert plain.study_id == changed.study_id != other.study_id
-    (model, *_), packed = plan_models(plain, 512), SimpleNamespace(key="k")
-    names = [describe_run(one, packed, model, 0)["run_id"] for one in (plain, changed, other)]
-    assert names[0] == names[1] != names[2]
+@pytest.mark.usefixtures("own_locks")
+def test_a_device_is_held_by_one_at_a_time() -> None:
+    names = ["test-0", "test-1"]
+    with lock_gpus(names, 1, begin_to_wait) as first, lock_gpus(names, 1, begin_to_wait) as second:
+        assert [first, second] == [["test-0"], ["test-1"]]
+        with pytest.raises(Waited), lock_gpus(names, 1, begin_to_wait):
+            pass
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_presets_describe_runs_that_training_accepts(preset: str) -> None:
-    loaded = load_study(preset)
-    model = plan_models(loaded, loaded.data.tokenizer.vocabulary_size)[0]
-    values = describe_run(loaded, SimpleNamespace(key="k"), model, 0)["training"]
-    config = TrainingConfig.from_dict(values)
-    assert config.tokens == loaded.training.tokens
-    assert set(HOW_IT_RUNS) <= config.to_dict().keys()
-    micro = config.micro_batch_tokens or config.batch_tokens
-    assert config.batch_tokens % loaded.training.sequence_length == 0
-    assert micro % loaded.training.sequence_length == 0
+@pytest.mark.usefixtures("own_locks")
+def test_who_wants_several_devices_holds_none_while_waiting() -> None:
+    names, waits, goes_on = ["test-0", "test-1"], threading.Event(), threading.Event()
+    got: list[list[str]] = []
+
+    def wait(seconds: float) -> None:
+        waits.set()
+        goes_on.wait()
+
+    def want_both() -> None:
+        with lock_gpus(names, 2, wait) as found:
+            got.append(found)
+
+    with lock_gpus(names, 1, begin_to_wait) as (first,):
+        thread = threading.Thread(target=want_both)
+        thread.start()
+        assert waits.wait(PATIENCE_SECONDS)
+        with lock_gpus(["test-1"], 1, begin_to_wait) as second:
+            assert (first, second, got) == ("test-0", ["test-1"], [])
+    goes_on.set()
+    thread.join(60)
+    assert got == [names]
