@@ -45,8 +45,9 @@ def main(arguments):
     if what == "trains":
         Path(rest[0] + ".checkpoints", "checkpoints", "000000000006000").mkdir(parents=True)
     if rest:
-        mark = Path(rest[0])
-        mark.write_text(str(os.getpid()))
+        unfinished = Path(f"{rest[0]}.{os.getpid()}")
+        unfinished.write_text(str(os.getpid()))
+        unfinished.rename(rest[0])
         while not Path(rest[0] + ".go").exists():
             time.sleep(0.02)
     return 0

@@ -157,7 +157,6 @@ def test_a_failure_is_told_by_the_last_line_of_its_log_and_ends_no_other_job(
 def test_a_killed_process_is_told_at_once_with_what_it_said_last(tmp_path: Path, devices: int) -> None:
     def hear(event: Event) -> None:
         if event.kind == "progress" and not killed and (tmp_path / "a").exists():
-            until(lambda: (tmp_path / "a").read_text())
             killed.append(int((tmp_path / "a").read_text()))
             os.kill(killed[0], signal.SIGKILL)
             go(tmp_path, "a")  # the other rank
@@ -213,7 +212,7 @@ def test_a_stop_ends_work_idle_processes_and_what_they_started_within_seconds(tm
 def test_who_does_not_listen_is_killed_after_the_grace(tmp_path: Path) -> None:
     with local(tmp_path) as jobs:
         jobs.submit(job(tmp_path, "a", "stubborn", waits=True))
-        until(lambda: (tmp_path / "a").exists() and (tmp_path / "a").read_text())
+        until((tmp_path / "a").exists)
         jobs.stop(grace=0.5)
         until(lambda: not alive(int((tmp_path / "a").read_text())))
 
