@@ -1,6 +1,5 @@
 -- The rows of a study: data curation, models, training runs, evaluations.
--- Users' queries rely on the names, columns and order of columns of `studies` to `expert_usage`: change them only with
--- a migration.
+-- Users' queries rely on the names, columns and order of columns of `studies` to `expert_usage`.
 --
 -- No table refers to another by a foreign key: rows come from files that arrive in any order, also from elsewhere.
 -- Columns that are not keys may be null. Times are UTC. Shares (accuracy, chance) are between 0 and 1.

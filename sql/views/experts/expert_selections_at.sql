@@ -95,4 +95,4 @@ union all by name
 from by_model;
 
 comment on macro table expert_selections_at is
-    'expert_selections_at(latest): expert_selections of each run''s latest checkpoint, or of all checkpoints';
+    'expert_selections_at(latest): selections of every expert at each run''s latest checkpoint, or at all';
