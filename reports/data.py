@@ -67,13 +67,13 @@ QUERIES = {
     f"where study_id = ? {NEWEST}",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
     "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c join model_runs m using (run_id) "
-    "where study_id = ?",
+    "where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
     "mismatches": "from stream_mismatches where study_id = ?",
     "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
     "entered_twice": "select t.* from rows_entered_twice_at(true) t join model_runs using (run_id) where study_id = ?",
     "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
     "from evaluation_versions join model_runs using (run_id) where study_id = ?",
-    "versions": "select distinct task, task_version from evaluations join model_runs using (run_id) where study_id = ?",
+    "versions": "select distinct task, task_version from study_evaluations where study_id = ?",
 }
 
 
