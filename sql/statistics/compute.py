@@ -9,8 +9,6 @@ from sql.ingest import replace_computed
 from sql.statistics.bootstrap import read_points, replicate_values
 from sql.statistics.mean_factors import factor_rows, seed_curves
 
-MEASURES = ("accuracy", "loss")
-
 
 def compute_statistics(
     connection: duckdb.DuckDBPyConnection, study_id: str, *, replicates: int = 1000, seed: int = 0
@@ -23,7 +21,7 @@ def compute_statistics(
     """
     digest_of = "select depth, variant, task, digest from measured_curves where study_id = ? and metric = ?"
     rows = []
-    for measure in MEASURES:
+    for measure in ("accuracy", "loss"):
         digests = {tuple(model): one for *model, one in connection.execute(digest_of, [study_id, measure]).fetchall()}
         points = read_points(connection, study_id, measure)
         drawn = replicate_values(connection, study_id, measure, replicates, seed)

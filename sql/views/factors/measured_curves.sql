@@ -1,7 +1,6 @@
 -- One row: an accuracy or loss curve of a model, with its noise and a digest of the values that the curve is made from.
 -- needs: curve_points, mean_curves
--- The digest tells whether a row of computed_factors was made from these very points. A text, since numbers from hash()
--- are others in other versions of DuckDB.
+-- By its digest a row of computed_factors is known to be of these points. Not hash(), which versions of DuckDB change.
 create or replace view measured_curves as
 with digests as (
     select
