@@ -10,20 +10,7 @@ from pipeline.clean import CleanSettings, clean
 from pipeline.errors import InputError
 from tests.pipeline.documents import read, table, write
 
-OFF = CleanSettings(
-    compose_unicode=False,
-    remove_controls=False,
-    trim=False,
-    shortest_question=None,
-    longest_question=None,
-    shortest_response=None,
-    longest_response=None,
-    broken_characters=None,
-    mojibake=None,
-    longest_run=None,
-    letters=None,
-    looping=None,
-)
+OFF = CleanSettings(**{name: False if value is True else None for name, value in vars(CleanSettings()).items()})
 
 
 def run(folder, responses, settings=None, questions=None):

@@ -17,6 +17,7 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
+from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.documents import read, table, write
 
 SHARDS = 4
@@ -68,14 +69,7 @@ def corpus(folder: Path, rows: int = 4000) -> pa.Table:
         ids = [f"s/{row}" for row in range(number, rows, SHARDS)]
         write(folder / "in", part.set_column(0, "id", pa.array(ids)), prefix=f"{number}-")
     questions = [" ".join(text.split()[:40]) for text in texts[:60]]
-    return pa.table(
-        {
-            "id": [f"i/{i}" for i in range(60)],
-            "benchmark": ["b"] * 60,
-            "question": questions,
-            "answer": [""] * 60,
-        }
-    )
+    return item_table([(question, "") for question in questions], "b")
 
 
 def attempt(stage: str, folder: Path, *, calls: int = 0, doomed: str = "") -> int:
@@ -214,10 +208,9 @@ def test_documents_of_ten_megabytes_and_ids_that_repeat(tmp_path: Path) -> None:
         3,
         4,
     ]  # the longer giant survives; one id on two documents drops neither
-    items = pa.table({"id": ["i/0"], "benchmark": ["b"], "question": [item], "answer": [""]})
-    decontaminate(tmp_path / "unique", tmp_path / "clean", items, DecontaminationSettings())
+    decontaminate(tmp_path / "unique", tmp_path / "clean", item_table([(item, "")]), DecontaminationSettings())
     assert [row["row"] for row in read(tmp_path / "clean")] == [2, 3, 4]
     (path,) = (tmp_path / "in" / "documents").iterdir()
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="cut off or damaged"):
-        decontaminate(tmp_path / "in", tmp_path / "never", items, DecontaminationSettings())
+        decontaminate(tmp_path / "in", tmp_path / "never", item_table([(item, "")]), DecontaminationSettings())
