@@ -1,11 +1,11 @@
 """Measure training steps and kernels on one GPU; decides paths of the model on a GPU, and what presets ask of one.
 
-    python -m benchmarks.gpu --out FOLDER [--minutes 25] [--parts steps grouped] [--tiny]
+    python -m benchmarks.gpu [--out FOLDER] [--minutes 25] [--parts steps grouped] [--tiny]
 
 Parts run in processes of their own, the most important first, and each result is written when it is known, so that a
 part that crashes, or the end of the time, costs nothing measured before: a file of JSON lines for each part, all as
-tables in `results.md`, and a log, in FOLDER. `--tiny` runs every part at toy sizes on a CPU. `pytest tests/gpu` says
-whether the device computes what it should.
+tables in `results.md`, and a log, in FOLDER. `--tiny` runs every part at toy sizes on a CPU, where nothing is compiled.
+Whether the device computes what it should is said by `pytest tests/gpu`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTS: dict[str, Callable[..., None]] = {  # in the order they run
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where results are written")
+    parser.add_argument("--out", type=Path, default=Path("runs/gpu"), metavar="FOLDER", help="default: runs/gpu")
     parser.add_argument("--minutes", type=float, default=25, help="no part runs longer than this (default 25)")
     parser.add_argument("--parts", nargs="+", default=[], metavar="PART", help=f"only these: {', '.join(PARTS)}")
     parser.add_argument("--tiny", action="store_true", help="toy sizes, on a CPU")

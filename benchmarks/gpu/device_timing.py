@@ -1,4 +1,4 @@
-"""What the GPU benchmarks share: sizes, the clock, memory, and the options of `torch.compile`."""
+"""What the GPU benchmarks share: sizes, the clock, memory, and `torch.compile`."""
 
 from __future__ import annotations
 
@@ -108,12 +108,7 @@ def forget_peak(sizes: Sizes) -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def compile_options(sizes: Sizes) -> dict[str, Any]:
-    """Return the options of `torch.compile` here; on a CPU parts are only traced, as compiling takes minutes."""
-    return {"dynamic": False, **({"backend": "aot_eager"} if sizes.tiny else {})}
-
-
 def compiled(call: Callable, sizes: Sizes) -> Callable:
-    """Compile a function that may be called with many shapes."""
+    """Compile a function that may be called with many shapes; at toy sizes nothing is compiled."""
     torch._dynamo.reset()
-    return torch.compile(call, **compile_options(sizes))
+    return call if sizes.tiny else torch.compile(call, dynamic=False)

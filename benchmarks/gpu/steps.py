@@ -17,7 +17,6 @@ from benchmarks.gpu.device_timing import (
     DTYPE,
     Say,
     Sizes,
-    compile_options,
     forget_peak,
     milliseconds,
     peak_gigabytes,
@@ -148,10 +147,7 @@ def _trainer(
     )
     torch._dynamo.reset()
     torch.compiler.set_stance("default")  # the trainer before allowed no compiling after its first step
-    trainer = Trainer(run)
-    if compile and sizes.tiny:
-        trainer.compile(**compile_options(sizes))
-    return trainer
+    return Trainer(run)
 
 
 def _say_kernels(trainer: Trainer, say: Say) -> None:
