@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
+from flows.following import Followed
 from flows.jobs import Event, Failed, Job, Jobs
 from flows.jobs.devices import share_ranks
 from flows.live import Results, report_mark
@@ -21,7 +22,6 @@ from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
 from flows.prepare import prepare_data
 from flows.usage import register_user
 from flows.watching import progress
-from flows.watching.following import Followed
 from model.training.recording.records import choose_seed
 from pipeline.storage.files import write_text_atomically
 from reports.data import StudyData

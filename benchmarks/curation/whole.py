@@ -31,7 +31,7 @@ from flows.stages.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.documents import SCHEMA, shards
-from pipeline.storage.files import atomic_folder, link
+from pipeline.storage.files import atomic_folder
 from pipeline.storage.store import Output, Store, digest
 
 ITEMS = 1_000  # documents of the corpus that are benchmark items too
@@ -48,7 +48,7 @@ def mirror_of(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Pat
         rows = partial / "synthetic" / "documents" / "default" / "train"
         rows.mkdir(parents=True)
         for shard in shards(place):
-            link(shard, rows / shard.name)
+            os.link(shard, rows / shard.name)
         items = partial / "synthetic" / "items" / "default"
         items.mkdir(parents=True)
         pq.write_table(pq.read_table(shards(place)[0], schema=SCHEMA).slice(0, ITEMS), items / "test.parquet")
