@@ -95,16 +95,16 @@ def _left(study: Study) -> str | None:
     if left.absent:
         return f"{len(left.absent)} data sets to fetch, then all that follows from them"
     outputs = left.data.outputs
-    if missing := [output for output in outputs if not output.done]:
-        return f"{len(missing)} of {len(outputs)} data outputs, then every training and every evaluation"
+    missing = sum(not output.done for output in outputs)
+    if not (left.data.tokenizer.done and left.data.packed.done):
+        return f"{missing} of {len(outputs)} data outputs, then every training and every evaluation"
     runs = left.runs
     going_on = [run for run in runs if run.status != "screened"]
     expected = len(left.benchmark_names) * len(study.training.points) * len({run.model.model_id for run in going_on})
     expected *= 1 if study.training.stop_at else len(study.training.seeds)
     done = sum(one.done for run in going_on for one in left.evaluations(run))
-    return (
-        f"{sum(not run.done for run in runs)} of {len(runs)} trainings, {expected - done:,} of {expected:,} evaluations"
-    )
+    trainings = f"{sum(not run.done for run in runs)} of {len(runs)} trainings"
+    return f"{missing} of {len(outputs)} data outputs, {trainings}, {expected - done:,} of {expected:,} evaluations"
 
 
 def _flops(study: Study, planned: list[PlannedModel]) -> float:
