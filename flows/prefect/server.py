@@ -66,6 +66,8 @@ def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subp
         "PREFECT_SERVER_API_AUTH_STRING": secret(),
         "PREFECT_API_AUTH_STRING": secret(),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": address.removesuffix("/api"),
+        "PREFECT_SERVER_UI_API_URL": address,
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     }
     bound = bound_command("prefect", "server", "start", *at, *options)
     return subprocess.Popen(
