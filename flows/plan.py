@@ -170,6 +170,12 @@ class Run:
         return self.tokens >= self.goal and [one.point for one in self.checkpoints][: len(on_the_way)] == on_the_way
 
     @property
+    def missed(self) -> list[int]:
+        """The planned tokens that the run has gone past without a checkpoint, for a study with other checkpoints."""
+        there, step = {one.point for one in self.checkpoints}, self.content["training"]["batch_tokens"]
+        return [point for point in self.points if point not in there and point + step <= self.tokens]
+
+    @property
     def failure(self) -> str:
         """Why the newest attempt at the training has failed; "" where none has."""
         path = self.folder / FAILURE

@@ -23,6 +23,7 @@ from flows.prepare import prepare_data
 from flows.usage import register_user
 from flows.watching import progress
 from model.training.recording.records import choose_seed
+from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 from reports.data import StudyData
 
@@ -79,6 +80,7 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
     prepare_data(plan, shown.call)
     shown.call("match", "match models", lambda: plan.models)
     for run in plan.runs:
+        check_checkpoints(run)
         write_run(plan, run)
     register_user(plan)
     results = Results(plan, shown.drawn)
@@ -224,6 +226,16 @@ def evaluation_job(
         EVALUATION_FIRST,
         environment=environment,
     )
+
+
+def check_checkpoints(run: Run) -> None:
+    """Raise InputError for a run that has gone past a checkpoint which the study wants: training does not go back."""
+    if run.missed:
+        points = ", ".join(f"{point:,}" for point in run.missed)
+        raise InputError(
+            f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; name "
+            f"checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train it again"
+        )
 
 
 def write_run(plan: Plan, run: Run) -> None:
