@@ -1,4 +1,14 @@
-"""Measurements of speed, memory, recall and coverage: one command each, `python -m benchmarks.<name>`.
+"""What is measured again and again, one command each: `python -m benchmarks.<name>`; each file says what it decides.
 
-Those of `intervals` are `python -m benchmarks.intervals.<name>`. May import every package; imported by tests alone.
+training_cpu                 training speed on one CPU thread
+gpu, gpu.memory              steps and kernels on a GPU; memory and waits of the presets, counted without one
+curation.deduplication       cost and merged pairs of deduplication, beside rensa
+curation.whole               cost of a study's whole curation, by stage, here or on a cluster
+truth, truth.lookalikes      what curation finds of planted duplicates and leaks; decontamination of real problems
+intervals.coverage           how often an interval of the mean factor holds the truth, on simulated studies
+intervals.repetitions        a study repeated with other seeds and worlds: its pooled factor, and that of its intervals
+report                       time, memory and size of the report of a study of the paper's size
+soak                         tiny studies whose processes are killed at random
+
+May import every package; imported by tests alone. What was measured once has its figures in docs/log.md.
 """

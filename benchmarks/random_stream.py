@@ -1,14 +1,19 @@
-"""Write a packed folder of random tokens, to measure speed on without data.
+"""Write a packed folder of random tokens, and a run over it: what speed is measured on without data.
 
 Tokens follow Zipf's law, as in text: on uniform tokens the experts of a new model would be better balanced, and faster.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from model.config import DreamerConfig
+from model.training.config import Run, read_run
 
 
 def write_random_stream(
@@ -50,3 +55,12 @@ def write_random_stream(
     }
     (folder / "packed.json").write_text(json.dumps(packed))
     return folder
+
+
+def write_run(folder: Path, data: Path, config: DreamerConfig, **training: Any) -> Run:
+    """Describe an endless run over packed data in a new folder, and read its description."""
+    folder.mkdir(parents=True)
+    recipe = {"tokens": 10**12, **training}
+    values = {"run_id": folder.name, "model": dataclasses.asdict(config), "training": recipe, "data": str(data)}
+    (folder / "run.json").write_text(json.dumps(values))
+    return read_run(folder)

@@ -1,10 +1,12 @@
-"""Measure training speed on one CPU thread, at the sizes of a preset: `python -m benchmarks.training_cpu`.
+"""Measure training speed on one CPU thread; decides whether a change of the engine or the trainer is kept.
 
-LA, DR and DR+DA, trained by `Trainer`, beside (a) this repository's reference of each, the equations written
-down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random weights), in the
-fastest of the implementations it offers. Rounds of a few steps of each alternate, so that whatever else the machine
-does meets all alike; a ratio is the median over rounds of the ratio in one round. The text is random, its lengths are
-those of short problems.
+    python -m benchmarks.training_cpu [--depths 4 8] [--seconds 6]
+
+LA, DR and DR+DA at the sizes of the demo, trained by `Trainer`, beside (a) this repository's reference of each, the
+equations written down plainly, and (b) a mixture-of-experts model of `transformers` of LA's sizes (Qwen3-MoE, random
+weights), in the fastest of the implementations it offers. Rounds of a few steps of each alternate, so that whatever
+else the machine does meets all alike; a ratio is the median over rounds of the ratio in one round. The text is random,
+its lengths are those of short problems.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import itertools
-import json
 import os
 import platform
 import statistics
@@ -23,93 +24,64 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-import yaml
 from torch import Tensor, nn
 
-from benchmarks.random_stream import write_random_stream
+from benchmarks.random_stream import write_random_stream, write_run
+from flows.study.loading import load_study
 from model import ops
 from model.accounting import training_flops_per_token
 from model.config import DreamerConfig, dr, dr_da, la
 from model.dreamer import Dreamer
 from model.ops import Documents
-from model.training.config import read_run
 from model.training.stream import IGNORED, Batch, TokenStream
 from model.training.trainer import Trainer
 
-PRESETS = Path(__file__).parents[1] / "flows" / "study" / "presets"
 STEPS = 3  # of each contestant in a round
 OFFERED = (("eager", "batched_mm", "grouped_mm"), ("sdpa", "eager"))  # by transformers: for experts, for attention
+Step = Callable[[], int]  # takes a training step and returns its real tokens
 
 
-class StudyTrainer:
-    """Take training steps as a study does: `Trainer` over the random tokens in `root / "data"`."""
+def trainer_step(trainer: Trainer) -> Step:
+    """Train as a study does."""
 
-    def __init__(self, root: Path, name: str, config: DreamerConfig, recipe: dict) -> None:
-        folder = root / name
-        folder.mkdir()
-        training = {
-            "tokens": 10**9,
-            "batch_tokens": recipe["batch_tokens"],
-            "loss_on": recipe["loss_on"],
-            "learning_rate": recipe["learning_rate"],
-            "device": "cpu",
-        }
-        values = {"run_id": name, "model": config.to_dict(), "training": training, "data": "../data"}
-        (folder / "run.json").write_text(json.dumps(values))
-        self.trainer = Trainer(read_run(folder))
+    def step() -> int:
+        before = trainer.tokens
+        trainer.train_step()
+        return trainer.tokens - before
 
-    def step(self) -> int:
-        """Train one step; the number of real tokens in it."""
-        before = self.trainer.tokens
-        self.trainer.train_step()
-        return self.trainer.tokens - before
+    return step
 
 
-class Plain:
-    """A straightforward training step around any network: torch's own loss, clipping and AdamW, the same stream.
+def plain_step(stream: TokenStream, network: nn.Module, hidden: Callable[[Batch], Tensor], head: Tensor) -> Step:
+    """Train any network plainly: torch's own loss, clipping and AdamW; one of this repository by its reference."""
+    optimizer = torch.optim.AdamW(network.train().parameters(), lr=1e-3, weight_decay=1e-3, fused=True)
+    batches = map(stream.batch, itertools.count())
 
-    A network of this repository is computed by the reference.
-    """
-
-    def __init__(self, stream: TokenStream, module: nn.Module, hidden: Callable[[Batch], Tensor], head: Tensor) -> None:
-        self.stream, self.module, self.hidden, self.head, self.steps = stream, module.train(), hidden, head, 0
-        self.optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=1e-3, fused=True)
-
-    def step(self) -> int:
-        """Train one step; the number of real tokens in it."""
-        batch = self.stream.batch(self.steps)
+    def step() -> int:
+        batch = next(batches)
         wanted = batch.targets != IGNORED
         with ops.engine("reference"):
-            F.cross_entropy(self.hidden(batch)[wanted] @ self.head.T, batch.targets[wanted]).backward()
-        nn.utils.clip_grad_norm_(self.module.parameters(), 0.5)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.steps += 1
+            F.cross_entropy(hidden(batch)[wanted] @ head.T, batch.targets[wanted]).backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
         return batch.real_tokens
 
-
-def variants(preset: dict, depth: int) -> dict[str, DreamerConfig]:
-    """Configure LA as the preset has it, and DR and DR+DA matched to LA."""
-    sizes = {
-        "vocabulary_size": preset["data"]["tokenizer"]["vocabulary_size"],
-        "sequence_length": preset["training"]["sequence_length"],
-    }
-    baseline = la(depth, **preset["models"]["baseline"], **sizes)
-    return {"LA": baseline, "DR": dr(depth, baseline=baseline), "DR+DA": dr_da(depth, baseline=baseline)}
+    return step
 
 
-def reference(stream: TokenStream, config: DreamerConfig) -> Plain:
-    """Set up this repository's reference, trained plainly."""
+def reference(stream: TokenStream, config: DreamerConfig) -> Step:
+    """Train this repository's reference."""
     model = Dreamer(config)
 
     def hidden(batch: Batch) -> Tensor:
         return model(batch.tokens, positions=batch.positions, documents=batch.documents, return_hidden=True)
 
-    return Plain(stream, model, hidden, model.head)
+    return plain_step(stream, model, hidden, model.head)
 
 
-def transformers_model(stream: TokenStream, config: DreamerConfig, experts: str, attention: str) -> Plain:
-    """Qwen3-MoE of the sizes of `config`: the same heads, experts, depth, vocabulary, documents and targets."""
+def qwen3(stream: TokenStream, config: DreamerConfig, experts: str, attention: str) -> Step:
+    """Train Qwen3-MoE of the sizes of `config`, on the same documents and targets."""
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     sizes = Qwen3MoeConfig(
@@ -137,37 +109,37 @@ def transformers_model(stream: TokenStream, config: DreamerConfig, experts: str,
         mask = mask.clamp(min=torch.finfo(torch.float32).min)
         return model.model(input_ids=batch.tokens, attention_mask=mask, position_ids=batch.positions).last_hidden_state
 
-    return Plain(stream, model, hidden, model.lm_head.weight)
+    return plain_step(stream, model, hidden, model.lm_head.weight)
 
 
-def fastest_transformers(stream: TokenStream, config: DreamerConfig) -> tuple[str, Plain]:
+def fastest_transformers(stream: TokenStream, config: DreamerConfig) -> tuple[str, Step]:
     """Find the fastest implementation that transformers offers here; return it with its name."""
-    times = {}
+
+    def seconds(step: Step) -> float:
+        started = time.process_time()
+        step()
+        return time.process_time() - started
+
+    found = {}
     for experts, attention in itertools.product(*OFFERED):
-        contestant = transformers_model(stream, config, experts, attention)
-        contestant.step()
-        times[experts, attention] = (min(_seconds(contestant, 1) for _ in range(5)), contestant)
-    (experts, attention), (_, contestant) = min(times.items(), key=lambda item: item[1][0])
-    return f"Qwen3-MoE ({experts} experts, {attention} attention)", contestant
+        step = qwen3(stream, config, experts, attention)
+        step()
+        found[f"Qwen3-MoE ({experts} experts, {attention} attention)"] = min(seconds(step) for _ in range(5)), step
+    name = min(found, key=lambda name: found[name][0])
+    return name, found[name][1]
 
 
-def _seconds(contestant: StudyTrainer | Plain, steps: int) -> float:
-    started = time.process_time()
-    for _ in range(steps):
-        contestant.step()
-    return time.process_time() - started
-
-
-def measure(contestants: dict[str, StudyTrainer | Plain], seconds: float) -> dict[str, list[float]]:
+def measure(contestants: dict[str, Step], seconds: float) -> dict[str, list[float]]:
     """Measure real tokens per second of CPU time, by contestant and round, for about `seconds` of CPU time each."""
     rates: dict[str, list[float]] = {name: [] for name in contestants}
-    for each in contestants.values():
-        each.step()
-    until = time.process_time() + seconds * len(contestants)
-    while time.process_time() < until or len(rates[next(iter(rates))]) < 3:
-        for name, each in contestants.items():
+    for step in contestants.values():
+        step()
+    until, rounds = time.process_time() + seconds * len(contestants), 0
+    while time.process_time() < until or rounds < 3:
+        rounds += 1
+        for name, step in contestants.items():
             started = time.process_time()
-            tokens = sum(each.step() for _ in range(STEPS))
+            tokens = sum(step() for _ in range(STEPS))
             rates[name].append(tokens / (time.process_time() - started))
     return rates
 
@@ -180,12 +152,12 @@ def ratio(of: list[float], to: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--preset", default="demo", help="a file of flows/study/presets, without .yaml")
-    parser.add_argument("--depths", type=int, nargs="+", help="default: those of the preset")
+    parser.add_argument("--depths", type=int, nargs="+", default=[4], metavar="N")
     parser.add_argument("--seconds", type=float, default=6, help="of CPU time for each contestant (default 6)")
     options = parser.parse_args()
-    preset = yaml.safe_load((PRESETS / f"{options.preset}.yaml").read_text())
-    recipe = preset["training"]
+    study = load_study("demo")
+    recipe = {name: getattr(study.training, name) for name in ("batch_tokens", "loss_on", "learning_rate")}
+    sizes = {"vocabulary_size": study.data.tokenizer.vocabulary_size, "sequence_length": study.training.sequence_length}
     torch.set_num_threads(1)
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     peer = importlib.util.find_spec("transformers") is not None
@@ -194,27 +166,23 @@ def main() -> None:
     print("ratios: median (quartiles) over rounds")
     if not peer:
         print("transformers is not installed (pip install '.[bench]'): no comparison with it")
-    for depth in options.depths or preset["models"]["depths"]:
-        configs = variants(preset, depth)
-        with tempfile.TemporaryDirectory() as root:
-            sizes = configs["LA"]
-            data = write_random_stream(
-                Path(root) / "data",
-                sequence_length=sizes.sequence_length,
-                vocabulary_size=sizes.vocabulary_size,
-                rows=512,
-                document_lengths=(30, 60),
-            )
-            stream = TokenStream(data, 0, recipe["batch_tokens"] // sizes.sequence_length, recipe["loss_on"])
-            contestants: dict[str, StudyTrainer | Plain] = {}
+    for depth in options.depths:
+        baseline = la(depth, **study.models.baseline, **sizes)
+        configs = {"LA": baseline, "DR": dr(depth, baseline=baseline), "DR+DA": dr_da(depth, baseline=baseline)}
+        with tempfile.TemporaryDirectory() as place:
+            root = Path(place)
+            data = write_random_stream(root / "data", **sizes, rows=512, document_lengths=(30, 60))
+            stream = TokenStream(data, 0, recipe["batch_tokens"] // baseline.sequence_length, recipe["loss_on"])
+            contestants: dict[str, Step] = {}
             for name, config in configs.items():
-                contestants[name] = StudyTrainer(Path(root), name, config, recipe)
+                run = write_run(root / name, data, config, device="cpu", **recipe)
+                contestants[name] = trainer_step(Trainer(run))
                 contestants[f"{name} reference"] = reference(stream, config)
+            label = "transformers"
             if peer:
-                label, contestants["transformers"] = fastest_transformers(stream, sizes)
+                label, contestants["transformers"] = fastest_transformers(stream, baseline)
             rates = measure(contestants, options.seconds)
-        heading = f"to {label}" if peer else "to transformers"
-        print(f"\n| depth | model | tokens/s | GFLOP/s | to LA | to its reference | {heading} |")
+        print(f"\n| depth | model | tokens/s | GFLOP/s | to LA | to its reference | to {label} |")
         print("|---|---|---|---|---|---|---|")
         for name, config in configs.items():
             rate = statistics.median(rates[name])

@@ -59,7 +59,7 @@ def enter_study(plan: Plan) -> None:
 
 
 def enter_runs(plan: Plan) -> None:
-    """Enter the rows of `runs`, `run_details`, `steps` and `checkpoints`, and which checkpoints the study claims."""
+    """Enter the rows of `runs`, `run_details`, `steps` and `checkpoints`, and which evaluations the study claims."""
     runs = plan.runs
     rows = [_run_row(plan, run) for run in runs]
     details = [
@@ -77,14 +77,15 @@ def enter_runs(plan: Plan) -> None:
     tables["steps"] = [path for run in runs if (path := run.folder / "rows" / "steps.parquet").exists()]
     _enter(plan, tables)
     claimed = [
-        {"study_id": plan.study.study_id, "run_id": run.run_id, "tokens": one.tokens, "point": one.point}
+        {"study_id": plan.study.study_id, "run_id": run.run_id, "tokens": one.checkpoint.tokens, "task": one.benchmark}
         for run in runs
         if not run.failure
-        for one in run.checkpoints
+        for one in plan.evaluations(run)
+        if one.done
     ]
     with closing(connect(_database(plan), wait=PATIENCE)) as connection:
-        claims = pd.DataFrame(claimed, columns=["study_id", "run_id", "tokens", "point"])
-        replace_computed(connection, plan.study.study_id, {"claims": claims})
+        claims = pd.DataFrame(claimed, columns=["study_id", "run_id", "tokens", "task"])
+        replace_computed(connection, "claims", plan.study.study_id, claims)
 
 
 def enter_evaluations(plan: Plan, evaluations: Sequence[Evaluation]) -> None:
@@ -120,9 +121,14 @@ def status_of(plan: Plan, run: Run) -> str:
 
 
 def _run_row(plan: Plan, run: Run) -> dict[str, Any]:
-    """Make the row of `runs`: what the training has written, where it has, with the status that the study sees."""
+    """Make the row of `runs`: what the training has written, where it has, with the status that the study sees.
+
+    A run that has gone further for another study counts as far as this study wants.
+    """
     path = run.folder / "rows" / "runs.parquet"
     written = pq.read_table(path).to_pylist()[0] if path.exists() else {}
+    if run.done and run.status == "chosen" and (further := _checkpoints(run)[-1])["tokens"] < written.get("tokens", 0):
+        written |= {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
     known = {"run_id": run.run_id, "seed": run.seed, "model_id": run.model.model_id, "study_id": plan.study.study_id}
     return {**written, **known, "status": status_of(plan, run)}
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from model import ops
 from model.architecture import DreamerConfig
-from model.ops import Attended, Documents, Routing, Visible
+from model.ops import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
 from pipeline.errors import InputError
 
 History = tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of earlier depths
@@ -146,10 +146,12 @@ class ExpertAttention(nn.Module):
         taps = ops.gradient_taps(inward, outward, len(keys), tokens, self.router.active)
         return ((each, inward, outward, tap) for each, tap in zip(keys, taps, strict=True))
 
-    @ops.fusable("expert_attention")
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
         """Route the normalised x, and sum its experts."""
         keys, inward_EHF, outward_EFH, taps = weights
+        given = x_TH, self.gain, keys, self.router.bias, inward_EHF, outward_EFH, self.router.active, self.epsilon
+        if whole := ops.whole_attention(operands := ExpertOperands(*given)):
+            return whole(operands)
         x_TH = ops.rms_norm(x_TH, self.gain, self.epsilon)
         routing = self.router(x_TH, keys)
         return Attended(ops.swiglu_experts(x_TH, routing, inward_EHF, outward_EFH, taps), routing.ids)
@@ -235,6 +237,18 @@ class _ProjectedAttention(nn.Module):
         """Prepare what the projections need at each depth."""
         return self.projections.prepare(dtype, code_LP)
 
+    def in_one_call(
+        self, x_TH: Tensor, weights: Weights, code: Tensor, visible: Visible | None = None, history: History = ()
+    ) -> Attended | None:
+        """Compute all of `forward` by one function; None where there is none for these operands."""
+        if self.router is None:
+            return None
+        keys, inward, outward = weights
+        gains, heads = (self.query_gain, self.key_gain), (self.heads, self.key_value_heads)
+        given = x_TH, self.gain, keys, self.router.bias, inward, outward, *gains, code, heads, self.epsilon
+        whole = ops.whole_attention(operands := AttentionOperands(*given, visible, history))
+        return whole(operands) if whole else None
+
     def project_in(self, x_TH: Tensor, weights: Weights, code: Tensor) -> tuple[Tensor, Tensor, Tensor, Routing]:
         """Project x to queries [T, N, K], keys and values [T, M, K]; return also the choice of projections.
 
@@ -258,9 +272,10 @@ class SequenceAttention(_ProjectedAttention):
     def __init__(self, config: DreamerConfig) -> None:
         super().__init__(config, config.query_heads, config.key_value_heads, config.head_size)
 
-    @ops.fusable("sequence_attention")
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
         """Attend over what the memory holds at this depth."""
+        if whole := self.in_one_call(x_TH, weights, context.position_code, visible=context.memory):
+            return whole
         *heads, routing = self.project_in(x_TH, weights, context.position_code)
         attended = self.attend(*heads, context, history)
         return Attended(self.project_out(attended.output, weights, routing), routing.ids)
@@ -282,9 +297,10 @@ class DepthAttention(_ProjectedAttention):
         """Keep the latest earlier depths that lie within the window."""
         return history[max(0, len(history) + 1 - self.window) :] if self.window else history
 
-    @ops.fusable("depth_attention")
     def forward(self, x_TH: Tensor, weights: Weights, context: Context, history: History) -> Attended:
         """Attend over the keys and values of the visible depths, this one included."""
+        if whole := self.in_one_call(x_TH, weights, context.depth_code, history=self.visible(history)):
+            return whole
         *heads, routing = self.project_in(x_TH, weights, context.depth_code)
         attended = self.attend(*heads, context, history)
         output = self.project_out(attended.output, weights, routing)

@@ -20,7 +20,6 @@ from model import ops
 from model.architecture import DreamerConfig
 from model.dreamer import Dreamer
 from model.ops import Documents, Visible
-from model.ops.native.engine import LONG
 from pipeline.errors import InputError
 
 
@@ -165,11 +164,11 @@ def read(
 ) -> Tensor:
     """Compute the hidden states of tokens [B, S] that begin their rows, as `Cache.extend` does; fill a cache, if given.
 
-    Where only some are wanted, the C engine gets the rows packed one behind the other, without their padding.
+    Where only some are wanted, an engine may get the rows packed one behind the other, without their padding.
     """
     labels = None
-    in_c = ops.engine_of(model.head) == "native" and model.dtype in (None, model.head.dtype)
-    if in_c and lengths is not None and wanted is not None and tokens.shape[1] <= LONG:
+    packed = ops.packs(model.head, tokens.shape[1]) and model.dtype in (None, model.head.dtype)
+    if packed and lengths is not None and wanted is not None:
         real = torch.arange(tokens.shape[1]) < lengths[:, None]
         wanted = real.flatten().cumsum(0)[wanted] - 1
         tokens, labels = tokens[real][None], torch.arange(len(lengths)).repeat_interleave(lengths)[None]

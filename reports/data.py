@@ -22,19 +22,19 @@ MODEL = ["depth", "variant", "task"]
 NEWEST = "qualify tokens = max(tokens) over (partition by run_id)"
 # Queries by the name of an attribute of `StudyData`; the study's id is the only parameter.
 QUERIES = {
-    "mean_factors": "select f.*, i.low, i.high, i.item_error from mean_factors_against('LA') f "
-    "left join mean_factor_intervals i on i.study_id = f.study_id and (i.depth, i.variant, i.task, i.metric) "
-    "is not distinct from (f.depth, f.variant, f.task, f.metric) where f.study_id = ? order by all",
+    "mean_factors": "from mean_factors_against('LA') where study_id = ? order by all",
     "noise": "from study_noise where study_id = ?",
     "factor_by_target": "from factor_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "cost_by_target": "from cost_by_target where study_id = ? and (task = 'average' or task = 'validation')",
     "efficiency": "from data_efficiency where study_id = ?",
     "interpolated": "from data_efficiency_interpolated where study_id = ?",
-    "intervals": "from factor_intervals where study_id = ?",
     "compute": "from compute_efficiency where study_id = ?",
     "averaged": "select task from chosen_metric where study_id = ? and averaged and kind = 'accuracy'",
     "best": "from best_accuracy where study_id = ?",
-    "curve": "from accuracy_curve where study_id = ? order by all",
+    "curve": "select *, (select stddev_samp(value) / sqrt(count(*)) from curve_points p where measure = 'accuracy' and "
+    "(p.study_id, p.depth, p.variant, p.task, p.tokens) is not distinct from "
+    "(c.study_id, c.depth, c.variant, c.task, c.tokens)) as seed_error "
+    "from accuracy_curve c where study_id = ? order by all",
     "accuracy": "from token_accuracy where study_id = ? order by all",
     "counted": "select distinct depth, variant, run_id from counted_scores where study_id = ? "
     "and measure in ('accuracy', 'loss', 'perplexity')",
@@ -67,13 +67,13 @@ QUERIES = {
     f"where study_id = ? {NEWEST}",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
     "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c join model_runs m using (run_id) "
-    "where study_id = ?",
+    "where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
     "mismatches": "from stream_mismatches where study_id = ?",
     "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
     "entered_twice": "select t.* from rows_entered_twice_at(true) t join model_runs using (run_id) where study_id = ?",
     "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
     "from evaluation_versions join model_runs using (run_id) where study_id = ?",
-    "versions": "select distinct task, task_version from evaluations join model_runs using (run_id) where study_id = ?",
+    "versions": "select distinct task, task_version from study_evaluations where study_id = ?",
 }
 
 
@@ -81,7 +81,7 @@ QUERIES = {
 class StudyData:
     """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
 
-    `efficiency` and `interpolated` have more columns than their views (`_with_intervals`). `absent` names the frames
+    `efficiency` and `interpolated` have more columns than their views (`_with_own_best`). `absent` names the frames
     whose tables or views the file does not have.
     """
 
@@ -150,8 +150,8 @@ def read_study(database: Path, study_id: str) -> StudyData:
     finally:
         connection.close()
     row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
-    for name, rule in (("efficiency", "first"), ("interpolated", "interpolated")):
-        frames[name] = _with_intervals(frames[name], frames["intervals"], frames["best"], rule)
+    for name in ("efficiency", "interpolated"):
+        frames[name] = _with_own_best(frames[name], frames["best"])
     return StudyData(row, frames, tuple(absent))
 
 
@@ -176,15 +176,11 @@ def _plain(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def _with_intervals(factors: pd.DataFrame, intervals: pd.DataFrame, best: pd.DataFrame, rule: str) -> pd.DataFrame:
-    """Join the intervals of a rule, the variants' own best and tokens, and the baseline's bound on the factors.
-
-    Adds `low`, `high`, `own_best`, `tokens_trained` and `baseline_bound`.
-    """
-    chosen = intervals[intervals["rule"] == rule].drop_duplicates(MODEL)[[*MODEL, "low", "high"]]
+def _with_own_best(factors: pd.DataFrame, best: pd.DataFrame) -> pd.DataFrame:
+    """Join the variants' own best and tokens trained, and the baseline's bound, on factors by the paper's rule."""
     own = best[[*MODEL, "accuracy", "tokens_trained"]].rename(columns={"accuracy": "own_best"})
     baseline = factors[factors["variant"] == BASELINE][["depth", "task", "bound"]]
-    joined = factors.merge(chosen, on=MODEL, how="left").merge(own, on=MODEL, how="left")
+    joined = factors.merge(own, on=MODEL, how="left")
     return joined.merge(baseline.rename(columns={"bound": "baseline_bound"}), on=["depth", "task"], how="left")
 
 

@@ -1,8 +1,8 @@
 """Open a results file with the tables, macros and views of this program.
 
-A results file stores the version of its tables and a digest of their definitions. A writer migrates the tables and
-creates the views again. A reader never changes the file: over views of another program the reader lays temporary ones
-of its own. So views are always those of the program that reads them.
+A results file stores the layout of its tables and a digest of all definitions. A file of another layout is refused. A
+writer creates the views again where the digest differs. A reader never changes the file: over views of another program
+the reader lays temporary ones of its own. So views are always those of the program that reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import duckdb
 
 from pipeline.errors import InputError
-from sql.definitions import definitions, digest, migrations, views
+from sql.definitions import LAYOUT, definitions, digest, views
 
 # Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
@@ -32,16 +32,15 @@ class Damaged(InputError):
 
 
 class OutOfDate(InputError):
-    """A results file has the tables of an older program."""
+    """A results file has no tables yet, or those of another version of the program."""
 
 
 def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> duckdb.DuckDBPyConnection:
-    """Open a results file with up-to-date views; a writer creates a missing file and migrates the tables of an old one.
+    """Open a results file with up-to-date views; a writer creates a missing file.
 
     DuckDB lets one process write or several read, so the call waits up to `wait` seconds for other processes to close
-    the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables of a reader's
-    file are older, and InputError when a reader's file is missing, when the file is not a results file, and when a
-    newer version of the program made the file.
+    the file. Raises Busy when a process holds the file longer (naming its PID), OutOfDate when the tables have another
+    layout, and InputError when a reader's file is missing and when the file is not a results file.
     """
     path = Path(path)
     if not path.exists():
@@ -52,8 +51,8 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
         _open(path, wait, config={"storage_compatibility_version": STORAGE_VERSION}).close()
     connection = _open(path, wait, read_only=read_only)
     try:
-        if not _is_current(connection, path):
-            (_lay_views_over if read_only else _bring_up_to_date)(connection, path)
+        if not _is_current(connection, path, read_only):
+            _lay_over(connection) if read_only else _create(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -90,21 +89,22 @@ def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | No
             time.sleep(random.uniform(0.02, 0.2))
 
 
-def _stamp(connection: duckdb.DuckDBPyConnection) -> tuple[int, str] | None:
-    """Return the stored version and digest; None for a new file, or another program's."""
-    try:
-        return connection.execute("select version, digest from schema_version").fetchall()[0]
-    except duckdb.CatalogException:
-        return None
-
-
-def _is_current(connection: duckdb.DuckDBPyConnection, path: Path) -> bool:
-    stamp, version = _stamp(connection), 1 + len(migrations())
-    if stamp and stamp[0] > version:
-        raise InputError(f"{path}: made by a newer version (tables {stamp[0]}, here {version}); update this program")
-    if not stamp and connection.execute("from duckdb_tables() limit 1").fetchall():
+def _is_current(connection: duckdb.DuckDBPyConnection, path: Path, read_only: bool) -> bool:
+    """Tell whether the file has this program's views. Raises InputError for tables that are not this program's."""
+    known = [name for (name,) in connection.execute("select table_name from duckdb_tables()").fetchall()]
+    if "schema_version" in known:
+        layout, made_from = connection.execute("select version, digest from schema_version").fetchall()[0]
+        if layout == LAYOUT:
+            return made_from == digest(definitions())
+        raise OutOfDate(
+            f"{path}: made by another version of this program (tables {layout}, here {LAYOUT}); move the file "
+            "elsewhere, and the next `dreamer run` makes it again from the store"
+        )
+    if known:
         raise InputError(f"{path}: a database of other tables, not a results file; nothing in it was changed")
-    return stamp == (version, digest(definitions()))
+    if read_only:
+        raise OutOfDate(f"{path}: an empty database; the next `dreamer run` makes its tables")
+    return False
 
 
 def temporary(text: str) -> str:
@@ -112,30 +112,21 @@ def temporary(text: str) -> str:
     return CREATED.sub(r"create or replace temporary \1", text)
 
 
-def _lay_views_over(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Create this program's macros and views as temporary ones, which hide those of the file.
-
-    Raises OutOfDate for a file whose tables are older than they need.
-    """
-    stamp, version = _stamp(connection), 1 + len(migrations())
-    if stamp is None or stamp[0] < version:
-        raise OutOfDate(
-            f"{path}: made by an older version (tables {stamp[0] if stamp else 0}, here {version}); "
-            f"`dreamer migrate {path}` brings the file up to date"
-        )
+def _lay_over(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create this program's macros and views as temporary ones, which hide those of the file."""
     for text in views().values():
         connection.execute(temporary(text))
 
 
-def _bring_up_to_date(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Migrate the tables and create all macros and views again, in one transaction."""
-    stamp, texts, steps = _stamp(connection), definitions(), migrations()
+def _create(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Create the tables that are missing, and all macros and views again, in one transaction."""
+    texts = definitions()
     try:
         connection.execute("begin")
-        for text in [*(steps[stamp[0] - 1 :] if stamp else ()), *texts.values()]:
+        for text in texts.values():
             connection.execute(text)
         connection.execute("delete from schema_version")
-        connection.execute("insert into schema_version values (?, ?)", [1 + len(steps), digest(texts)])
+        connection.execute("insert into schema_version values (?, ?)", [LAYOUT, digest(texts)])
         connection.execute("commit")
     except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise InputError(f"{path}: its tables are not those of a results file: {one_line(error)}") from error

@@ -3,8 +3,6 @@
 Tables come first. A macro, view or check comes after the ones that its `-- needs:` line names:
 
     -- needs: accuracy_curve, reaches        (in views/curves/best_accuracy.sql, which creates best_accuracy)
-
-A file of `tables/migrations/` takes the tables of a results file one version further: `0002_<what>.sql` to version 2.
 """
 
 from __future__ import annotations
@@ -12,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
+LAYOUT = 9  # of the tables: one more whenever a column is added, removed or renamed
 NEEDS = re.compile(r"^-- needs: (.+)$", re.MULTILINE)
 
 
@@ -27,33 +26,13 @@ def definitions() -> dict[str, str]:
 def views() -> dict[str, str]:
     """Return the SQL of every macro, view and check by name, in the order of creation."""
     built = _read("macros", "views", "checks")
-    return {name: built[name] for name in creation_order(built)}
-
-
-def migrations() -> list[str]:
-    """Return the SQL of every migration: the first one takes the tables from version 1 to 2."""
-    return [file.read_text() for file in sorted((FOLDER / "tables" / "migrations").glob("*.sql"))]
+    order = TopologicalSorter({name: needs(text) for name, text in built.items()}).static_order()
+    return {name: built[name] for name in order}
 
 
 def digest(texts: Mapping[str, str]) -> str:
     """Hash the definitions, so that a results file made from other ones is recognised."""
     return hashlib.blake2b("\0".join(texts.values()).encode(), digest_size=16).hexdigest()
-
-
-def creation_order(texts: Mapping[str, str]) -> list[str]:
-    """Sort names so that each comes after the names in its `-- needs:` line.
-
-    Example: {"b": "-- needs: a", "a": ""} gives ["a", "b"]. Raises ValueError for an unknown name and for a cycle.
-    """
-    needed = {name: needs(text) for name, text in texts.items()}
-    for name, others in needed.items():
-        for other in others:
-            if other not in texts:
-                raise ValueError(f"{name}.sql needs {other!r}, which no SQL file defines")
-    try:
-        return list(TopologicalSorter(needed).static_order())
-    except CycleError as error:
-        raise ValueError(f"SQL files that need each other: {', '.join(error.args[1])}") from None
 
 
 def needs(text: str) -> list[str]:
@@ -63,8 +42,6 @@ def needs(text: str) -> list[str]:
 
 
 def _read(*folders: str) -> dict[str, str]:
-    """Read the SQL files at any depth of the folders, migrations excepted, sorted by name."""
-    files = [
-        file for folder in folders for file in (FOLDER / folder).rglob("*.sql") if file.parent.name != "migrations"
-    ]
+    """Read the SQL files at any depth of the folders, sorted by name."""
+    files = [file for folder in folders for file in (FOLDER / folder).rglob("*.sql")]
     return {file.stem: file.read_text() for file in sorted(files, key=lambda file: file.stem)}

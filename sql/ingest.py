@@ -52,8 +52,8 @@ def forget(path: Path | str, tables: Sequence[str], runs: Sequence[str], *, wait
         connection.execute("commit")
 
 
-def replace_computed(connection: duckdb.DuckDBPyConnection, study_id: str, frames: Mapping[str, pd.DataFrame]) -> None:
-    """Replace a study's rows of computed tables, all or none; a read-only connection stores nothing.
+def replace_computed(connection: duckdb.DuckDBPyConnection, table: str, study_id: str, rows: pd.DataFrame) -> None:
+    """Replace a study's rows of a computed table, all or none; a read-only connection stores nothing.
 
     Raises InputError where the file cannot be written.
     """
@@ -64,11 +64,10 @@ def replace_computed(connection: duckdb.DuckDBPyConnection, study_id: str, frame
     with _writable(path):
         try:
             connection.execute("begin")
-            for table, frame in frames.items():
-                connection.register("computed", frame)
-                connection.execute(f"delete from {table} where study_id = ?", [study_id])
-                connection.execute(f"insert into {table} by name select * from computed")
-                connection.unregister("computed")
+            connection.register("computed", rows)
+            connection.execute(f"delete from {table} where study_id = ?", [study_id])
+            connection.execute(f"insert into {table} by name select * from computed")
+            connection.unregister("computed")
             connection.execute("commit")
         except duckdb.Error:
             with suppress(duckdb.Error):  # a commit that failed has been rolled back

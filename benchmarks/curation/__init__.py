@@ -1,1 +1,1 @@
-"""Curation at size: throughput and recall on a synthetic corpus (`python -m benchmarks.curation`)."""
+"""Curation at size, on a synthetic corpus: deduplication alone beside rensa (`deduplication`), all stages (`whole`)."""

@@ -1,4 +1,6 @@
-"""Measure the curation of a whole study of synthetic documents: `python -m benchmarks.curation.whole`.
+"""Measure the curation of a whole study; decides whether a change of any stage, or of how stages are run, is kept.
+
+    python -m benchmarks.curation.whole [--documents 60000] [--words 150] [--cluster here local] [--folder FOLDER]
 
 Prints seconds, CPU seconds, the most memory and open files of all processes together, the bytes of the store, and a
 digest of the packed tokens, which is equal with any number of processes and on a cluster. Where this process does all
@@ -12,22 +14,24 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 
-from benchmarks.curation.corpus import MEAN_WORDS, corpus, table
-from benchmarks.polling import polled
+from benchmarks.curation.corpus import MEAN_WORDS, corpus
+from benchmarks.tables import print_table
 from flows.stages.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.documents import SCHEMA, shards
-from pipeline.storage.files import atomic_folder, link
+from pipeline.storage.files import atomic_folder
 from pipeline.storage.store import Output, Store, digest
 
 ITEMS = 1_000  # documents of the corpus that are benchmark items too
@@ -44,24 +48,23 @@ def mirror_of(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Pat
         rows = partial / "synthetic" / "documents" / "default" / "train"
         rows.mkdir(parents=True)
         for shard in shards(place):
-            link(shard, rows / shard.name)
+            os.link(shard, rows / shard.name)
         items = partial / "synthetic" / "items" / "default"
         items.mkdir(parents=True)
-        first = next(iter(shards(place)))
-        pq.write_table(pq.read_table(first, schema=SCHEMA).slice(0, ITEMS), items / "test.parquet")
+        pq.write_table(pq.read_table(shards(place)[0], schema=SCHEMA).slice(0, ITEMS), items / "test.parquet")
     return mirror
 
 
-def study_of(mirror: Path, root: Path, cluster: str | None, memory: str) -> Study:
+def study_of(mirror: Path, root: Path, cluster: str | None) -> Study:
     """Describe a study whose data are the mirror's; its training is never run."""
     source = {"name": "synthetic", "repository": "synthetic/documents", "question": "question", "response": "response"}
     items = {"name": "items", "repository": "synthetic/items", "split": "test", "text": "question"}
-    data = {"mirror": str(mirror), "sources": [source], "memory": memory, "cluster": cluster}
+    data = {"mirror": str(mirror), "sources": [source], "cluster": cluster, "tokenizer": {"vocabulary_size": 512}}
     return load_study(
         {
             "name": "whole",
             "root": str(root),
-            "data": data | {"tokenizer": {"vocabulary_size": 512}},
+            "data": data,
             "training": {"tokens": 10_000, "sequence_length": 256},
             "evaluation": {"benchmarks": [items]},
         }
@@ -71,38 +74,35 @@ def study_of(mirror: Path, root: Path, cluster: str | None, memory: str) -> Stud
 @contextmanager
 def watched() -> Iterator[dict[str, int]]:
     """Yield the most memory (bytes) and open files of this process and its descendants, seen twice a second."""
-    most = {"memory": 0, "open files": 0}
+    most, over = {"memory": 0, "open files": 0}, threading.Event()
 
     def look() -> None:
-        for name, value in zip(most, usage(), strict=True):
-            most[name] = max(most[name], value)
+        while not over.wait(POLL_SECONDS):
+            for name, value in zip(most, usage(), strict=True):
+                most[name] = max(most[name], value)
 
-    with polled(look, POLL_SECONDS):
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
         yield most
+    finally:
+        over.set()
+        thread.join()
 
 
 def usage() -> tuple[int, int]:
     """Sum resident memory (bytes) and open files over this process and its descendants."""
-    parents, memory, files = {}, {}, {}
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            after_name = (process / "stat").read_text().rpartition(")")[2].split()
-            parents[int(process.name)] = int(after_name[1])
-            memory[int(process.name)] = int(after_name[21]) * os.sysconf("SC_PAGE_SIZE")
-            files[int(process.name)] = len(list((process / "fd").iterdir()))
-        except OSError:  # the process has ended, or is another user's
-            continue
-    ours = {os.getpid()}
-    while more := {process for process, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    return sum(memory.get(process, 0) for process in ours), sum(files.get(process, 0) for process in ours)
+    memory = files = 0
+    for process in (me := psutil.Process(), *me.children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            memory, files = memory + process.memory_info().rss, files + process.num_fds()
+    return memory, files
 
 
 class MeasuringStore(Store):
     """A store that measures the CPU seconds of this process in each stage, over all sources."""
 
     def __init__(self, root: Path) -> None:
-        """Begin with no stage."""
         super().__init__(root)
         self.spent: Counter[str] = Counter()
 
@@ -120,64 +120,56 @@ def size_of(folder: Path) -> int:
     return sum({state.st_ino: state.st_size for state in states}.values())
 
 
-def measure(
-    mirror: Path, root: Path, documents: int, cluster: str | None, memory: str
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Curate the documents of a mirror as a study does, and measure what curation takes: in all, and by stage.
+def measure(mirror: Path, root: Path, cluster: str | None) -> tuple[dict[str, Any], dict[str, float]]:
+    """Curate a mirror as a study does: what that takes in all, and CPU seconds by stage.
 
-    The second list is empty where other processes did some of the work.
+    The latter are empty where other processes did some of the work.
     """
-    study = study_of(mirror, root, cluster, memory)
+    study = study_of(mirror, root, cluster)
     store = MeasuringStore(study.store_folder)
     started, before = time.monotonic(), os.times()
     with watched() as most:
-        prepared = prepare_data(study, store)
+        packed = prepare_data(study, store).packed
     after = os.times()
     spent, by_others = sum(after[:4]) - sum(before[:4]), sum(after[2:4]) - sum(before[2:4])
-    files = {
-        name: entry for name, entry in prepared.packed.manifest["files"].items() if name.endswith((".bin", ".npy"))
+    tokens = {
+        name: entry["blake2b"] for name, entry in packed.manifest["files"].items() if name.endswith((".bin", ".npy"))
     }
     whole = {
-        "documents": documents,
         "where": cluster or "here",
         "s": time.monotonic() - started,
         "CPU s": spent,
         "peak MB": most["memory"] / 1e6,
         "open files": most["open files"],
         "store MB": size_of(study.store_folder) / 1e6,
-        "packed": prepared.packed.results["documents"],
-        "digest": digest({name: entry["blake2b"] for name, entry in files.items()}),
+        "packed": packed.results["documents"],
+        "digest": digest(tokens),
     }
-    stages = {**store.spent, "all else": spent - store.spent.total()}
-    by_stage = [
-        {"stage": stage, "CPU s": seconds, "us/document": seconds / documents * 1e6}
-        for stage, seconds in stages.items()
-    ]
-    return whole, [] if by_others or cluster else by_stage
+    return whole, {} if by_others or cluster else {**store.spent, "all else": spent - store.spent.total()}
 
 
 def main() -> None:
-    """Run the measurement with the sizes of the command line."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.curation.whole", description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=2_000, help="documents of the synthetic corpus")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--documents", type=int, default=60_000, help="documents of the synthetic corpus")
     parser.add_argument("--words", type=int, default=MEAN_WORDS, help="of a document, on average (default 150)")
     parser.add_argument("--cluster", nargs="*", default=["here"], help="where: here, local (Dask), tcp://host:8786")
-    parser.add_argument("--memory", default="4GB", help="that curation takes at most")
     parser.add_argument("--folder", type=Path, help="where the corpus stays for another run; else it is temporary")
-    arguments = parser.parse_args()
-    if arguments.folder:
-        arguments.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="curation-", dir=arguments.folder) as temporary:
-        mirror = mirror_of(arguments.folder or Path(temporary), arguments.documents, arguments.words)
+    options = parser.parse_args()
+    if options.folder:
+        options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="curation-", dir=options.folder) as temporary:
+        mirror = mirror_of(options.folder or Path(temporary), options.documents, options.words)
         rows = []
-        for number, cluster in enumerate(arguments.cluster):
-            root = Path(temporary) / str(number)
-            place = None if cluster == "here" else cluster
-            row, by_stage = measure(mirror, root, arguments.documents, place, arguments.memory)
+        for number, cluster in enumerate(options.cluster):
+            row, spent = measure(mirror, Path(temporary) / str(number), None if cluster == "here" else cluster)
             rows.append(row)
-            table("The whole curation of a study", rows)
-            if by_stage:
-                table(f"By stage, {arguments.documents} documents", by_stage)
+            stages = [
+                {"stage": stage, "CPU s": seconds, "us/document": seconds / options.documents * 1e6}
+                for stage, seconds in spent.items()
+            ]
+            if stages:
+                print_table(f"By stage, {options.documents} documents", stages)
+        print_table(f"The whole curation of a study of {options.documents} documents", rows)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Measure training on one GPU (`python -m benchmarks.gpu`), or count operations and bytes without a GPU (`counts`)."""
+"""A GPU: steps and kernels measured on one (`python -m benchmarks.gpu`), memory counted without one (`memory`)."""

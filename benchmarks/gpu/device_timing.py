@@ -1,4 +1,4 @@
-"""What the GPU benchmarks share: sizes, the clock, and where results go."""
+"""What the GPU benchmarks share: sizes, the clock, memory, and `torch.compile`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ from torch import Tensor
 from model.config import DreamerConfig, dr, dr_da, la
 
 Say = Callable[..., None]  # takes one result as keywords; it is on disk when this returns
+DTYPE = torch.bfloat16
+TINY = {
+    **{"vocabulary_size": 512, "hidden_size": 64, "query_heads": 4, "key_value_heads": 2, "head_size": 16},
+    **{"depth_head_size": 16, "experts": 8, "active_experts": 2, "expert_size": 32, "routing_size": 16},
+    "sequence_length": 64,
+}
 
 
 @dataclass(frozen=True)
@@ -26,40 +32,19 @@ class Sizes:
     def device(self) -> torch.device:
         return torch.device("cpu" if self.tiny else "cuda")
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return torch.bfloat16
-
     def configs(self) -> dict[str, DreamerConfig]:
         """Configure LA and the variants matched to LA."""
-        small = {
-            "vocabulary_size": 512,
-            "hidden_size": 64,
-            "query_heads": 4,
-            "key_value_heads": 2,
-            "head_size": 16,
-            "depth_head_size": 16,
-            "experts": 8,
-            "active_experts": 2,
-            "expert_size": 32,
-            "routing_size": 16,
-            "sequence_length": 64,
-        }
-        depth, chosen = (2, small) if self.tiny else (16, {})
+        depth, chosen = (2, TINY) if self.tiny else (16, {})
         return {"LA": la(depth, **chosen), "DR": dr(depth, **chosen), "DR+DA": dr_da(depth, **chosen)}
 
     @property
-    def batch_tokens(self) -> int:
-        """Return the tokens of a training step: the largest micro-batch."""
-        return 256 if self.tiny else 131_072
-
-    @property
     def micro_batches(self) -> tuple[int, ...]:
+        """Return tokens of a forward pass, ascending; a training step takes as many as the largest."""
         return (64, 128, 256) if self.tiny else (16_384, 32_768, 65_536, 131_072)
 
     @property
     def tokens(self) -> int:
-        """Return the tokens of a micro-benchmark that does not vary their number."""
+        """Return the tokens of a kernel's measurement that does not vary their number."""
         return 128 if self.tiny else 32_768
 
 
@@ -69,46 +54,61 @@ def milliseconds(call: Callable[[], Any], sizes: Sizes, repeats: int = 10) -> fl
         call()
     times = []
     for _ in range(2 if sizes.tiny else repeats):
-        if sizes.device.type == "cuda":
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            begin.record()
-            call()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end))
-        else:
+        if sizes.tiny:
             started = time.process_time()
             call()
             times.append(1e3 * (time.process_time() - started))
+            continue
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
     return statistics.median(times)
 
 
-def both_passes(call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes, repeats: int = 10) -> dict[str, float]:
-    """Measure milliseconds of the forward pass and of both; the output's gradient is random and made beforehand."""
-    gradient = torch.randn_like(call(*leaves))
+def both_passes(call: Callable[..., Tensor], leaves: list[Tensor], sizes: Sizes) -> dict[str, float | None]:
+    """Measure milliseconds of the forward pass and of both, and the gigabytes held at most; times are None beyond them.
+
+    The output's gradient is random and made beforehand.
+    """
+    forget_peak(sizes)
 
     def forward() -> Tensor:
         with torch.no_grad():
             return call(*leaves)
 
     def step() -> None:
-        torch.autograd.grad(call(*leaves), [leaf for leaf in leaves if leaf.requires_grad], gradient)
+        torch.autograd.grad(call(*leaves), leaves, gradient)
 
-    return {"forward_ms": milliseconds(forward, sizes, repeats), "both_ms": milliseconds(step, sizes, repeats)}
+    found: dict[str, float | None] = {"forward_ms": None, "both_ms": None}
+    try:
+        gradient = torch.randn_like(call(*leaves))
+        found = {"forward_ms": milliseconds(forward, sizes), "both_ms": milliseconds(step, sizes)}
+    except torch.OutOfMemoryError:
+        pass  # the times stay None
+    return {**found, "peak_gigabytes": peak_gigabytes(sizes)}
 
 
-def random_tensor(*shape: int, sizes: Sizes, dtype: torch.dtype | None = None, scale: float = 1.0) -> Tensor:
+def random_tensor(*shape: int, sizes: Sizes, dtype: torch.dtype = DTYPE, scale: float = 1.0) -> Tensor:
     """Draw normal numbers on the device, which want a gradient."""
-    return (torch.randn(*shape, device=sizes.device) * scale).to(dtype or sizes.dtype).requires_grad_()
+    return (torch.randn(*shape, device=sizes.device) * scale).to(dtype).requires_grad_()
 
 
 def peak_gigabytes(sizes: Sizes) -> float | None:
     """Return the most memory that the device has held since `forget_peak`."""
-    return torch.cuda.max_memory_allocated() / 1e9 if sizes.device.type == "cuda" else None
+    return None if sizes.tiny else torch.cuda.max_memory_allocated() / 1e9
 
 
 def forget_peak(sizes: Sizes) -> None:
     """Give back what is cached, and measure the most memory held from here on."""
-    if sizes.device.type == "cuda":
+    if not sizes.tiny:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+
+
+def compiled(call: Callable, sizes: Sizes) -> Callable:
+    """Compile a function that may be called with many shapes; at toy sizes nothing is compiled."""
+    torch._dynamo.reset()
+    return call if sizes.tiny else torch.compile(call, dynamic=False)

@@ -14,12 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from benchmarks.gpu.device_timing import (
+    DTYPE,
     Say,
     Sizes,
     both_passes,
+    compiled,
     forget_peak,
     milliseconds,
-    peak_gigabytes,
     random_tensor,
 )
 from model.config import DreamerConfig
@@ -30,25 +31,24 @@ from model.ops.torch_kernels.attention import attend_packed, takes_packed
 from model.ops.torch_kernels.products import grouped_outer
 from model.ops.torch_kernels.recurrent_experts import gradient_taps
 from model.ops.torch_kernels.routing import dispatch
-from model.training.step.wrapping import compile_parts, recompute_activations
 
 
 def routed(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
     """Route tokens as frequent as words: the experts [T, A] that a new model chooses at half of its depth."""
     with sizes.device:
-        model = Dreamer(config, dtype=sizes.dtype).eval()
+        model = Dreamer(config, dtype=DTYPE).eval()
         ranks = torch.arange(config.vocabulary_size, dtype=torch.float64)
         words = (1 / (ranks + 2.7)).multinomial(tokens, replacement=True).view(-1, min(tokens, config.sequence_length))
-    found: dict[int, Tensor] = {}
+    found: list[Tensor] = []
 
     def observe(depth: int, name: str, result) -> None:
         if name == "experts" and depth == config.depth // 2:
-            found[0] = torch.cat((found[0], result.ids)) if 0 in found else result.ids
+            found.append(result.ids)
 
     with torch.no_grad():
         for rows in words.split(max(1, 16_384 // words.shape[1])):
             model(rows, return_hidden=True, observer=observe)
-    return found[0]
+    return torch.cat(found)
 
 
 def balanced(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
@@ -59,9 +59,8 @@ def balanced(config: DreamerConfig, tokens: int, sizes: Sizes) -> Tensor:
 
 def grouped_products(sizes: Sizes, say: Say) -> None:
     """Measure the three grouped products of the experts' first projection, by model, tokens and routing."""
-    for name, config in sizes.configs().items():
-        if name == "DR":
-            continue  # as DR+DA but for a few experts more
+    for name in ("LA", "DR+DA"):  # DR is as DR+DA but for a few experts more
+        config = sizes.configs()[name]
         E, H, width = config.experts, config.hidden_size, 2 * config.expert_size
         weights = random_tensor(E, H, width, sizes=sizes, scale=H**-0.5).detach()
         everything = routed(config, sizes.micro_batches[-1], sizes)
@@ -71,14 +70,13 @@ def grouped_products(sizes: Sizes, say: Say) -> None:
             gradient = random_tensor(len(rows), width, sizes=sizes).detach()
             for routing, ids in choices.items():
                 ends = dispatch(ids, E).ends
-                calls = {
-                    "forward": (rows, weights),
-                    "input gradient": (gradient, weights.transpose(1, 2)),
-                    "weight gradient": (rows.T, gradient),
-                }
                 load = ids.flatten().bincount(minlength=E).float()
                 flops = 2 * len(rows) * H * width
-                for product, (left, right) in calls.items():
+                for product, left, right in (
+                    ("forward", rows, weights),
+                    ("input gradient", gradient, weights.transpose(1, 2)),
+                    ("weight gradient", rows.T, gradient),
+                ):
                     time = milliseconds(partial(F.grouped_mm, left, right, offs=ends), sizes)
                     say(
                         model=name,
@@ -89,39 +87,43 @@ def grouped_products(sizes: Sizes, say: Say) -> None:
                         ms=time,
                         tflops=flops / time / 1e9,
                     )
-            del rows, gradient, calls, left, right
+            del rows, gradient, left, right
             forget_peak(sizes)
 
 
 def experts_block(sizes: Sizes, say: Say) -> None:
-    """Measure sorting, gathering and combining beside the whole experts' product."""
+    """Measure sorting, gathering and combining, then the whole experts' product with them, as written and compiled."""
     config = sizes.configs()["DR+DA"]
     T, E, H, width = sizes.tokens, config.experts, config.hidden_size, config.expert_size
     ids = routed(config, T, sizes)
     to = dispatch(ids, E)
-    x = random_tensor(T, H, sizes=sizes)
-    weights = random_tensor(T, config.active_experts, sizes=sizes)
-    inward = random_tensor(E, H, 2 * width, sizes=sizes, scale=H**-0.5)
-    outward = random_tensor(E, width, H, sizes=sizes, scale=width**-0.5)
     rows = random_tensor(to.places.numel(), H, sizes=sizes).detach()
+    x = random_tensor(T, H, sizes=sizes)
 
     def combine(rows: Tensor, places: Tensor) -> Tensor:
         return rows.index_select(0, places.flatten()).unflatten(0, places.shape).sum(dim=1)
 
-    say(what="sort", ms=milliseconds(lambda: dispatch(ids, E), sizes))
-    say(what="gather", ms=milliseconds(lambda: x.detach().index_select(0, to.tokens), sizes))
-    say(what="combine, embedding_bag", ms=milliseconds(lambda: F.embedding_bag(to.places, rows, mode="sum"), sizes))
     fused = compiled(combine, sizes)
-    say(what="combine, index and sum", ms=milliseconds(lambda: combine(rows, to.places), sizes))
-    say(what="combine, compiled", ms=milliseconds(lambda: fused(rows, to.places), sizes))
-    leaves = [x, weights, inward, outward]
+    for name, call in {
+        "sort": lambda: dispatch(ids, E),
+        "gather": lambda: x.detach().index_select(0, to.tokens),
+        "combine, embedding_bag": lambda: F.embedding_bag(to.places, rows, mode="sum"),
+        "combine, index and sum": lambda: combine(rows, to.places),
+        "combine, compiled": lambda: fused(rows, to.places),
+    }.items():
+        say(what=name, ms=milliseconds(call, sizes))
 
     def experts(x: Tensor, scores: Tensor, inward: Tensor, outward: Tensor) -> Tensor:
         return swiglu_experts(x, Routing(ids, scores, to), inward, outward)
 
-    say(what="experts", **both_passes(experts, leaves, sizes))
-    fused = compiled(experts, sizes)
-    say(what="experts, compiled", **both_passes(fused, leaves, sizes))
+    leaves = [
+        x,
+        random_tensor(T, config.active_experts, sizes=sizes),
+        random_tensor(E, H, 2 * width, sizes=sizes, scale=H**-0.5),
+        random_tensor(E, width, H, sizes=sizes, scale=width**-0.5),
+    ]
+    for name, call in {"experts": experts, "experts, compiled": compiled(experts, sizes)}.items():
+        say(what=name, **both_passes(call, leaves, sizes))
 
 
 def routing(sizes: Sizes, say: Say) -> None:
@@ -136,130 +138,64 @@ def routing(sizes: Sizes, say: Say) -> None:
     def weights(x: Tensor, query: Tensor, keys: Tensor) -> Tensor:
         return route(x, (query, keys), bias, A, True, config.norm_epsilon).scores
 
-    before = torch.get_float32_matmul_precision()
     for precision in ("highest", "high"):
         torch.set_float32_matmul_precision(precision)
-        for form, way in {"": weights, ", compiled": compiled(weights, sizes)}.items():
-            say(what=f"router, {precision} precision{form}", **both_passes(way, [x, query, keys], sizes))
-    torch.set_float32_matmul_precision(before)
+        for form, way in {"as written": weights, "compiled": compiled(weights, sizes)}.items():
+            say(what=f"router, {precision} precision, {form}", **both_passes(way, [x, query, keys], sizes))
     scores = torch.randn(sizes.tokens, E, device=sizes.device)
     say(what=f"top {A} of {E}", ms=milliseconds(lambda: scores.topk(A, dim=-1, sorted=False), sizes))
     say(what=f"top 1 of {E}", ms=milliseconds(lambda: scores.argmax(dim=-1), sizes))
 
 
-def one_depth(sizes: Sizes, say: Say) -> None:
-    """Measure both passes of one depth, eager and compiled: the difference between running four depths and two."""
-    for name, config in sizes.configs().items():
-        if not config.recurrent:
-            continue
-        tokens = torch.randint(config.vocabulary_size, (1, sizes.tokens), device=sizes.device)
-        tokens = tokens.view(-1, config.sequence_length)
-        for form in ("eager", "compiled"):
-            with sizes.device:
-                model = Dreamer(config, dtype=sizes.dtype).train()
-            if form == "compiled":
-                compile_parts(model, **compile_options(sizes))
-            times = {}
-            for depth in (2, 4):
-
-                def step(model: Dreamer = model, depth: int = depth, tokens: Tensor = tokens) -> None:
-                    model(tokens, depth=depth, return_hidden=True).sum(dtype=torch.float32).backward()
-                    model.zero_grad()
-
-                times[depth] = milliseconds(step, sizes, 5)
-            say(model=name, form=form, ms=(times[4] - times[2]) / 2)
-            del model, step
-            forget_peak(sizes)
-
-
-def all_depths(sizes: Sizes, say: Say) -> None:
-    """Measure both passes of all depths, and the memory that they take, keeping or recomputing the activations."""
-    config = sizes.configs()["DR+DA"]
-    tokens = torch.randint(config.vocabulary_size, (1, sizes.tokens), device=sizes.device)
-    tokens = tokens.view(-1, config.sequence_length)
-    for form in ("eager", "compiled"):
-        for checkpointing in (False, True):
-            forget_peak(sizes)
-            with sizes.device:
-                model = Dreamer(config, dtype=sizes.dtype).train()
-            if checkpointing:
-                recompute_activations(model)
-            if form == "compiled":
-                compile_parts(model, **compile_options(sizes))
-
-            def step(model: Dreamer = model) -> None:
-                model(tokens, return_hidden=True).sum(dtype=torch.float32).backward()
-                model.zero_grad()
-
-            try:
-                time = milliseconds(step, sizes, 3)
-            except torch.OutOfMemoryError:
-                time = None
-            say(form=form, checkpointing=checkpointing, ms=time, peak_gigabytes=peak_gigabytes(sizes))
-            del model, step
-
-
 def loss_head(sizes: Sizes, say: Say) -> None:
-    """Measure the head and its loss, both passes: all logits at once, in chunks, and torch's own where it has one."""
+    """Measure the head and its loss: all logits at once, in chunks, and torch's own where it has one."""
     config = sizes.configs()["LA"]
     H, V = config.hidden_size, config.vocabulary_size
     hidden, head = random_tensor(sizes.tokens, H, sizes=sizes), random_tensor(V, H, sizes=sizes, scale=H**-0.5)
     targets = torch.randint(V, (sizes.tokens,), device=sizes.device)
     ways = {"plain": lambda hidden, head: F.cross_entropy((hidden @ head.T).float(), targets, reduction="sum")}
     for power in (16,) if sizes.tiny else (26, 28, 29, 30):
-        for form, fused in {"": False, **({} if sizes.tiny else {", compiled": True})}.items():
-            ways[f"chunks of 2^{power}{form}"] = partial(
+        for fused in (False,) if sizes.tiny else (False, True):  # on a CPU nothing of a loss is compiled
+            ways[f"chunks of 2^{power}{', compiled' * fused}"] = partial(
                 cross_entropy_sum, targets=targets, chunk_elements=2**power, compiled=fused
             )
     if hasattr(F, "linear_cross_entropy"):
-        ways["torch's linear_cross_entropy"] = lambda hidden, head: F.linear_cross_entropy(
-            hidden, head, targets, reduction="sum"
-        )
+        ways["torch's own"] = lambda hidden, head: F.linear_cross_entropy(hidden, head, targets, reduction="sum")
     for name, way in ways.items():
-        forget_peak(sizes)
-        try:
-            times = both_passes(way, [hidden, head], sizes, 5)
-        except torch.OutOfMemoryError:
-            times = {"both_ms": None}
-        say(what=name, **times, peak_gigabytes=peak_gigabytes(sizes))
+        say(what=name, **both_passes(way, [hidden, head], sizes))
 
 
 def sequence_attention(sizes: Sizes, say: Say) -> None:
-    """Measure attention along the sequence, both passes: whole rows, and documents by mask or as ragged sequences."""
+    """Measure attention along the sequence: whole rows, and documents by mask or as ragged sequences."""
     config = sizes.configs()["LA"]
     N, M, K, S = config.query_heads, config.key_value_heads, config.head_size, config.sequence_length
     B = max(1, sizes.tokens // S)
-    query, key, value = (random_tensor(B * S, heads, K, sizes=sizes) for heads in (N, M, M))
+    parts = [random_tensor(B * S, heads, K, sizes=sizes) for heads in (N, M, M)]
     labels = (torch.arange(S, device=sizes.device) // (S // 4)).expand(B, S)
     documents = Documents(labels, labels)
-    mask = documents.mask(sizes.dtype)
 
-    def dense(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, repeat: bool) -> Tensor:
-        parts = [part.unflatten(0, (B, S)).transpose(1, 2) for part in (query, key, value)]
+    def dense(*parts: Tensor, mask: Tensor | None = None, repeat: bool = False) -> Tensor:
+        query, *others = (part.unflatten(0, (B, S)).transpose(1, 2) for part in parts)
         if repeat:
-            parts[1:] = (part.repeat_interleave(N // M, dim=1) for part in parts[1:])
+            others = [part.repeat_interleave(N // M, dim=1) for part in others]
         return F.scaled_dot_product_attention(
-            *parts, attn_mask=mask, is_causal=mask is None, enable_gqa=N != M and not repeat
+            query, *others, attn_mask=mask, is_causal=mask is None, enable_gqa=N != M and not repeat
         )
 
+    mask = documents.mask(DTYPE)
     ways = {
-        "causal rows": lambda *parts: dense(*parts, None, False),
-        "masked documents": lambda *parts: dense(*parts, mask, False),
-        "masked documents, repeated keys": lambda *parts: dense(*parts, mask, True),
+        "causal rows": dense,
+        "masked documents": partial(dense, mask=mask),
+        "masked documents, repeated keys": partial(dense, mask=mask, repeat=True),
     }
-    if takes_packed(sizes.dtype, sizes.device, K):
+    if takes_packed(DTYPE, sizes.device, K):
         ways["packed documents"] = lambda *parts: attend_packed(*parts, documents)
     for name, way in ways.items():
-        forget_peak(sizes)
-        try:
-            times = both_passes(way, [query, key, value], sizes, 5)
-        except torch.OutOfMemoryError:
-            times = {"both_ms": None}
-        say(what=name, **times, peak_gigabytes=peak_gigabytes(sizes))
+        say(what=name, **both_passes(way, parts, sizes))
 
 
 def depth_attention(sizes: Sizes, say: Say) -> None:
-    """Measure attention along the depth, both passes, at half-filled and full histories of 16 and 32 depths."""
+    """Measure attention along the depth, at half-filled and full histories of 16 and 32 depths."""
     config = sizes.configs()["DR+DA"]
     N, M, K = config.depth_heads, config.depth_key_value_heads, config.depth_head_size
     for depths in (2, 4) if sizes.tiny else (8, 16, 32):
@@ -267,24 +203,22 @@ def depth_attention(sizes: Sizes, say: Say) -> None:
         entries = [random_tensor(sizes.tokens, M, K, sizes=sizes) for _ in range(2 * depths)]
 
         def listed(query: Tensor, *entries: Tensor) -> Tensor:
-            return attend_depth(query, list(entries[: len(entries) // 2]), list(entries[len(entries) // 2 :]))[0]
-
-        def stacked(query: Tensor, *entries: Tensor) -> Tensor:
-            keys, values = (torch.stack(half, dim=2) for half in (entries[:depths], entries[depths:]))  # noqa: B023
-            scores = (query.unsqueeze(2) * keys).sum(dim=-1, dtype=torch.float32).mul(K**-0.5).softmax(dim=-1)
-            return (scores.unsqueeze(-1) * values).sum(dim=2).to(query.dtype)
+            half = len(entries) // 2
+            return attend_depth(query, list(entries[:half]), list(entries[half:]))[0]
 
         def kernel(query: Tensor, *entries: Tensor) -> Tensor:
-            keys, values = (torch.stack(half, dim=2) for half in (entries[:depths], entries[depths:]))  # noqa: B023
+            half = len(entries) // 2
+            keys, values = (torch.stack(part, dim=2) for part in (entries[:half], entries[half:]))
             return F.scaled_dot_product_attention(query.unsqueeze(2), keys, values)
 
         moved = (2 * depths * 3 + 4) * query.numel() * query.element_size()  # read in both passes, written in one
-        ways = {"as it is": listed, "attention kernel": kernel}
-        if N == M:
-            ways |= {"stacked, compiled": compiled(stacked, sizes), "as it is, compiled": compiled(listed, sizes)}
-        for name, way in ways.items():
-            say(depths=depths, what=name, **both_passes(way, [query, *entries], sizes, 5), moved_megabytes=moved / 1e6)
-        forget_peak(sizes)
+        for name, way in {
+            "as written": listed,
+            "compiled": compiled(listed, sizes),
+            "attention kernel": kernel,
+        }.items():
+            found = both_passes(way, [query, *entries], sizes)
+            say(depths=depths, what=name, **found, moved_megabytes=moved / 1e6)
 
 
 def weight_gradient(sizes: Sizes, say: Say) -> None:
@@ -314,21 +248,10 @@ def weight_gradient(sizes: Sizes, say: Say) -> None:
 
     exact = each(torch.float32)
     ways = {
-        "each depth, bfloat16 sum": lambda: each(sizes.dtype),
+        "each depth, bfloat16 sum": lambda: each(DTYPE),
         "each depth, float32 sum": lambda: each(torch.float32),
         "all depths at once": at_once,
     }
     for name, way in ways.items():
         errors = [((one.float() - sure).norm() / sure.norm()).item() for one, sure in zip(way(), exact, strict=True)]
-        say(what=f"{name} ({depths} depths, {T:,} tokens)", ms=milliseconds(way, sizes, 5), relative_error=max(errors))
-
-
-def compile_options(sizes: Sizes) -> dict[str, object]:
-    """Return the options of `torch.compile` here; on a CPU parts are only traced, as compiling takes minutes."""
-    return {"dynamic": False, **({"backend": "aot_eager"} if sizes.tiny else {})}
-
-
-def compiled(call, sizes: Sizes):
-    """Compile a function that may be called with many shapes."""
-    torch._dynamo.reset()
-    return torch.compile(call, **compile_options(sizes))
+        say(what=f"{name} ({depths} depths, {T:,} tokens)", ms=milliseconds(way, sizes), relative_error=max(errors))

@@ -1,1 +1,1 @@
-"""Intervals: how often they contain the true factor, on simulated and on repeated studies, and their CPU seconds."""
+"""Intervals of the mean factor: how often they contain the truth, on simulated and on repeated studies."""

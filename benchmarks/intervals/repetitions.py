@@ -1,9 +1,9 @@
-"""Repeat a study with other seeds and other built-in problems, and count how often its intervals hold the mean of all.
+"""Repeat a study: what all repetitions say together, and how often one's interval holds that; decides what README says.
+
+    python -m benchmarks.intervals.repetitions demo folder --times 10
 
 Repetition k draws its world with the seed k, and trains with the seeds that follow those of repetition k - 1;
 repetition 0 is the study itself. What is done already is not done again.
-
-    python -m benchmarks.intervals.repetitions demo folder --times 10
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import yaml
+from scipy.special import stdtrit
 
 from flows.study.loading import load_study
 from sql.results import query
@@ -41,36 +42,38 @@ def repetition(study: dict[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def coverage(intervals: pd.DataFrame) -> pd.DataFrame:
-    """Summarise intervals of repetitions: one row for each metric, task, depth and variant.
+def summary(intervals: pd.DataFrame) -> pd.DataFrame:
+    """Summarise the intervals of repetitions: a row for each metric, task, depth and variant.
 
-    `intervals` has these columns and `factor`, `low`, `high`, one row for each repetition; one without a factor or an
-    interval does not count. Means are geometric; `deviation` is the standard deviation of the logarithm of a factor
-    between repetitions.
+    `intervals` has these columns and `factor`, `low`, `high`, a row for each repetition; one without a factor or an
+    interval does not count. Means are geometric; `mean_low` to `mean_high` is the 95 % interval of the mean by the
+    `deviation` between repetitions, the standard deviation of the logarithm of a factor.
     """
-    intervals = intervals.dropna(subset=["factor", "low", "high"])
 
-    def summary(rows: pd.DataFrame) -> pd.Series:
-        logarithms = np.log(rows["factor"])
-        mean = np.exp(logarithms.mean())
+    def row(rows: pd.DataFrame) -> pd.Series:
+        logarithms, width = np.log(rows["factor"]), rows["high"] / rows["low"]
+        mean, deviation = np.exp(logarithms.mean()), logarithms.std()
+        half = stdtrit(len(rows) - 1, 0.975) * deviation / np.sqrt(len(rows))
         return pd.Series(
             {
                 "repetitions": len(rows),
                 "mean": mean,
-                "covered": int(((rows["low"] <= mean) & (mean <= rows["high"])).sum()),
-                "deviation": logarithms.std(),
-                "widest": (rows["high"] / rows["low"]).max(),
-                "high_over_low": np.exp(np.log(rows["high"] / rows["low"]).mean()),
+                "mean_low": mean * np.exp(-half),
+                "mean_high": mean * np.exp(half),
+                "covered": rows["low"].le(mean).mul(rows["high"].ge(mean)).sum(),
+                "deviation": deviation,
+                "widest": width.max(),
+                "high_over_low": np.exp(np.log(width).mean()),
             }
         )
 
-    keys = ["metric", "task", "depth", "variant"]
-    return intervals.groupby(keys, sort=True)[["factor", "low", "high"]].apply(summary).reset_index()
+    columns, keys = ["factor", "low", "high"], ["metric", "task", "depth", "variant"]
+    return intervals.dropna(subset=columns).groupby(keys)[columns].apply(row).reset_index()
 
 
-def main() -> int:
-    """Run the repetitions, then print every interval, the coverage, and the noise pooled over all repetitions."""
-    parser = argparse.ArgumentParser(description="Repeat a study with other seeds and worlds, and count its coverage.")
+def main() -> None:
+    """Run the repetitions, then print every interval, their summary, and the noise pooled over all repetitions."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("study", help="a preset, or a study file with the built-in problems")
     parser.add_argument("folder", type=Path, help="holds a study file, a root and a log for each repetition")
     parser.add_argument("--times", type=int, default=10, help="number of repetitions, the study itself among them")
@@ -91,11 +94,10 @@ def main() -> int:
     found = pd.concat(intervals)
     found = found[found["task"].isin(HEADLINES)]
     print(found.sort_values(["metric", "task", "variant", "repetition"]).round(3).to_string(index=False), "\n")
-    print(coverage(found).round(3).to_string(index=False), "\n")
+    print(summary(found).round(3).to_string(index=False), "\n")
     pooled = pd.concat(noise).groupby(["metric", "task"]).agg(lambda values: np.sqrt((values**2).mean()))
     print(pooled.round(3).to_string())
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

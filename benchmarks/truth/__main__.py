@@ -1,4 +1,6 @@
-"""Measure what curation finds of planted duplicates and leaks: `python -m benchmarks.truth`.
+"""Measure what curation finds of planted duplicates and leaks; decides whether a change of its rules is kept.
+
+    python -m benchmarks.truth [--documents 5000]
 
 The built-in world plants exact and near duplicates, variants in other numbers and leaks of its benchmarks in eight
 edits. Its documents are short, so near duplicates at given Jaccard similarities are planted here, among worked
@@ -18,7 +20,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.curation.corpus import table
+from benchmarks.tables import print_table
+from benchmarks.truth.documents import read_dropped, write_documents
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
@@ -26,7 +29,7 @@ from pipeline.dedup.stage import deduplicate
 from pipeline.sources.repositories.splits import find_split
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.storage.documents import read_documents
 from pipeline.text.number_words import NUMBER_WORDS
 from pipeline.text.words import text_column, word_blocks
 from pipeline.traces.stage import strip_traces
@@ -81,12 +84,7 @@ def plant_similar(solutions: list[str], output: Path, originals: int) -> Truth:
             truth.append((kind, f"Jaccard {low:.2f}", f"worked/{number}.near", f"worked/{number}"))
         rows.append((f"worked/{number}.numbers", other_number(draw, text)))
         truth.append(("numbers", "one number", f"worked/{number}.numbers", f"worked/{number}"))
-    with DocumentWriter(output) as writer:
-        columns = [
-            {"id": name, "source": "worked", "row": i, "question": "", "response": text, "answer": ""}
-            for i, (name, text) in enumerate(rows)
-        ]
-        writer.keep(pa.Table.from_pylist(columns, schema=SCHEMA))
+    write_documents(output, [(name, "worked", "", text) for name, text in rows])
     return truth
 
 
@@ -139,26 +137,17 @@ def measure(folder: Path, documents: int) -> None:
     sources, truth, items = planted(folder, documents)
     deduplicate(sources, folder / "unique", DedupSettings())
     decontaminate(folder / "unique", folder / "curated", items, DecontaminationSettings())
-    dropped = {
-        stage: {
-            row["id"]: (row["reason"], row["because"])
-            for batch in read_documents(folder / stage, kind="dropped", columns=["id", "reason", "because"])
-            for row in batch.to_pylist()
-        }
-        for stage in ("unique", "curated")
-    }
+    dropped = {stage: read_dropped(folder / stage) for stage in ("unique", "curated")}
     survivor = {name: because for name, (_, because) in dropped["unique"].items()}
     groups: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for kind, edit, name, of in truth:
-        if kind == "leak":
-            found = name in dropped["curated"] or survivor.get(name) in dropped["curated"]
-        elif kind == "clean":
-            found = name in dropped["curated"]
+        if kind in ("leak", "clean"):
+            found = name in dropped["curated"] or (kind == "leak" and survivor.get(name) in dropped["curated"])
         else:
             found = survivor.get(name, name) == survivor.get(of, of)
         groups[kind, edit].append(found)
     wanted = {"exact", "near", "leak"}
-    table(
+    print_table(
         f"Planted in the built-in world, {documents} documents",
         [
             {
@@ -172,7 +161,7 @@ def measure(folder: Path, documents: int) -> None:
             for (kind, edit), found in sorted(groups.items())
         ],
     )
-    table("Precision: of what was removed, what was planted for it", precision(truth, dropped))
+    print_table("Precision: of what was removed, what was planted for it", precision(truth, dropped))
 
 
 def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> list[dict[str, object]]:
@@ -196,7 +185,6 @@ def precision(truth: Truth, dropped: dict[str, dict[str, tuple[str, str]]]) -> l
 
 
 def main() -> None:
-    """Plant as many documents as asked for and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.truth", description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, default=5_000, help="documents of the built-in world")
     with tempfile.TemporaryDirectory(prefix="truth-") as folder:

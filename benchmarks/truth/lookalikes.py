@@ -1,8 +1,9 @@
-"""Measure decontamination on problems that look alike: `python -m benchmarks.truth.lookalikes --mirror <folder>`.
+"""Measure decontamination on real problems that look alike; decides whether a change of its rules is kept.
 
-Items of real benchmarks are planted as copies, which must be found, and as other problems of like wording, which must
-stay. Real training rows of the mirror show what is removed of natural neighbours; `--read 50` prints such pairs, to be
-judged by eye.
+    python -m benchmarks.truth.lookalikes --mirror FOLDER [--each 300]
+
+Items of real benchmarks are planted as copies in another style, which must be found, and as other problems of like
+wording, which must stay. Real training rows show what is removed of natural neighbours. Prints some of what went wrong.
 """
 
 from __future__ import annotations
@@ -13,37 +14,116 @@ import json
 import random
 import re
 import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from benchmarks.curation.corpus import table
-from benchmarks.curation.leaks import item_table
-from benchmarks.truth.restyling import COPIES, EXCHANGES, FIGURE, OTHERS, without_annotations
+from benchmarks.tables import print_table
+from benchmarks.truth.documents import read_dropped, write_documents
 from pipeline.benchmarks.items import benchmark_items
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 BENCHMARKS = ("gsm8k", "mathqa", "mmlu_math")
+EXCHANGED_FROM = 8  # words: a word exchanged in a shorter item makes another problem as often as not
+SHOWN = 5  # wrong documents that are printed
+LATIN, CYRILLIC = "aeopcxyAEOPCXHKMT", "аеорсхуАЕОРСХНКМТ"
+WORDS = ("coloured", "rather", "market", "quickly", "garden", "silver", "under", "brother")
+SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
+NUMBER = re.compile(r"\d+")
+WORD = re.compile(r"(?<![\w\\{$^])[A-Za-z]{3,}(?![\w}$^])")
+Item = dict[str, str]
+Edit = Callable[[Random, str, str], str]  # of a problem, given another one; an empty text where the edit does not apply
 
-EDITED_FROM = 8  # words: a word exchanged in a shorter item makes another problem as often as not
 
-
-@dataclass(frozen=True)
-class Document:
-    """One planted or natural document: kind, and the id of the item that a planted one was made from."""
+class Planted(NamedTuple):
+    """A document: its kind, and the id of the item that a planted one was made from."""
 
     kind: str
     question: str
     response: str = "Some."
     item: str = ""
+
+
+def as_latex(draw: Random, text: str, other: str) -> str:
+    """Set numbers between dollar signs, and fractions as a command."""
+    text = re.sub(r"(?<![\d./])(\d+)/(\d+)(?![\d./])", r"$\\dfrac{\1}{\2}$", text)
+    return re.sub(r"(?<![\d.,${}^_])(\d+(?:\.\d+)?)(?![\d$}]|[.,]\d)", r"$\1$", text)
+
+
+def as_html(draw: Random, text: str, other: str) -> str:
+    """Write some blanks, and apostrophes and comparison signs, as HTML entities."""
+    text = text.replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(" ", lambda _: draw.choice((" ", " ", " ", "&nbsp;")), text)
+
+
+def as_unicode(draw: Random, text: str, other: str) -> str:
+    """Exchange apostrophes, signs and a few blanks for typographic ones."""
+    return text.replace("'", "’").replace(" - ", " − ").replace(" * ", " × ").replace(" ", "\u00a0", 3)
+
+
+def with_lookalikes(draw: Random, text: str, other: str) -> str:
+    """Exchange a third of the letters that Cyrillic has too."""
+    table = dict(zip(LATIN, CYRILLIC, strict=True))
+    return "".join(table[c] if c in table and draw.random() < 0.33 else c for c in text)
+
+
+def within(draw: Random, text: str, other: str) -> str:
+    """Set the problem between other sentences."""
+    return f"Alex tried a problem. {text}{'' if text.rstrip()[-1:] in '.?!:' else '.'} Then Alex went home."
+
+
+def at_one(pattern: re.Pattern[str], edit: Callable[[Random, str], str]) -> Edit:
+    """Make an edit of one match of a pattern."""
+
+    def edited(draw: Random, text: str, other: str) -> str:
+        if not (places := list(pattern.finditer(text))):
+            return ""
+        place = draw.choice(places)
+        return text[: place.start()] + edit(draw, place[0]) + text[place.end() :]
+
+    return edited
+
+
+def another_question(draw: Random, text: str, other: str) -> str:
+    """Keep the sentences of the set-up and ask what another problem asks."""
+    ours, theirs = SENTENCE_END.split(text), SENTENCE_END.split(other)
+    long_enough = len(ours) > 1 and len(theirs) > 1 and len(theirs[-1].split()) > 5
+    return " ".join([*ours[:-1], theirs[-1]]) if long_enough else ""
+
+
+def other_number(draw: Random, number: str) -> str:
+    return str(int(number) + draw.randint(1, 9))
+
+
+COPIES: dict[str, Edit] = {
+    "verbatim": lambda draw, text, other: text,
+    "LaTeX": as_latex,
+    "HTML entities": as_html,
+    "Unicode signs": as_unicode,
+    "look-alike letters": with_lookalikes,
+    "within a longer text": within,
+}
+EXCHANGES: dict[str, Edit] = {
+    "another word": at_one(WORD, lambda draw, _: draw.choice(WORDS)),
+    "one word less": at_one(WORD, lambda draw, _: ""),
+    "one word more": at_one(WORD, lambda draw, word: f"{word} {draw.choice(WORDS)}"),
+}
+OTHERS: dict[str, Edit] = {
+    "all numbers swapped": lambda draw, text, other: NUMBER.sub(lambda match: other_number(draw, match[0]), text),
+    "one number swapped": at_one(NUMBER, other_number),
+    "set-up with another question": another_question,
+}
+SOLUTIONS: dict[str, Callable[[str], str]] = {
+    "solution only": lambda solution: solution,
+    "solution only, without annotations": lambda solution: re.sub("<<[^<>]*>>", "", solution).split("####")[0],
+}
+GENERIC = "generic stem, other options"
 
 
 def rows(mirror: Path, name: str) -> list[dict[str, str]]:
@@ -52,143 +132,86 @@ def rows(mirror: Path, name: str) -> list[dict[str, str]]:
         return [json.loads(line) for line in file]
 
 
-def all_items(mirror: Path, draw: random.Random) -> pa.Table:
-    """Read the items of the mirror's benchmarks, and declare a part of two other sets to be items."""
-    tables = []
-    for name in BENCHMARKS:
-        benchmark = resolve_benchmark(name)
-        tables.append(benchmark_items(benchmark, mirror / benchmark.repository))
-    svamp = [f"{row['Body']}. {row['Question']}" for row in rows(mirror, "svamp/svamp/default/train")]
-    deepmind = [row["question"] for row in rows(mirror, "deepmind/mathematics/default/train")]
-    for name, questions in (("svamp", svamp[:500]), ("deepmind", draw.sample(deepmind, 500))):
-        made = item_table(questions).to_pydict()
-        made |= {"benchmark": [name] * len(questions), "id": [f"{name}/{i}" for i in range(len(questions))]}
-        tables.append(pa.table(made))
-    return pa.concat_tables(tables, promote_options="default")
-
-
-def planted(items: list[dict[str, str]], solutions: dict[str, str], each: int) -> Iterator[Document]:
+def planted(items: list[Item], solutions: dict[str, str], each: int) -> Iterator[Planted]:
     """Make `each` documents of every kind from random items."""
-    draw = random.Random(0)
-    for kind, edit in (COPIES | OTHERS).items():
-        made, least = 0, EDITED_FROM if kind in EXCHANGES else 1
+    draw = Random(0)
+    for kind, edit in (COPIES | EXCHANGES | OTHERS).items():
+        made, least = 0, EXCHANGED_FROM if kind in EXCHANGES else 1
         for item in draw.sample(items, len(items)):
-            if len(item["question"].split()) < least:
+            question = edit(draw, item["question"], draw.choice(items)["question"])
+            unchanged = question == item["question"] and kind != "verbatim"
+            if len(item["question"].split()) < least or unchanged or not question:
                 continue
-            edited = edit(draw, item["question"], draw.choice(items)["question"])
-            if kind == "verbatim" or edited not in ("", item["question"]):
-                options = draw.sample(item["options"].split("\n"), item["options"].count("\n") + 1)
-                yield Document(kind, edited, lettered(options if kind in COPIES else []) or "Some.", item["id"])
-                made += 1
+            options = [] if kind in OTHERS else draw.sample(options_of(item), len(options_of(item)))
+            yield Planted(kind, question, lettered(options) or "Some.", item["id"])
+            made += 1
             if made == each:
                 break
-    for item in draw.sample(sorted(solutions), min(each, len(solutions))):
-        yield Document("solution", "Explain this.", solutions[item], item)
-        yield Document("solution, annotations removed", "", without_annotations(solutions[item]), item)
-    generic = [item for item in items if item["options"] and len(item["question"].split()) < 10]
-    for item in (item for item in generic if not re.search(r"\d", item["question"])):
-        others = [option for other in draw.sample(items, 40) for option in other["options"].split("\n") if option]
-        yield Document("generic stem, other options", item["question"], lettered(others[:4]), item["id"])
+    for kind, edited in SOLUTIONS.items():
+        for item in draw.sample(sorted(solutions), min(each, len(solutions))):
+            yield Planted(kind, "Explain this.", edited(solutions[item]), item)
+    for item in items:
+        if options_of(item) and len(item["question"].split()) < 10 and not NUMBER.search(item["question"]):
+            others = [option for other in draw.sample(items, 40) for option in options_of(other)]
+            yield Planted(GENERIC, item["question"], lettered(others[:4]), item["id"])
+
+
+def options_of(item: Item) -> list[str]:
+    return [option for option in (item["options"] or "").split("\n") if option]
 
 
 def lettered(options: list[str]) -> str:
     """Write options one a line behind capital letters."""
-    return "\n".join(f"{letter}. {option}" for letter, option in zip("ABCDEFG", options, strict=False) if option)
+    return "\n".join(f"{letter}. {option}" for letter, option in zip("ABCDEFG", options, strict=False))
 
 
-def natural(mirror: Path, known: set[str], most: int) -> Iterator[Document]:
-    """Read real rows that are not items themselves."""
-    draw = random.Random(1)
-    sets = {
-        "GSM8K train": [(row["question"], row["answer"]) for row in rows(mirror, "openai/gsm8k/main/train")],
-        "SVAMP": [(f"{row['Body']}. {row['Question']}", "") for row in rows(mirror, "svamp/svamp/default/train")[500:]],
-        "DeepMind": [(row["question"], row["answer"]) for row in rows(mirror, "deepmind/mathematics/default/train")],
-        "reasoning-gym": [
-            (row["question"], row["response"] or "") for row in rows(mirror, "reasoning-gym/think/default/train")
-        ],
-    }
-    for name, found in sets.items():
-        for question, response in draw.sample(found, min(most, len(found))):
-            if question not in known:
-                yield Document(name, question, response)
+def natural(mirror: Path, known: set[str]) -> Iterator[Planted]:
+    """Read real rows that are no items themselves."""
+    for row in rows(mirror, "openai/gsm8k/main/train"):
+        if row["question"] not in known:
+            yield Planted("GSM8K train", row["question"], row["answer"])
+    for row in rows(mirror, "svamp/svamp/default/train"):
+        yield Planted("SVAMP", f"{row['Body']}. {row['Question']}")
 
 
-def write(documents: list[Document], folder: Path) -> None:
-    """Write documents as a stage output."""
-    with DocumentWriter(folder) as writer:
-        for start in range(0, len(documents), 2000):
-            made = [
-                {"id": str(i), "source": d.kind, "row": i, "question": d.question, "response": d.response, "answer": ""}
-                for i, d in enumerate(documents[start : start + 2000], start)
-            ]
-            writer.keep(pa.Table.from_pylist(made, schema=SCHEMA))
-
-
-def measure(folder: Path, mirror: Path, each: int, most: int, read: int) -> None:
-    """Plant, search, and print what was removed of each kind; print `read` removed natural pairs."""
-    draw = random.Random(2)
-    items = all_items(mirror, draw)
-    listed = [
-        {**row, "options": row["options"] or ""} for row in items.select(["id", "question", "options"]).to_pylist()
-    ]
+def measure(folder: Path, mirror: Path, each: int) -> None:
+    """Plant, search, and print what was removed of each kind, and some of what is wrong."""
+    found = [benchmark_items(one, mirror / one.repository) for one in map(resolve_benchmark, BENCHMARKS)]
+    items = pa.concat_tables(found, promote_options="default")
+    listed = items.select(["id", "question", "options"]).to_pylist()
     solutions = {f"gsm8k/{i}": row["answer"] for i, row in enumerate(rows(mirror, "openai/gsm8k/main/test"))}
-    questions = {item["question"] for item in listed}
-    documents = [*planted(listed, solutions, each), *natural(mirror, questions, most)]
-    figured = {d.item for d in documents if d.kind == "without its figure"}
-    with_figures = [f"{item['question']} {FIGURE}" if item["id"] in figured else item["question"] for item in listed]
-    items = items.set_column(items.column_names.index("question"), "question", pa.array(with_figures))
-    write(documents, folder / "in")
-    started = time.process_time()
-    decontaminate(folder / "in", folder / "out", items, DecontaminationSettings())
-    print(f"\n{len(documents)} documents, {len(items)} items: {time.process_time() - started:.1f} CPU s")
-    dropped = {
-        int(row["id"]): row for batch in read_documents(folder / "out", kind="dropped") for row in batch.to_pylist()
-    }
-    reported = set(pq.read_table(folder / "out" / "matches.parquet")["id"].to_pylist())
+    texts = {item["id"]: item["question"] for item in listed}
+    documents = [*planted(listed, solutions, each), *natural(mirror, set(texts.values()))]
+    numbered = ((str(number), one.kind, one.question, one.response) for number, one in enumerate(documents))
+    decontaminate(write_documents(folder / "in", numbered), folder / "out", items, DecontaminationSettings())
+    removed = {int(name): because for name, (_, because) in read_dropped(folder / "out").items()}
+    wanted = {*COPIES, *EXCHANGES, *SOLUTIONS}
     groups: dict[str, list[int]] = defaultdict(list)
     for number, document in enumerate(documents):
         groups[document.kind].append(number)
-    copies = {*COPIES, "solution", "solution, annotations removed"}
-    report = []
-    for kind, numbers in groups.items():
-        removed = sum(number in dropped for number in numbers)
-        right = removed if kind in copies else len(numbers) - removed
-        report.append(
-            {
-                "kind": kind,
-                "documents": len(numbers),
-                "removed": removed,
-                "false": 0 if kind in copies else removed,
-                "reported": sum(str(number) in reported for number in numbers),
-                "should be": "all" if kind in copies else "none" if kind in OTHERS or "generic" in kind else "read",
-                "right": f"{100 * right / len(numbers):.2f} %",
-            }
-        )
-    table("Planted and natural documents", report)
-    texts = dict(zip(items["id"].to_pylist(), items["question"].to_pylist(), strict=True))
-    pairs = [row for number, row in dropped.items() if documents[number].kind not in copies]
-    for row in draw.sample(pairs, min(read, len(pairs))):
-        cause = texts[row["because"]]
-        print(f"\n--- {row['reason']} {row['source']}\nDOCUMENT {row['question']}\nITEM {row['because']} {cause}")
-    missed = [n for n, d in enumerate(documents) if n not in dropped and d.kind in copies]
-    for number in draw.sample(missed, min(read, len(missed))):
-        document = documents[number]
-        text = document.question or document.response
-        print(f"\n--- MISSED {document.kind}\nDOCUMENT {text}\nITEM {document.item} {texts[document.item]}")
+    report = [
+        {
+            "kind": kind,
+            "documents": len(numbers),
+            "removed": sum(number in removed for number in numbers),
+            "should be": "all" if kind in wanted else "none",
+        }
+        for kind, numbers in groups.items()
+    ]
+    print_table(f"Planted and natural documents, {len(items)} items", report)
+    wrong = [number for number, one in enumerate(documents) if (number in removed) != (one.kind in wanted)]
+    for number in random.Random(2).sample(wrong, min(SHOWN, len(wrong))):
+        item = removed.get(number, documents[number].item)
+        print(f"\n--- {documents[number]}\nITEM {item} {texts[item]}")
 
 
 def main() -> None:
-    """Run with the sizes of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--mirror", type=Path, required=True, help="a mirror with GSM8K, MathQA, MMLU, SVAMP and others"
-    )
+    parser.add_argument("--mirror", type=Path, required=True, help="a mirror with GSM8K, MathQA, MMLU and SVAMP")
     parser.add_argument("--each", type=int, default=300, help="planted documents of each kind")
-    parser.add_argument("--most", type=int, default=3000, help="natural documents of each set")
-    parser.add_argument("--read", type=int, default=0, help="pairs to print")
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lookalikes-") as folder:
-        measure(Path(folder), arguments.mirror, arguments.each, arguments.most, arguments.read)
+        measure(Path(folder), options.mirror, options.each)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def parser() -> argparse.ArgumentParser:
     intervals = add(
         "intervals",
         "results.intervals:intervals",
-        "Compute the intervals of the factors in a results file, after rows were entered by hand.",
+        "Compute the mean factors of a results file with their intervals, after rows were changed by hand.",
     )
     add_study(intervals, RESULTS)
     dropped = add(

@@ -26,9 +26,9 @@ class _Console(Console):
 console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
 
 MEAN_FACTORS = """
-SELECT depth, variant, metric, task, factor, low AS "95 % low", high, seeds
-FROM mean_factors
-WHERE study_id = '{study_id}' AND task IN ('average', 'validation') AND factor IS NOT NULL
+SELECT depth, variant, metric, task, factor, low AS "95 % low", high, seeds, outdated
+FROM mean_factors_against('LA')
+WHERE study_id = '{study_id}' AND task IN ('average', 'validation') AND (factor IS NOT NULL OR outdated)
 ORDER BY depth, metric, task, variant_order(variant), variant
 """
 CROSSINGS = """
@@ -73,9 +73,12 @@ def read_outcome(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
 def print_outcome(study: Study, means: pd.DataFrame, crossings: pd.DataFrame) -> None:
     """Print what `read_outcome` has read, and the paths of report and results."""
     console.print(f"\nData efficiency of {study.study_id}: the tokens LA needs, over the tokens the variant needs")
-    if len(means):
+    if means["outdated"].any():
+        console.print("\nresults changed after mean factors were computed: `dreamer intervals` computes them again")
+    known = means[~means["outdated"]].drop(columns="outdated")
+    if len(known):
         console.print("\nfor equal accuracy and equal loss, the mean over all values that both reached\n")
-        print_table(means)
+        print_table(known)
     console.print("\nfor LA's best accuracy, the paper's rule\n")
     print_table(crossings)
     console.print(f"\nreport   {study.report.resolve()}", soft_wrap=True)

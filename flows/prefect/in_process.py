@@ -19,7 +19,7 @@ from flows.watching import progress
 LABEL = "Prefect's server"
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_LOGGING_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 from flows.jobs import Failed
@@ -65,6 +66,8 @@ def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subp
         "PREFECT_SERVER_API_AUTH_STRING": secret(),
         "PREFECT_API_AUTH_STRING": secret(),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": address.removesuffix("/api"),
+        "PREFECT_SERVER_UI_API_URL": address,
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     }
     bound = bound_command("prefect", "server", "start", *at, *options)
     return subprocess.Popen(
@@ -98,13 +101,13 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
 
 
 def end_server(server: subprocess.Popen[bytes]) -> None:
-    """End a server; by force where it does not answer a request to end."""
+    """End a server and what it has started; by force where it does not answer a request to end, or was killed."""
     server.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         server.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
 
 
 @contextmanager

@@ -28,12 +28,12 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import StateType
 from prefect.futures import PrefectFuture
 
+from flows.following import training_words
 from flows.jobs import Event, Job, Stopped
 from flows.prefect.artifacts import artifact_key
 from flows.prefect.report_links import link_to_report
 from flows.study.configuration import Study
 from flows.watching import progress
-from flows.watching.following import training_words
 from reports.data import StudyData
 from reports.page.summary import summary
 

@@ -7,8 +7,6 @@ import time
 FIRST_SHARE = 0.01
 FIRST_SECONDS = 600.0
 LAST_SHARE = 0.002  # from fifty minutes on, when nobody waits for the next drawing
-SHARE_OF_SILENCE = 0.01
-LONGEST_SECONDS = 15.0
 
 
 class Throttle:
@@ -25,11 +23,3 @@ class Throttle:
 def share(elapsed: float) -> float:
     """Return the share of the time that one kind of work may take, `elapsed` seconds after its start."""
     return max(LAST_SHARE, FIRST_SHARE / max(1.0, elapsed / FIRST_SECONDS))
-
-
-def look_again(silence: float, least: float) -> float:
-    """Return the seconds until the next look at a run that has not changed for `silence` seconds.
-
-    A hundredth of the silence, but at least `least` seconds and at most LONGEST_SECONDS.
-    """
-    return max(least, min(silence * SHARE_OF_SILENCE, LONGEST_SECONDS))

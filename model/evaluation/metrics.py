@@ -12,13 +12,12 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from model.training.origins.provenance import evaluation_code, packages
 from pipeline.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 KEYS = ("run_id", "tokens", "task", "metric", "filter")
 COLUMNS = {
@@ -101,8 +100,6 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
     of a benchmark have different items of one id.
     Example: tasks a and b of one benchmark, with items worth 1, 0, 0 and 1, give one row of value 0.5 over 4 items.
     """
-    import pyarrow as pa
-
     benchmarks: dict[str, list[TaskScores]] = {}
     for task in scores:
         benchmarks.setdefault(task.benchmark, []).append(task)
@@ -137,8 +134,6 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
 
 def depth_rows(evaluations: pa.Table, depth: int) -> pa.Table:
     """Turn rows of `evaluations` found at `depth` into rows of the table `depth_evaluations`."""
-    import pyarrow as pa
-
     columns = evaluations.drop_columns(["task_version"])
     return columns.add_column(2, pa.field("depth", pa.int64()), pa.array([depth] * len(columns), pa.int64()))
 
@@ -150,8 +145,6 @@ def raw_rows(evaluations: pa.Table) -> pa.Table:
 
 def schema(*columns: str) -> pa.Schema:
     """Return columns of the result tables with their types."""
-    import pyarrow as pa
-
     kinds = dict.fromkeys(WHOLE, pa.int64()) | dict.fromkeys(REAL, pa.float64())
     return pa.schema([(column, kinds.get(column, pa.string())) for column in columns])
 

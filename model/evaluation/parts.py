@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from model.evaluation.job import INTROSPECTION, Checkpoint
 from model.evaluation.language_model import LanguageModel
@@ -21,10 +24,7 @@ from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, 
 from model.introspect import Sample, observe
 from pipeline.storage.files import atomic_folder
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    Rows = Mapping[str, pa.Table]  # by table
+Rows = Mapping[str, pa.Table]  # by table
 
 
 class Task(Protocol):
@@ -123,8 +123,6 @@ def _score_raw(checkpoint: Checkpoint, model: LanguageModel, tasks: Sequence[Tas
 
 def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Rows:
     """Compute rows of `depth_attention` (none without depth attention) and `expert_usage`."""
-    import pyarrow as pa
-
     seen = observe(model.model, sample)
     found = {"depth_attention": seen.depth_attention_rows(), "expert_usage": seen.expert_usage_rows()}
     rows = {}
@@ -137,16 +135,12 @@ def _observe(checkpoint: Checkpoint, model: LanguageModel, sample: Sample) -> Ro
 
 def join(parts: Sequence[Rows]) -> dict[str, pa.Table]:
     """Concatenate the rows of several parts, table by table."""
-    import pyarrow as pa
-
     names = dict.fromkeys(name for rows in parts for name in rows)
     return {name: pa.concat_tables([rows[name] for rows in parts if name in rows]) for name in names}
 
 
 def write_rows(folder: Path, rows: Rows, configuration: Mapping[str, Any] | None) -> None:
     """Write rows as Parquet files to a new folder, with a manifest: what decided them, and the digests of the files."""
-    import pyarrow.parquet as pq
-
     with atomic_folder(folder) as unfinished:
         for name, table in rows.items():
             pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")

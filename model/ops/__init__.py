@@ -8,7 +8,6 @@ experts, F expert size, I and O inputs and outputs of a projection, B batch, C k
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 from model.ops import reference, torch_kernels
 from model.ops.gpu import on_gpu
 from model.ops.native import engine as native
-from model.ops.types import Attended, Documents, Factors, Routing, Visible
+from model.ops.types import Attended, AttentionOperands, Documents, ExpertOperands, Factors, Routing, Visible
 
 ENGINES: dict[str, ModuleType] = {"reference": reference, "torch": torch_kernels, "native": native}
 _forced: dict[object, str] = {}  # by the open blocks of `engine`, of whatever thread; the newest decides
@@ -70,23 +69,22 @@ def _engine(*tensors: Tensor | None) -> ModuleType:
     )
 
 
-def fusable(name: str) -> Callable[[Callable[..., Attended]], Callable[..., Attended]]:
-    """Decorate the `forward` of an attention, for which an engine may have a single kernel.
+def whole_attention(operands: ExpertOperands | AttentionOperands) -> Callable[[Any], Attended] | None:
+    """Return the function that computes a whole attention on these operands; None where the engine has none."""
+    return native.whole_attention(operands) if _engine(*_tensors(operands)) is native else None
 
-    The kernel is the engine's function of that name, with the arguments of `forward`, the attention first. `forward` is
-    the definition, and runs where an engine has no kernel or the kernel returns NotImplemented.
-    """
 
-    def decorate(forward: Callable[..., Attended]) -> Callable[..., Attended]:
-        @functools.wraps(forward)
-        def fused(attention: nn.Module, x: Tensor, *arguments: Any) -> Attended:
-            kernel = getattr(_engine(x), name, None)
-            attended = NotImplemented if kernel is None else kernel(attention, x, *arguments)
-            return forward(attention, x, *arguments) if attended is NotImplemented else attended
+def _tensors(operands: tuple[Any, ...]) -> Iterator[Tensor]:
+    for each in operands:
+        if isinstance(each, Tensor):
+            yield each
+        elif isinstance(each, tuple):
+            yield from _tensors(each)
 
-        return fused
 
-    return decorate
+def packs(x: Tensor, length: int) -> bool:
+    """Tell whether rows like x of so many tokens are computed faster packed one behind the other, without padding."""
+    return _engine(x) is native and length <= native.LONG
 
 
 def rms_norm(x: Tensor, gain: Tensor, epsilon: float) -> Tensor:
@@ -183,4 +181,4 @@ def cross_entropy_sum(
     return _engine(hidden, head).cross_entropy_sum(hidden, head, targets, chunk_elements, compiled)
 
 
-__all__ = ["Attended", "Documents", "Factors", "Routing", "Visible", "engine", "engine_of", "fusable"]
+__all__ = ["Attended", "AttentionOperands", "Documents", "ExpertOperands", "Factors", "Routing", "Visible"]

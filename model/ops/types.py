@@ -59,6 +59,40 @@ class Attended(NamedTuple):
     scores: Tensor | None = None  # [T, N, depths], attention along the depth
 
 
+class ExpertOperands(NamedTuple):
+    """What expert attention is computed from, from its norm to the sum of its experts."""
+
+    x: Tensor  # [T, H]
+    gain: Tensor  # [H]
+    keys: tuple[Tensor | None, ...]  # as of `ops.routing_keys`
+    bias: Tensor  # [E]
+    inward: Tensor  # [E, H, 2F]
+    outward: Tensor  # [E, F, H]
+    active: int
+    epsilon: float
+
+
+class AttentionOperands(NamedTuple):
+    """What an attention with mixed projections is computed from, from its norm to its output.
+
+    Along the sequence where it says what is `visible`, else along the depth.
+    """
+
+    x: Tensor  # [T, H]
+    gain: Tensor  # [H]
+    keys: tuple[Tensor | None, ...]  # as of `ops.routing_keys`
+    bias: Tensor  # [E]
+    inward: tuple[Tensor, Tensor | None]  # as of `ops.mixed_weights`
+    outward: tuple[Tensor, Tensor | None]
+    query_gain: Tensor  # [K]
+    key_gain: Tensor  # [K]
+    code: Tensor  # [T or 1, ..., K/2, 2]
+    heads: tuple[int, int]  # N, M
+    epsilon: float
+    visible: Visible | None
+    history: tuple[tuple[Tensor, Tensor], ...]  # keys and values [T, M, K] of the visible earlier depths
+
+
 class Visible(ABC):
     """Which of C keys each query of sequence attention sees. Every engine asks for the form that it needs."""
 

@@ -45,6 +45,7 @@ SIZES: dict[str, Size] = {
     "openmathreasoning": Size(3_201_061, 71.6e9 / COMPRESSION, 71.6e9),
     "deepmath-103k": Size(309_330, 2.14e9, 4.96e9),  # three responses to each of 103,110 questions
     "math-instruct": Size(114_636_942, 9.93e9, 15.58e9),
+    "nemotron-sft-math": UNKNOWN,
     "maths-college": Size(969_980, 5.0e9, 5.0e9),
 }
 

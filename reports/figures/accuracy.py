@@ -17,7 +17,7 @@ from reports.text.names import depth_name, task_name, task_order
 from reports.text.numbers import bests, percent, tokens
 from sql.names import BASELINE
 
-ACCURACY_TOOLTIP = (("accuracy:Q", ".2%"), ("stderr:Q", ".2%", "standard error"), ("items:Q", ","))
+ACCURACY_TOOLTIP = (("accuracy:Q", ".2%"), ("stderr:Q", ".2%", "standard error of items"), ("items:Q", ","))
 
 
 def accuracy(
@@ -25,6 +25,7 @@ def accuracy(
     runs: pd.DataFrame,
     efficiency: pd.DataFrame,
     raw: pd.DataFrame,
+    counted: pd.DataFrame,
     styles: Mapping[str, Style],
     depth: int,
     second_epoch_from: float | None = None,
@@ -32,10 +33,11 @@ def accuracy(
     """Draw accuracy (y) against training tokens (x) of the models of one depth, coloured by variant.
 
     A panel for the average and for each task. `curve` has the rows of `accuracy_curve`, `runs` of `token_accuracy`,
-    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights; from `second_epoch_from` tokens on the
-    stream was in its second epoch. None without accuracies.
+    `efficiency` of `data_efficiency`, `raw` the mean accuracies of raw weights, `counted` the runs that count; from
+    `second_epoch_from` tokens on the stream was in its second epoch. None without accuracies.
     """
-    frames = (curve[curve["accuracy"].notna()], runs, efficiency, raw)
+    seeds = runs[runs["run_id"].isin(counted["run_id"])]
+    frames = (curve[curve["accuracy"].notna()], seeds, efficiency, raw)
     frames = [frame[frame["depth"] == depth] for frame in frames]
     curve, shown, panels, findings = frames[0], present(styles, frames[0]), [], []
     for task in task_order(curve["task"], average_first=True):
@@ -59,12 +61,24 @@ def accuracy(
     return figure(
         f"accuracy-{depth_name(depth).lower().replace(' ', '-')}",
         depth_name(depth),
-        "Each marker is a checkpoint; bands are 95% intervals from the standard error over benchmark items."
-        f"{notes}{goal}",
+        f"Each marker is a checkpoint. {_of_bands(curve['seeds'])}{notes}{goal}",
         panels,
         shown,
         finding="".join(findings[:1]),
     )
+
+
+def _of_bands(seeds: pd.Series) -> str:
+    """Say what the bands are, and what they are not."""
+    several = (
+        "Bands are 95% t-intervals of the mean over the seeds, at one checkpoint. The choice of the benchmark items, "
+        "which all models share, is not in the bands; the interval of a mean factor counts seeds, items and every "
+        "checkpoint."
+    )
+    single = (
+        "The band of a model with one seed is the 95% interval over benchmark items, and says nothing of other seeds."
+    )
+    return " ".join([several] * bool(seeds.max() > 1) + [single] * bool(seeds.min() == 1))
 
 
 def _best(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Iterable[Any]:
@@ -100,7 +114,7 @@ def _token_chart(
     layers += chart.rings(reached, x, y, styles)
     layers += [words for _, words in levels]  # over the curves, to stay readable where they cross
     fields = ["variant", "tokens", "accuracy", "stderr", "items", "low", "high"]
-    data = chart.records(chart.with_error_bars(rows), fields)
+    data = chart.records(chart.with_bands(rows), fields)
     return chart.layered(*layers, data=data, width=chart.WIDTH, height=chart.HEIGHT)
 
 
@@ -129,7 +143,7 @@ def accuracy_at_other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) ->
         "other-depths",
         "Accuracy at other depths",
         f"The last checkpoint of each model,{several} at the depth it was trained at (ring) and at others. Bars are "
-        "95% intervals from the standard error over benchmark items. The dotted line is chance.",
+        "95% intervals over benchmark items, and say nothing of other seeds. The dotted line is chance.",
         panels,
         shown,
         finding="".join(findings[:1]),

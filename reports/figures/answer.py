@@ -13,31 +13,39 @@ from reports.figures import chart
 from reports.figures.rendering import Figure, figure, panel
 from reports.style.theme import LIGHT, Style, ordered, present
 from reports.text.answer import times
+from reports.text.mean_factors import headline
 from reports.text.names import depth_name, measure_label, parts_in_words
 from reports.text.numbers import listed
 from sql.names import BASELINE
 
 HEIGHT = 250
-APART = 5  # targets, of 25, between the heights of two distances: their labels do not meet
-SHARES = (0.12, 0.88)  # the part of the range in which a distance is drawn
+APART = 0.08  # of the range of the curves, between the heights of two distances: their labels do not meet
+EXACT = math.log(1.03)  # a bar's length, as a factor, is at most this far from what its label says
 ROOM = 0.65, 0.4  # a distance to the baseline, or from it, that ends before this part has its label on the right
 END = "M0,-0.6V0.6"
 
 
 def answer(
-    chosen: pd.DataFrame, curves: pd.DataFrame, by_target: pd.DataFrame, styles: Mapping[str, Style]
+    factors: pd.DataFrame,
+    accuracies: pd.DataFrame,
+    losses: pd.DataFrame,
+    by_target: pd.DataFrame,
+    styles: Mapping[str, Style],
 ) -> Figure | None:
     """Draw the curve of the headline's measure (y) against training tokens (x), a panel for each depth.
 
-    `chosen` has the rows of `headline`, `curves` those of the views of mean curves with `metric` and `value`,
-    `by_target` those of `factor_by_target`. None without a headline.
+    `factors` has the rows of `StudyData.mean_factors`, `accuracies` and `losses` those of the mean curves, `by_target`
+    those of `factor_by_target`. None without a headline.
     """
+    accuracies = accuracies.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
+    curves = pd.concat([accuracies, losses.assign(metric="loss")])
     panels, shown = [], present(styles, curves)
-    for depth, rows in chosen.groupby("depth"):
+    for depth, rows in ordered(headline(factors), styles).groupby("depth"):
         first = rows.iloc[0]
         keys = {"depth": depth, "task": first["task"], "metric": first["metric"]}
         curve, targets, rows = (_where(frame, keys) for frame in (curves, by_target, rows))
-        distances = _distances(ordered(rows, styles), targets)
+        apart = APART * (curve["value"].max() - curve["value"].min())
+        distances = _distances(rows, targets, apart)
         name = measure_label(first)
         words = [
             f"{row.variant} {row.label} {'than' if row.fewer else 'as'} {BASELINE}" for row in distances.itertuples()
@@ -47,8 +55,8 @@ def answer(
         panels.append(panel(title, description, _chart(curve, distances, shown, first["metric"]), **keys))
     caption = (
         "Each marker is a checkpoint, the mean over its seeds. A bar between two curves shows how many times fewer "
-        "tokens a model needs for equal height, or how many times as many: the mean over all heights, drawn at a "
-        "height near that mean."
+        "tokens a model needs for equal height, or how many times as many: the mean over all heights, drawn where "
+        "the curves are as far apart as that mean, or a little above or below where two bars would meet."
     )
     return figure("answer", "The answer", f"{parts_in_words(shown)} {caption}".strip(), panels, shown)
 
@@ -57,21 +65,35 @@ def _where(frame: pd.DataFrame, keys: Mapping[str, object]) -> pd.DataFrame:
     return frame[np.logical_and.reduce([frame[name] == value for name, value in keys.items()])]
 
 
-def _distances(rows: pd.DataFrame, by_target: pd.DataFrame) -> pd.DataFrame:
-    """Choose for each variant the target at which its factor is nearest to its mean factor, at a height of its own."""
-    taken, found = [], []
+def _distances(rows: pd.DataFrame, by_target: pd.DataFrame, apart: float) -> pd.DataFrame:
+    """Find for each variant the height at which its factor is its mean factor; nearly equal heights are put `apart`."""
+    found = []
     for row in rows.itertuples():
-        own = by_target[by_target["variant"] == row.variant].sort_values("target").reset_index(drop=True)
-        inner = own[(own.index >= SHARES[0] * len(own)) & (own.index <= SHARES[1] * len(own))]
-        free = inner[np.array([all(abs(place - other) >= APART for other in taken) for place in inner.index], bool)]
-        if free.empty:
+        own = by_target[by_target["variant"] == row.variant].sort_values("target")
+        place = _place_of(own["factor"].to_numpy(), row.factor)
+        if place is None:
             continue
-        place = (np.log(free["factor"]) - math.log(row.factor)).abs().idxmin()
-        taken.append(place)
-        target = own.loc[place]
-        ends = sorted((target["variant_tokens"], target["baseline_tokens"]))
-        found.append((row.variant, *ends, target["target"], f"{times(row.factor)} tokens", row.factor >= 1))
-    return pd.DataFrame(found, columns=["variant", "tokens", "to", "value", "label", "fewer"])
+        ends = np.log(own[["variant_tokens", "baseline_tokens"]]).to_numpy()
+        ends = sorted(math.exp(np.interp(place, np.arange(len(own)), end)) for end in ends.T)
+        height = np.interp(place, np.arange(len(own)), own["target"])
+        found.append((row.variant, *ends, height, f"{times(row.factor)} tokens", row.factor >= 1))
+    distances = pd.DataFrame(found, columns=["variant", "tokens", "to", "value", "label", "fewer"])
+    distances = distances.sort_values("value", ignore_index=True)
+    steps = apart * np.arange(len(distances))
+    moved = (distances["value"] - steps).cummax() + steps - distances["value"]
+    # Up where labels are on the left, above the curves, and down where they are on the right, below.
+    return distances.assign(value=distances["value"] + moved - moved.max() * distances["fewer"].all())
+
+
+def _place_of(factors: np.ndarray, mean: float) -> float | None:
+    """Return where, between which two targets, the factor is the mean: near the middle; None where it never is."""
+    above = np.log(factors) - math.log(mean)
+    crossed = np.flatnonzero(np.sign(above[:-1]) != np.sign(above[1:]))
+    if len(crossed):
+        before = crossed[np.abs(crossed - len(factors) / 2).argmin()]
+        return before + above[before] / (above[before] - above[before + 1])
+    nearest = int(np.abs(above).argmin()) if len(above) else 0
+    return float(nearest) if len(above) and abs(above[nearest]) <= EXACT else None
 
 
 def _chart(

@@ -9,6 +9,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
+from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
 from reports.style.theme import LIGHT, Style, ordered
 from reports.text.names import depth_name
@@ -216,6 +217,16 @@ def chance_level(rows: pd.DataFrame) -> list[tuple[alt.Chart, Specification]]:
 
 
 def with_error_bars(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add `low` and `high`: the 95 % interval of `accuracy` from its standard error, within 0 to 1."""
-    error = NORMAL_95 * rows["stderr"]
+    """Add `low` and `high`, within 0 to 1: the 95 % interval of `accuracy` from its standard error over items."""
+    return _within(rows, NORMAL_95 * rows["stderr"])
+
+
+def with_bands(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add `low` and `high`, within 0 to 1: the 95 % t-interval of the mean over the seeds; of one seed, over items."""
+    of_seeds = stdtrit(rows["seeds"] - 1, 0.975) * rows["seed_error"]
+    return _within(rows, of_seeds.where(rows["seeds"] > 1, NORMAL_95 * rows["stderr"]))
+
+
+def _within(rows: pd.DataFrame, error: pd.Series) -> pd.DataFrame:
+    """Add `low` and `high`: `accuracy` less and plus an error, within 0 to 1."""
     return rows.assign(low=(rows["accuracy"] - error).clip(lower=0), high=(rows["accuracy"] + error).clip(upper=1))

@@ -69,7 +69,8 @@ def reasons(funnel: pd.DataFrame, curation: pd.DataFrame) -> Figure | None:
     )
     labels = base.mark_text(align="left", dx=4, fontSize=10, color=LIGHT["muted"]).encode(text=alt.Text("label:N"))
     words = [f"{name}, {label}" for name, label in zip(names, dropped["label"], strict=True)]
-    bars = chart.layered(base.mark_bar(color=DROPPED), labels)
+    told = chart.tooltip(("name:N", "", "stage and reason"), ("documents:Q", ","))
+    bars = chart.layered(base.mark_bar(color=DROPPED).encode(tooltip=told), labels)
     caption = "Documents that the stages dropped, by reason."
     panels = [panel("", f"Documents dropped: {'; '.join(words)}.", bars)]
     most, total = dropped.loc[dropped["documents"].idxmax()], dropped["documents"].sum()

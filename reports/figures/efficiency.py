@@ -46,20 +46,19 @@ def _averages_first(column: pd.Series) -> pd.Series:
 
 
 def crossing_factors(efficiency: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
-    """Draw factors by the paper's rule with their 95 % intervals by task; a panel for each depth.
+    """Draw factors by the paper's rule by task; a panel for each depth.
 
     `efficiency` has the rows of `StudyData.efficiency`. The marker's shape is the bound. None without factors.
     """
     rows = efficiency[(efficiency["variant"] != BASELINE) & (efficiency["factor"] > 0)]
     names = task_order(rows["task"], average_first=True)
     rows = rows.assign(name=rows["task"].map(task_name), place=rows["task"].map(names.index), metric="accuracy")
-    rows = rows.sort_values("place")
+    rows = rows.sort_values("place").assign(low=np.nan, high=np.nan)
     return _factors(
         "data-efficiency",
         "Data efficiency by the paper’s rule",
         f"How many times fewer training tokens than {BASELINE} each variant needs to reach {BASELINE}’s best accuracy. "
-        "Lines: 95% bootstrap intervals, those that run to the edge being open. ▸ at least: reached at the first "
-        "checkpoint. ◂ at most: not reached. Hollow: the baseline is near chance.",
+        "▸ at least: reached at the first checkpoint. ◂ at most: not reached. Hollow: the baseline is near chance.",
         rows,
         styles,
         factor,
@@ -73,23 +72,22 @@ def _factors(
     if rows.empty:
         return None
     shown = present(styles, rows)
-    limits = rows[["factor", "low", "high"]].astype(float).replace([np.inf, 0], np.nan)
+    limits = rows[["factor", "low", "high"]].astype(float)
     low, high = min(0.8, float(limits.min().min()) / 1.15), max(1.6, float(limits.max().max()) * 1.05)
-    rows = rows.assign(
-        label=rows["bound"].map({"at least": "≥ ", "at most": "≤ "}).fillna("") + rows["factor"].map(show) + "×",
-        start=rows["low"].clip(lower=low),  # an end of 0 or infinity is open: drawn to the edge
-        stop=rows["high"].clip(upper=high),
-    )
+    bounds = rows["bound"].map({"at least": "≥ ", "at most": "≤ "}).fillna("")
+    rows = rows.assign(label=bounds + rows["factor"].map(show) + "×")
     panels = []
     for depth, part in rows.groupby("depth"):
         words = [f"{row['variant']} on {row['name']}: {row['label']}" for row in part.to_dict("records")]
         description = f"{title} at {depth_name(depth).lower()}, {BASELINE} being 1. {'; '.join(words)}."
         panels.append(panel(depth_name(depth), description, _chart(part, shown, low, high), depth=depth))
-    fewer, more = int((rows["low"] > 1).sum()), int((rows["high"] < 1).sum())
-    finding = (
-        f"Intervals that lie above 1: {fewer} of {counted(len(rows), 'factor')}; below 1: {more}. The study does not "
-        f"decide the other {len(rows) - fewer - more}."
-    )
+    finding = ""
+    if rows["low"].notna().any():
+        fewer, more = int((rows["low"] > 1).sum()), int((rows["high"] < 1).sum())
+        finding = (
+            f"Intervals that lie above 1: {fewer} of {counted(len(rows), 'factor')}; below 1: {more}. The study does "
+            f"not decide the other {len(rows) - fewer - more}."
+        )
     circles = {name: replace(style, shape="circle") for name, style in shown.items()}  # shapes stand for bounds here
     return figure(name, title, caption, panels, circles, wide=True, finding=finding)
 
@@ -110,7 +108,7 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
     x = alt.X("factor:Q", title=title, scale=scale, axis=axis)
     bounds = alt.Scale(domain=["exact", "at least", "at most"], range=["circle", "triangle-right", "triangle-left"])
     one = alt.Chart(alt.InlineData(values=[{"factor": 1}])).mark_rule(color=LIGHT["v0"], strokeWidth=1.4).encode(x=x)
-    spans = base.transform_filter("isValid(datum.start) && isValid(datum.stop)")
+    spans = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
     points = base.mark_point(size=80, opacity=1, strokeWidth=1.6).encode(
         x=x,
         color=chart.colour(styles),
@@ -130,11 +128,11 @@ def _chart(rows: pd.DataFrame, styles: Mapping[str, Style], low: float, high: fl
     return chart.layered(
         one,
         spans.mark_rule(strokeWidth=2, strokeOpacity=0.55).encode(
-            x=alt.X("start:Q", title=title, scale=scale), x2=alt.X2("stop:Q"), color=chart.colour(styles)
+            x=alt.X("low:Q", title=title, scale=scale), x2=alt.X2("high:Q"), color=chart.colour(styles)
         ),
         points,
         base.mark_text(align="right", fontSize=11).encode(x=alt.XValue("width"), text=alt.Text("label:N")),
-        data=chart.records(rows, [*fields, "start", "stop"]),
+        data=chart.records(rows, fields),
         width=chart.WIDE,
         height={"step": 18},
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import altair as alt
 import numpy as np
 import pandas as pd
 
@@ -31,7 +30,9 @@ def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, St
         )
         findings.append(f"{title}: of {len(order)} experts, {words}")
         description = f"Depths that select each of {len(order)} experts in {title}: {words}"
-        panels.append(panel(title, description, _map(shares, used, "share of the expert’s selections"), **keys))
+        panels.append(
+            panel(title, description, heat_map(shares, list(used.index), "share of the expert’s selections"), **keys)
+        )
     return figure(
         "expert-selections",
         "Depths of each expert",
@@ -61,7 +62,9 @@ def experts_of_depths(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[
         )
         findings.append(f"{title}: {words}")
         description = f"Experts that each depth of {title} selects: {words}"
-        panels.append(panel(title, description, _map(shares, used, "share of the depth’s selections"), **keys))
+        panels.append(
+            panel(title, description, heat_map(shares, list(used.index), "share of the depth’s selections"), **keys)
+        )
     return figure(
         "expert-of-depths",
         "Experts of each depth",
@@ -96,8 +99,3 @@ def order_of_experts(shares: np.ndarray) -> np.ndarray:
     drawn = np.random.default_rng(0).random(shares.shape[1])
     sampled = (np.cumsum(shares, axis=0) < drawn).sum(axis=0)
     return np.lexsort((sampled, (before < 0.9).sum(axis=0)))
-
-
-def _map(shares: np.ndarray, used: pd.DataFrame, scale_title: str) -> chart.Specification:
-    x = chart.percent_axis(alt.X, "x", "share of the experts, from those of few depths to those of many")
-    return heat_map(shares, x, [int(depth) for depth in used.index], "depth", scale_title, chart.PAGE_WIDTH)

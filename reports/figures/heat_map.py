@@ -1,47 +1,30 @@
-"""Draw dense maps as one inline PNG at full resolution, a pixel for each cell, with axes and a colour scale in Vega."""
+"""Draw dense maps: a cell for each row and column, with a colour scale above."""
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
 from collections.abc import Sequence
 
 import altair as alt
 import numpy as np
+import pandas as pd
 
-from reports.figures.chart import Specification, layered
+from reports.figures import chart
 from reports.style.theme import LIGHT
 
 # Dark to bright, of evenly rising lightness (viridis): reads the same in light, in dark and in grey.
 RAMP = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
-LEVELS = 32  # colours of the image
 STEP, TALLEST = 24, 260  # pixels of one row, and of all rows
+OVERLAP = 0.4  # of a column, under the next one: no seam shows between two cells
 
 
-def heat_map(
-    values: np.ndarray, x: alt.X, rows: Sequence[int], y_title: str, scale_title: str, width: int
-) -> Specification:
-    """Draw shares [row, column] as colours; the square root of a share sets its colour, so that faint ones show.
-
-    `x` is the axis of the field `x` from 0 to 1 over the columns; `rows` are the whole numbers that name the rows, from
-    the top.
-    """
+def heat_map(values: np.ndarray, depths: Sequence[int], scale_title: str) -> chart.Specification:
+    """Draw shares [depth, expert] as colours; the square root of a share sets its colour, so that faint ones show."""
+    rows, columns = values.shape
+    places = np.indices(values.shape)
+    cells = {"depth": np.array(depths)[places[0].ravel()], "expert": places[1].ravel() + 1, "share": values.ravel()}
+    ends = {"x": "(datum.expert - 1)", "x2": f"min({columns}, datum.expert + {OVERLAP})"}
+    ticks = [depths[tick - 1] for tick in chart.depth_ticks(rows)]
     highest = float(values.max()) or 1.0
-    image = indexed_png(np.minimum(np.sqrt(values / highest) * LEVELS, LEVELS - 1).astype(np.uint8))
-    place = {"x": 0, "x2": 1, "y": 0.5, "y2": len(rows) + 0.5}
-    every = max(1, len(rows) // 8)
-    ticks = [number for number in range(1, len(rows) + 1) if number % every == 0 or number == 1]
-    y = alt.Y(
-        "y:Q",
-        title=y_title,
-        scale=alt.Scale(domain=[0.5, len(rows) + 0.5], nice=False, reverse=True),
-        axis=alt.Axis(values=ticks, labelExpr=f"{list(rows)}[datum.value - 1]", grid=False, domain=False),
-    )
-    source = "data:image/png;base64," + base64.b64encode(image).decode()
-    base = alt.Chart(width=width, height=min(STEP * len(rows), max(TALLEST, 8 * len(rows)))).encode(x=x, y=y)
-    drawn = base.mark_image(url=source, aspect=False, smooth=False).encode(x2=alt.X2("x2:Q"), y2=alt.Y2("y2:Q"))
-    # The colour scale belongs to two points that cannot be seen.
     stops = [highest * (place / (len(RAMP) - 1)) ** 2 for place in range(len(RAMP))]
     legend = alt.Legend(
         title=scale_title,
@@ -57,29 +40,16 @@ def heat_map(
         **dict.fromkeys(("labelColor", "titleColor"), LIGHT["muted"]),
         titleFontWeight="normal",
     )
-    colour = alt.Color("share:Q", scale=alt.Scale(type="sqrt", domain=stops, range=list(RAMP)), legend=legend)
-    ends = alt.InlineData(values=[{"x": 0, "y": 1, "share": share} for share in (0, highest)])
-    unseen = alt.Chart(ends).mark_point(opacity=0).encode(x=x, y=y, color=colour)
-    return layered(unseen, drawn, data=alt.InlineData(values=[place]))
-
-
-def indexed_png(levels: np.ndarray) -> bytes:
-    """Write levels [row, column] from 0 to LEVELS - 1 as a PNG with the colours of RAMP.
-
-    The format is three chunks of a few bytes around a compressed text, so that no imaging library is needed.
-    """
-    height, width = levels.shape
-    anchors = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMP])
-    places = np.linspace(0, len(RAMP) - 1, LEVELS)
-    palette = np.stack([np.interp(places, np.arange(len(RAMP)), anchors[:, i]) for i in range(3)], axis=1)
-    lines = np.hstack([np.zeros((height, 1), np.uint8), levels])  # every line begins with its filter: none
-    chunks = {
-        b"IHDR": struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0),  # 8 bits that index a palette
-        b"PLTE": palette.round().astype(np.uint8).tobytes(),
-        b"IDAT": zlib.compress(lines.tobytes(), 9),
-        b"IEND": b"",
-    }
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-        for kind, content in chunks.items()
+    drawn = alt.Chart(width=chart.PAGE_WIDTH, height=min(STEP * rows, max(TALLEST, 8 * rows))).mark_rect()
+    encoded = drawn.encode(
+        x=chart.percent_axis(alt.X, "x", "share of the experts, from those of few depths to those of many"),
+        x2=alt.X2("x2:Q"),
+        y=alt.Y("depth:O", title="depth", axis=alt.Axis(values=ticks, domain=False), scale=alt.Scale(padding=0)),
+        color=alt.Color("share:Q", scale=alt.Scale(type="sqrt", domain=stops, range=list(RAMP)), legend=legend),
+        tooltip=chart.tooltip(("depth:O",), ("expert:Q", "", "expert, in this order"), ("share:Q", ".2~p")),
+    )
+    return chart.layered(
+        encoded,
+        data=chart.records(pd.DataFrame(cells).round(5), list(cells)),
+        transform=[{"calculate": f"{end} / {columns}", "as": name} for name, end in ends.items()],
     )

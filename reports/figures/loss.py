@@ -15,12 +15,15 @@ from reports.text.names import measure_label as label
 from reports.text.numbers import bests, number, tokens
 
 
-def task_loss(curve: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Figure | None:
+def task_loss(
+    curve: pd.DataFrame, runs: pd.DataFrame, counted: pd.DataFrame, styles: Mapping[str, Style], depth: int
+) -> Figure | None:
     """Draw bits per byte (y) against training tokens (x) of the models of one depth, coloured by variant.
 
     A panel for the average and for each task. `curve` has the rows of `mean_curves` of measure 'loss', `runs` those of
-    `token_loss`. None without losses.
+    `token_loss`, `counted` the runs that count. None without losses.
     """
+    runs = runs[runs["run_id"].isin(counted["run_id"])]
     curve, runs = (frame[frame["depth"] == depth] for frame in (curve[curve["value"].notna()], runs))
     shown, panels, findings = present(styles, curve), [], []
     for task in task_order(curve["task"], average_first=True):

@@ -6,11 +6,8 @@ put into one chart with the legend inside.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,11 +20,7 @@ import vl_convert
 from reports.figures.chart import Specification, colour, layered, plain, records, shape
 from reports.style.theme import LIGHT, Style, themed, vega_config
 
-_TAG, _LONG_NUMBER = re.compile(r"<[^>]+>"), re.compile(r"(\d\.\d\d)\d+")
-# What drawings have in every tag and the page has once: its own font, one description for all of a panel.
-_REPEATED = re.compile(r' (?:font-family|class|role|aria-[a-z]+|pointer-events)="[^"]*"| opacity="1"')
 ENDINGS = ("svg", "pdf", "png")  # of the files of a figure for papers
-_NOTHING = '<path d="" display="none"/>'
 # Panels have their scales for themselves in a composed figure, as in the page.
 _APART = {
     "scale": dict.fromkeys(("color", "fill", "shape", "strokeDash", "fillOpacity", "strokeOpacity"), "independent")
@@ -117,28 +110,17 @@ def page_drawing(panel: Panel, number: int) -> str:
     for name in set(re.findall(r'\bid="([^"]+)"', drawing)):
         unique = f"figure-{number}-{name}"
         drawing = drawing.replace(f'id="{name}"', f'id="{unique}"').replace(f"#{name})", f"#{unique})")
-    shorter = _TAG.sub(lambda tag: _LONG_NUMBER.sub(r"\1", _REPEATED.sub("", tag[0])), drawing)
-    return themed(shorter.replace(_NOTHING, ""))
+    return themed(drawing)
 
 
 def export(figure: Figure, folder: Path) -> None:
-    """Write a figure for papers into a folder as SVG, PDF and PNG (two pixels a point).
-
-    The SVG ends with a digest of what it was drawn from. A figure whose three files are there, of equal digest, stays.
-    """
-    specification = composed(figure)
-    text = vl_convert.__version__ + json.dumps(specification, sort_keys=True)
-    mark = f"<!-- drawn from {hashlib.sha256(text.encode()).hexdigest()} -->\n"
-    svg, pdf, png = (folder / f"{figure.name}.{ending}" for ending in ENDINGS)
-    with suppress(FileNotFoundError):  # not there yet, or another report is drawing
-        if all(file.stat().st_size for file in (svg, pdf, png)) and svg.read_text(encoding="utf-8").endswith(mark):
-            return
-    drawing = vl_convert.vegalite_to_svg(specification)
+    """Write a figure for papers into a folder as SVG, PDF and PNG (two pixels a point)."""
+    drawing = vl_convert.vegalite_to_svg(composed(figure))
     folder.mkdir(parents=True, exist_ok=True)
-    svg.unlink(missing_ok=True)  # written last: no figure that ends half way is taken for whole
+    svg, pdf, png = (folder / f"{figure.name}.{ending}" for ending in ENDINGS)
+    svg.write_text(drawing, encoding="utf-8")
     pdf.write_bytes(vl_convert.svg_to_pdf(drawing))
     png.write_bytes(vl_convert.svg_to_png(drawing, scale=2))
-    svg.write_text(f"{drawing}\n{mark}", encoding="utf-8")
 
 
 def composed(figure: Figure) -> dict[str, Any]:

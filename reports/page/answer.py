@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from reports.data import StudyData
-from reports.page.blocks import Block, Drawing, details_block, drawing_block, table_block
+from reports.page.blocks import Block, details_block, drawing_block, table_block
 from reports.style.theme import Style, ordered
 from reports.tables import efficiency as factor_tables
 from reports.text import answer as answer_text
@@ -22,46 +22,34 @@ from sql.names import AVERAGE, BASELINE
 
 @dataclass(frozen=True)
 class FirstScreen:
-    """Hold what a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves.
-
-    `views` names the views that the numbers of the sentences come from.
-    """
+    """Hold what a reader sees before scrolling: a sentence for each depth, what makes them weak, and the curves."""
 
     sentences: list[str]
     warnings: list[str]
-    drawing: Drawing | None
-    views: tuple[str, ...] = ()
+    drawing: list[Block]
 
 
 def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     """Put the first screen together; where there is no answer, say why, and what the study lacks."""
     means, others = _leading(data, styles)
     if means.empty and others.empty:
-        return FirstScreen([_why_no_answer(data)], answer_text.gaps(data), None)
-    views = [factor_tables.MEAN] * len(means[:1]) + [factor_tables.with_intervals()] * len(others[:1])
+        return FirstScreen([_why_no_answer(data)], answer_text.gaps(data), [])
     return FirstScreen(
         [sentence for _, sentence in answer_text.answers(means, others)],
         answer_text.warnings(data, means, others),
-        Drawing("answer.answer", (means, mean_curves(data), data.factor_by_target, styles)),
-        tuple(views),
+        [drawing_block(data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles)],
     )
-
-
-def mean_curves(data: StudyData) -> pd.DataFrame:
-    """Return the curves of accuracy and of loss in one frame, with `metric` and `value`."""
-    accuracies = data.curve.rename(columns={"accuracy": "value"}).assign(metric="accuracy")
-    return pd.concat([accuracies, data.loss_curve.assign(metric="loss")])
 
 
 def answer_blocks(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show one factor of each model large, then all mean factors, then the factors by the paper's rule."""
     means, others = _leading(data, styles)
-    found = [(mean_finding(row), factor_tables.mean_origin(row)) for row in means.to_dict("records")]
-    found += [(crossing(row), factor_tables.crossing_origin(row)) for row in others.to_dict("records")]
+    found = [mean_finding(row) for row in means.to_dict("records")]
+    found += [crossing(row) for row in others.to_dict("records")]
     if not found:
         return []
-    models = pd.DataFrame([{"depth": one.depth, "variant": one.variant} for one, _ in found])
-    boxes = [(one, styles[one.variant], came) for one, came in (found[i] for i in ordered(models, styles).index)]
+    models = pd.DataFrame([{"depth": one.depth, "variant": one.variant} for one in found])
+    boxes = [(found[i], styles[found[i].variant]) for i in ordered(models, styles).index]
     blocks = [Block("doubt", text) for text in (mismatch(data),) if text]
     blocks.append(Block("findings", boxes))
     return [*blocks, *_mean_factors(data, styles), *_crossings(data, styles)]
@@ -92,12 +80,13 @@ def _mean_factors(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     tables = [
         block
         for depth in data.depths
-        for block in table_block(factor_tables.mean_factors(data.mean_factors, styles, depth))
+        for block in table_block(data, "mean_factors", factor_tables.mean_factors, styles, depth)
     ]
     if not tables:
         return []
-    drawing = drawing_block("efficiency.mean_factors", data.mean_factors, styles)
-    return [Block("prose", text), drawing, *tables, drawing_block("targets.by_target", data.factor_by_target, styles)]
+    drawing = drawing_block(data, "mean_factors", "efficiency.mean_factors", styles)
+    by_target = drawing_block(data, "factor_by_target", "targets.by_target", styles)
+    return [Block("prose", text), drawing, *tables, by_target]
 
 
 def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
@@ -116,13 +105,13 @@ def _crossings(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     found = [crossing(row) for row in ordered(compared[compared["task"] == task], styles).to_dict("records")]
     blocks = [Block("heading", "By the paper’s rule"), Block("prose", text)]
     blocks.append(Block("list", [" ".join((one.sentence, *one.doubts)) for one in found]))
-    blocks.append(drawing_block("efficiency.crossing_factors", data.efficiency, styles))
+    blocks.append(drawing_block(data, "efficiency", "efficiency.crossing_factors", styles))
     for depth in data.depths:
-        blocks += table_block(factor_tables.factors(data.efficiency, styles, depth))
-    by_rule = {factor_tables.FIRST: data.efficiency, factor_tables.INTERPOLATED: data.interpolated}
-    blocks += table_block(factor_tables.rules(by_rule, styles, task))
+        blocks += table_block(data, "efficiency", factor_tables.factors, styles, depth)
+    by_rule = (data, "efficiency interpolated", factor_tables.rules, styles)
+    blocks += table_block(*by_rule, task)
     if several:
-        blocks += details_block("By every rule on every benchmark", factor_tables.rules(by_rule, styles))
+        blocks += details_block("By every rule on every benchmark", table_block(*by_rule))
     return blocks
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from reports.data import QUERIES, StudyData
 from reports.tables.cells import Table
 
 if TYPE_CHECKING:
@@ -33,12 +36,14 @@ class Drawing:
 class Block:
     """One part of a section: `kind` says how the template sets `content`; `label` heads code and details.
 
-    A block of the kind "drawing" becomes a block of the kind "figure" by `drawn`.
+    A block of the kind "drawing" becomes a block of the kind "figure" by `drawn`. `queries` give the rows that a figure
+    or a table is made of.
     """
 
     kind: str
     content: Any
     label: str = ""
+    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -50,19 +55,29 @@ class Section:
     blocks: list[Block]
 
 
-def drawing_block(function: str, *arguments: Any) -> Block:
-    """Show the figure of a `Drawing`."""
-    return Block("drawing", Drawing(function, arguments))
+def drawing_block(data: StudyData, frames: str, function: str, *arguments: Any) -> Block:
+    """Show the figure that a function draws from frames of a study, named with spaces between, and from arguments."""
+    return Block("drawing", Drawing(function, (*_frames(data, frames), *arguments)), queries=_queries(data, frames))
 
 
-def table_block(content: Table) -> list[Block]:
-    """Show a table that has rows."""
-    return [Block("table", content)] if content.rows else []
+def table_block(data: StudyData, frames: str, make: Callable[..., Table], *arguments: Any) -> list[Block]:
+    """Show the table that a function makes of frames of a study and of arguments, if the table has rows."""
+    content = make(*_frames(data, frames), *arguments)
+    return [Block("table", content, queries=_queries(data, frames))] if content.rows else []
 
 
-def details_block(label: str, content: Table) -> list[Block]:
-    """Fold a table away until asked for."""
-    return [Block("details", table_block(content), label)] if content.rows else []
+def details_block(label: str, blocks: list[Block]) -> list[Block]:
+    """Fold blocks away until asked for."""
+    return [Block("details", blocks, label)] if blocks else []
+
+
+def _frames(data: StudyData, names: str) -> list[pd.DataFrame]:
+    return [getattr(data, name) for name in names.split()]
+
+
+def _queries(data: StudyData, names: str) -> tuple[str, ...]:
+    study = "'" + data.study["study_id"].replace("'", "''") + "'"
+    return tuple(QUERIES[name].replace("?", study) for name in names.split())
 
 
 def drawn(blocks: Iterable[Block]) -> list[Block]:

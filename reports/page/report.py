@@ -7,9 +7,7 @@ looked at, so that the page holds each of them once; they fit their place, show 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -23,22 +21,18 @@ from markupsafe import Markup
 from reports import style
 from reports.data import StudyData, read_study
 from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
-from reports.page.answer import FirstScreen, first_screen
-from reports.page.blocks import Section, drawn
+from reports.page.answer import first_screen
+from reports.page.blocks import drawn
 from reports.page.packing import packed_json, packed_library
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
-from reports.page.tracing import Tracer
-from reports.style.theme import MARKERS, Style, css_variables, styles
+from reports.style.theme import MARKERS, css_variables, styles
 from reports.text.names import depth_name
 from reports.text.numbers import listed, tokens
 
 TEMPLATES, STYLE = Path(__file__).resolve().parent, Path(style.__file__).resolve().parent
-PARTIAL = ".partial"  # ends the names of pages that are being written
-LEFT_AFTER = 3600  # seconds after which nobody writes on at such a page, which takes less than one
-SCRIPTS = ("choice", "figures", "files", "tables", "origins", "page")
+SCRIPTS = ("choice", "figures", "files", "tables", "page")
 FIGURE = re.compile(r'<figure [^>]*data-figure="([a-z0-9-]+)"')  # as the template writes them
-Build = Callable[[StudyData, Mapping[str, Style]], tuple[FirstScreen, list[Section]]]
 QUESTION = "How many training tokens does each architecture need to reach the same accuracy?"
 
 
@@ -53,64 +47,21 @@ def write_report(database: Path, study_id: str, folder: Path, *, papers: bool = 
 
 def write_data(data: StudyData, folder: Path, *, papers: bool = True) -> Path:
     """Write the report of data that have been read already, as `write_report` does; returns the page's path."""
-    text, figures = make_page(
-        data,
-        lambda data, looks: (first_screen(data, looks), sections(data, looks)),
-        {data.study["study_id"]: data},
-        beside=papers or (folder / "figures").exists(),
-    )
+    text, figures = _page(data, beside=papers or (folder / "figures").exists())
     folder.mkdir(parents=True, exist_ok=True)
     page, configuration = folder / "index.html", study_file(data)
-    with _replacing(page) as written:
+    written = page.with_name(f".{page.name}.{uuid4().hex}")  # each of several writers has a path of its own
+    try:
         written.write_text(text, encoding="utf-8")
         _remove_old_figures(page, {figure.name for figure in figures})
+        written.replace(page)  # no reader sees half a page
+    finally:
+        written.unlink(missing_ok=True)
     if configuration:
         (folder / "study.yaml").write_text(configuration, encoding="utf-8")
     for figure in figures if papers else ():
         export(figure, folder / "figures")
     return page
-
-
-@contextmanager
-def _replacing(page: Path) -> Iterator[Path]:
-    """Yield a path to write to, then put the file there in the place of the page: no reader sees half a page.
-
-    Each of several writers has a path of its own. Removes what writers that were killed have left.
-    """
-    written = page.with_name(f".{page.name}.{uuid4().hex}{PARTIAL}")
-    try:
-        yield written
-        made = written.stat().st_mtime
-        for other in page.parent.glob(f".{page.name}*{PARTIAL}"):
-            with suppress(FileNotFoundError):  # another writer is done
-                if other.stat().st_mtime < made - LEFT_AFTER:
-                    other.unlink()
-        written.replace(page)
-    finally:
-        written.unlink(missing_ok=True)
-
-
-def make_page(
-    data: StudyData, build: Build, studies: Mapping[str, StudyData], *, beside: bool = True
-) -> tuple[str, list[Figure]]:
-    """Return a page's text and figures; `build` makes the first screen and the sections of data and styles.
-
-    `studies` are those that the numbers come from, by the `study_id` of the rows of `data`. `beside`: files of the
-    figures lie beside the page.
-    """
-    # The library is made outside Python's lock, in the time in which the figures are put together.
-    with ThreadPoolExecutor(1) as pool:
-        library = pool.submit(packed_library)
-        looks = styles(data.variants)
-        with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
-            first, undrawn = build(data, looks)
-            answer = first.drawing.draw() if first.drawing else None
-            content = [replace(section, blocks=drawn(section.blocks)) for section in undrawn]
-        figures = [block.content for section in content for block in section.blocks if block.kind == "figure"]
-        figures = [answer, *figures] if answer else figures
-        script = library.result() if figures else ""
-        shown = [section for section in content if section.blocks]
-        return _page(data, first, answer, shown, figures, script, Tracer(studies), beside), figures
 
 
 def _remove_old_figures(page: Path, names: set[str]) -> None:
@@ -124,39 +75,47 @@ def _remove_old_figures(page: Path, names: set[str]) -> None:
             (page.parent / "figures" / f"{name}.{ending}").unlink(missing_ok=True)
 
 
-def _page(
-    data: StudyData,
-    first: FirstScreen,
-    answer: Figure | None,
-    content: list[Section],
-    figures: list[Figure],
-    library: str,
-    tracer: Tracer,
-    beside: bool,
-) -> str:
+def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
+    """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
+    # The library is made outside Python's lock, in the time in which the figures are put together.
+    with ThreadPoolExecutor(1) as pool:
+        library = pool.submit(packed_library)
+        looks = styles(data.variants)
+        with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
+            first = first_screen(data, looks)
+            answer = drawn(first.drawing)
+            content = [replace(section, blocks=drawn(section.blocks)) for section in sections(data, looks)]
+        shown = [section for section in content if section.blocks]
+        blocks = [*answer, *(block for section in shown for block in section.blocks)]
+        figures = [block.content for block in blocks if block.kind == "figure"]
+        name = str(data.study.get("name") or data.study["study_id"])
+        text = _template().render(
+            title=f"{name}: training tokens to the same accuracy",
+            study=name,
+            question=QUESTION,
+            first=first,
+            answer=answer,
+            toolbar=toolbar(figures, looks),
+            facts=_facts(data),
+            sections=shown,
+            style=Markup(_style()),
+            library=library.result() if figures else "",
+            beside=beside,
+            figures=packed_json(page_specifications(figures)) if figures else None,
+            script=Markup(_script()),
+        )
+    return text, figures
+
+
+def _template() -> jinja2.Template:
     number = count()
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     # What this returns is markup made from data that Vega has escaped.
     environment.globals["drawn"] = lambda panel: Markup(page_drawing(panel, next(number)))
-    environment.globals |= {"markers": MARKERS, "tracer": tracer}
-    name = str(data.study.get("name") or data.study["study_id"])
-    return environment.get_template("report.html.j2").render(
-        title=f"{name}: training tokens to the same accuracy",
-        study=name,
-        question=QUESTION,
-        first=first,
-        answer=answer,
-        toolbar=toolbar(figures, styles(data.variants)),
-        facts=_facts(data),
-        sections=content,
-        style=Markup(_style()),
-        library=library,
-        beside=beside,
-        figures=packed_json(page_specifications(figures)) if figures else None,
-        script=Markup(_script()),
-    )
+    environment.globals["markers"] = MARKERS
+    return environment.get_template("report.html.j2")
 
 
 def _facts(data: StudyData) -> list[tuple[str, str]]:

@@ -25,79 +25,76 @@ COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, w
 STUDY_ORDER = ("name", "data", "models", "training", "evaluation")
 
 
-def sections(data: StudyData, styles: Mapping[str, Style], *, one_stream: bool = True) -> list[Section]:
-    """Return all sections; a section of drawings only may turn out to be empty.
-
-    `one_stream`: the rows are of one study, whose runs read one stream of tokens; else no text speaks of a stream.
-    """
+def sections(data: StudyData, styles: Mapping[str, Style]) -> list[Section]:
+    """Return all sections; a section of drawings only may turn out to be empty."""
     doubts = limitations(data)
     made = [
         Section("factors", "The factors", answer_blocks(data, styles)),
-        Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles, one_stream)),
+        Section("accuracy", "Accuracy and loss against tokens", _accuracy(data, styles)),
         Section("results", "Results", _results(data, styles)),
         Section("depths", "Other depths at test time", _other_depths(data, styles)),
         Section("resources", "Resources", _resources(data, styles)),
-        Section("training", "Training", _training(data, styles, one_stream)),
+        Section("training", "Training", _training(data, styles)),
         Section("data", "Data", data_blocks(data)),
         Section("inside", "Inside the models", _inside(data, styles)),
         Section("caveats", "How far to trust this", [Block("list", doubts)] if doubts else []),
-        Section("reproduce", "Run it again", reproduction(data)),
+        Section("reproduce", "Run it again", _reproduction(data)),
     ]
     return [section for section in made if section.blocks]
 
 
-def _accuracy(data: StudyData, styles: Mapping[str, Style], one_stream: bool) -> list[Block]:
+def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show accuracy curves, a figure for each depth, their numbers, and the curves of the losses."""
-    blocks, twice = [], token_stream.second_epoch_from(data.checkpoints) if one_stream else None
-    seeds, losses = (frame[frame["run_id"].isin(data.counted["run_id"])] for frame in (data.accuracy, data.loss))
-    frames = (data.curve, seeds, data.efficiency, data.raw_accuracy)
+    blocks, twice = [], token_stream.second_epoch_from(data.checkpoints)
     for depth in data.depths:
-        blocks.append(drawing_block("accuracy.accuracy", *frames, styles, depth, twice))
-        numbers = result_tables.curve_numbers(data.curve, styles, depth)
+        frames = "curve accuracy efficiency raw_accuracy counted"
+        blocks.append(drawing_block(data, frames, "accuracy.accuracy", styles, depth, twice))
+        numbers = table_block(data, "curve", result_tables.curve_numbers, styles, depth)
         blocks += details_block("The numbers of this figure", numbers)
-        blocks.append(drawing_block("loss.task_loss", data.loss_curve, losses, styles, depth))
+        blocks.append(drawing_block(data, "loss_curve loss counted", "loss.task_loss", styles, depth))
     return blocks
 
 
 def _results(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the paper's Table 2, perplexity, and how each benchmark was measured."""
-    blocks = table_block(result_tables.results(data.results, styles))
-    blocks.append(drawing_block("training.perplexity", data.perplexity, styles))
-    measured = table_block(result_tables.benchmarks(data.accuracy, data.loss, data.perplexity, data.versions))
+    blocks = table_block(data, "results", result_tables.results, styles)
+    blocks.append(drawing_block(data, "perplexity", "training.perplexity", styles))
+    measured = table_block(data, "accuracy loss perplexity versions", result_tables.benchmarks)
     return [*blocks, Block("heading", "Benchmarks"), *measured] if measured else blocks
 
 
 def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show the accuracy of recurrent models at other depths than they were trained at."""
-    numbers = table_block(result_tables.other_depths(data.other_depths, styles))
+    numbers = table_block(data, "other_depths", result_tables.other_depths, styles)
     if not numbers:
         return []
     text = (
         "A recurrent model can be run at another depth than it was trained at, with no further training. Whether it "
         "gains by that is one of the paper’s open questions."
     )
-    drawing = drawing_block("accuracy.accuracy_at_other_depths", data.other_depths, styles)
+    drawing = drawing_block(data, "other_depths", "accuracy.accuracy_at_other_depths", styles)
     return [Block("prose", text), drawing, *numbers]
 
 
 def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show what the models cost, what each goal costs, and the hyperparameters."""
+    chosen = table_block(data, "models", hyperparameters, data.section("training"), styles)
     return [
-        *table_block(result_tables.resources(data.resources, styles)),
-        *table_block(factor_tables.compute(data.compute, styles)),
-        drawing_block("targets.cost_by_target", data.cost_by_target, styles),
-        *details_block("Hyperparameters", hyperparameters(data.models, data.section("training"), styles)),
+        *table_block(data, "resources", result_tables.resources, styles),
+        *table_block(data, "compute", factor_tables.compute, styles),
+        drawing_block(data, "cost_by_target", "targets.cost_by_target", styles),
+        *details_block("Hyperparameters", chosen),
     ]
 
 
-def _training(data: StudyData, styles: Mapping[str, Style], one_stream: bool) -> list[Block]:
+def _training(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show loss curves, epochs and order of the token stream, and the runs."""
-    texts = [token_stream.epochs(data), token_stream.streams(data)] if one_stream else []
+    texts = [token_stream.epochs(data), token_stream.streams(data)]
     return [
-        drawing_block("training.loss", data.training_curves, styles),
-        drawing_block("training.course", data.training_curves, styles),
+        drawing_block(data, "training_curves", "training.loss", styles),
+        drawing_block(data, "training_curves", "training.course", styles),
         *(Block("prose", text) for text in texts if text),
-        *details_block("Every run", run_tables.runs(data.runs, styles)),
+        *details_block("Every run", table_block(data, "runs", run_tables.runs, styles)),
     ]
 
 
@@ -117,27 +114,27 @@ def data_blocks(data: StudyData) -> list[Block]:
     return [
         Block("prose", text),
         *(Block("doubt", doubt) for doubt in data_doubts(data)),
-        *table_block(curation_tables.sources(data.sources)),
-        drawing_block("curation.kept_and_dropped", data.funnel, data.curation),
-        drawing_block("curation.reasons", data.funnel, data.curation),
-        *table_block(curation_tables.funnel(data.funnel, data.curation)),
-        *details_block("Source by source", curation_tables.funnel_by_source(data.funnel_by_source)),
+        *table_block(data, "sources", curation_tables.sources),
+        drawing_block(data, "funnel curation", "curation.kept_and_dropped"),
+        drawing_block(data, "funnel curation", "curation.reasons"),
+        *table_block(data, "funnel curation", curation_tables.funnel),
+        *details_block("Source by source", table_block(data, "funnel_by_source", curation_tables.funnel_by_source)),
     ]
 
 
 def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show depth attention and the use of experts, where they were observed (section 4.2 of the paper)."""
-    blocks = [drawing_block("depth_attention.depth_attention", data.attention, data.runs, styles)]
+    blocks = [drawing_block(data, "attention runs", "depth_attention.depth_attention", styles)]
     if len(data.gini):
         blocks += [
             Block("heading", "Balance of the experts"),
             Block("prose", experts.balance(ordered(data.diversity, styles))),
-            drawing_block("balance.concentration", data.concentration, data.gini, data.runs, styles),
-            drawing_block("balance.balance", data.gini, data.diversity, styles),
-            *details_block("The balance of every run", run_tables.experts(data.gini, styles)),
+            drawing_block(data, "concentration gini runs", "balance.concentration", styles),
+            drawing_block(data, "gini diversity", "balance.balance", styles),
+            *details_block("The balance of every run", table_block(data, "gini", run_tables.experts, styles)),
         ]
-    observed = (data.selections, data.runs, styles)
-    return [*blocks, *(drawing_block(f"experts.{name}", *observed) for name in ("selections", "experts_of_depths"))]
+    maps = ("experts.selections", "experts.experts_of_depths")
+    return [*blocks, *(drawing_block(data, "selections runs", name, styles) for name in maps)]
 
 
 def study_file(data: StudyData) -> str:
@@ -149,13 +146,13 @@ def study_file(data: StudyData) -> str:
     return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100)
 
 
-def reproduction(data: StudyData) -> list[Block]:
+def _reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")
     packages = data.config.get("packages")
     packages = packages if isinstance(packages, dict) else {}
-    blocks = table_block(run_tables.versions(version, packages, data.evaluated_with))
+    blocks = table_block(data, "evaluated_with", run_tables.versions, version, packages)
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]

@@ -72,29 +72,15 @@ function addZoom(specification) {
   for (const view of views(specification)) if (view.mark) view.mark = { ...(view.mark.type ? view.mark : { type: view.mark }), clip: true };
 }
 
-// Marks of which none tells its numbers are made to tell the fields they are drawn from: bars and points themselves, a
-// line by points that nobody sees.
+// Lines alone tell no numbers: points that nobody sees, one for each row, tell the fields that a line is drawn from.
 function tellNumbers(specification) {
-  if (JSON.stringify(specification).includes('"tooltip"')) return;
-  const kindOf = (view) => view.mark?.type ?? view.mark;
-  const view = views(specification).find((one) => ["line", "bar", "rect", "point"].includes(kindOf(one)));
-  if (!view) return;
-  const encoding = { ...(view === specification ? {} : specification.encoding), ...view.encoding };
-  const tooltip = ["color", "detail", "x", "y"].map((name) => encoding[name]).filter((part) => part?.field)
+  const line = views(specification).find((view) => view.mark?.type === "line");
+  if (!line || JSON.stringify(specification).includes('"tooltip"')) return;
+  const { strokeDash, strokeOpacity, ...places } = line.encoding;
+  const tooltip = ["color", "detail", "x", "y"].map((name) => places[name]).filter((part) => part?.field)
     .map(({ field, type, title }) => ({ field, type, title: title ?? field, ...(type === "quantitative" ? { format: ",.4~g" } : {}) }));
-  if (kindOf(view) !== "line") {
-    view.encoding = { ...view.encoding, tooltip };
-    return;
-  }
-  const { strokeDash, strokeOpacity, ...places } = view.encoding;
-  const points = { mark: { type: "point", size: 60, opacity: 0, filled: true }, encoding: { ...places, tooltip } };
-  if (specification.layer) {
-    specification.layer.push({ ...(view.data && { data: view.data }), ...points });
-    return;
-  }
-  specification.layer = [{ mark: view.mark, encoding: view.encoding }, points];
-  delete specification.mark;
-  delete specification.encoding;
+  const mark = { type: "point", size: 60, opacity: 0, filled: true };
+  specification.layer.push({ ...(line.data && { data: line.data }), mark, encoding: { ...places, tooltip } });
 }
 
 // A copy of a panel's specification as the toolbar wants it; undefined where no row of series is left.

@@ -31,6 +31,7 @@ function tellEmpty(figure) {
 }
 
 async function enliven(plot) {
+  undrawn.delete(plot);
   const name = figureOf(plot).dataset.figure;
   const { title, ...panel } = panelsOf(name)[numberOf(plot)];
   const specification = chosenPanel(panel, specifications.figures[name].datasets);
@@ -59,29 +60,22 @@ async function enliven(plot) {
 
 const AXIS = 44; // pixels of an axis with its title
 
-// Figures near the view are drawn one after another, so that the page answers in between; then the others, one whenever
-// nothing else is to be done, so that all are there to be printed.
+// Figures near the view are drawn one after another, so that the page answers in between; all others before a print.
+const undrawn = new Set();
 const waiting = new Set();
-const unseen = new Set();
-const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 100));
 
 async function drawWaiting() {
   document.documentElement.dataset.drawing = "yes";
   for (const plot of waiting) {
     await enliven(plot);
     waiting.delete(plot);
-    unseen.delete(plot);
   }
   document.documentElement.dataset.drawing = "no";
-  later(drawUnseen);
 }
 
-function drawUnseen() {
-  const plot = [...unseen].find((one) => one.offsetParent); // none of a hidden panel
-  if (!plot || waiting.size) return;
-  near.unobserve(plot);
-  waiting.add(plot);
-  drawWaiting();
+// No timer, no frame comes between this and the print: what is drawn has to be drawn by promises alone.
+function drawForPrint() {
+  for (const plot of undrawn) enliven(plot);
 }
 
 const near = new IntersectionObserver((entries) => {
@@ -105,7 +99,7 @@ function drawAll() {
       const { height } = panelsOf(figure.dataset.figure)[numberOf(plot)];
       // Room for the axis too, so that what is below stays where a reader looks.
       if (!plot.querySelector("svg") && typeof height === "number") plot.style.minHeight = `${height + AXIS}px`;
-      unseen.add(plot);
+      undrawn.add(plot);
       near.unobserve(plot);
       near.observe(plot);
     }

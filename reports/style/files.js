@@ -56,7 +56,7 @@ async function saveFigure(button) {
   const kind = button.dataset.file;
   const name = `${figure.dataset.figure}.${kind}`;
   if (kind === "csv") return save(name, "text/csv", csv(figure));
-  const { view } = await vegaEmbed(document.createElement("div"), composed(figure), { actions: false, logLevel: 0 });
+  const { view } = await vegaEmbed(document.createElement("div"), composed(figure), { mode: "vega-lite", actions: false, logLevel: 0 });
   if (kind === "svg") return save(name, "image/svg+xml", await view.toSVG());
   const canvas = await view.toCanvas(2);
   return save(name, "image/png", await new Promise((resolve) => canvas.toBlob(resolve, "image/png")));

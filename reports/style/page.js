@@ -9,11 +9,20 @@ function choose(form) {
   drawAll();
 }
 
-async function start() {
-  document.querySelectorAll("figure.table table").forEach(makeSortable);
-  if ("DecompressionStream" in window) await tellOrigins();
-  window.addEventListener("beforeprint", () => document.querySelectorAll("main details").forEach((part) => (part.open = true)));
-  if (!document.getElementById("library") || !("DecompressionStream" in window)) return;
+// Keep the page from counting as loaded, as an open document within does: whatever prints a page when it is loaded would
+// print before the library is unpacked. Returns what ends this.
+function delayLoad() {
+  const frame = document.createElement("iframe");
+  frame.hidden = true;
+  document.body.append(frame);
+  frame.contentDocument.open();
+  return () => {
+    frame.contentDocument.close();
+    frame.remove();
+  };
+}
+
+async function bringToLife() {
   const [library, content] = await Promise.all(["library", "specifications"].map(unpack));
   const script = document.createElement("script");
   script.textContent = library;
@@ -33,6 +42,17 @@ async function start() {
     button.addEventListener("click", () => saveFigure(button));
   }
   drawAll();
+}
+
+async function start() {
+  document.querySelectorAll("figure.table table").forEach(makeSortable);
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll("main details:not(.query)").forEach((part) => (part.open = true));
+    drawForPrint();
+  });
+  if (!document.getElementById("library") || !("DecompressionStream" in window)) return;
+  const loaded = delayLoad();
+  await bringToLife().finally(loaded);
 }
 
 start().catch(console.error);

@@ -4,7 +4,7 @@ const SIZES = { K: 1e3, M: 1e6, G: 1e9, B: 1e9, T: 1e12, s: 1, min: 60, h: 3600,
 
 // The number that a cell shows, without the note below; a text without a number stays a text.
 function valueOf(cell) {
-  const text = shownText(cell);
+  const text = [...cell.childNodes].filter((node) => !node.classList?.contains("note")).map((node) => node.textContent).join("").trim();
   const number = /^(?:[≥≤]|at least|at most)?\s*([−-]?[\d,]*\.?\d+(?:e[+-]?\d+)?)\s*([A-Za-z]*)/.exec(text);
   if (number && (number[2] in SIZES || !number[2])) return Number(number[1].replaceAll(",", "").replace("−", "-")) * (SIZES[number[2]] ?? 1);
   return text === "–" ? "" : text;

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from reports.style.theme import Style
-from reports.tables.origins import Origin, origin
 from reports.text.names import depth_name
-from reports.text.numbers import NOTHING
 
 
 @dataclass(frozen=True)
@@ -17,8 +15,7 @@ class Cell:
     """One cell of a table: a text, with a smaller note below the text.
 
     `kind` is a class of the style sheet, `scope` ("row" or "col") makes the cell a header, `mark` is the marker of a
-    variant before the text, `span` and `rows` count the columns and rows that the cell covers. `origins` say where the
-    cell's number comes from: one origin, or one for each of the studies that are compared.
+    variant before the text, `span` and `rows` count the columns and rows that the cell covers.
     """
 
     text: str
@@ -28,7 +25,6 @@ class Cell:
     span: int = 1
     rows: int = 1
     mark: Style | None = None
-    origins: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,16 +49,6 @@ class Table:
 def left(head: str) -> Cell:
     """Make the head of a column that is set to the left."""
     return Cell(head, kind="left", scope="col")
-
-
-def traced(cell: Cell | str, row: Mapping[str, Any], columns: str, view: str, *keys: str) -> Cell:
-    """Attach to a cell the origin of its number, which `origin` makes of the other arguments.
-
-    A cell without a number stays without an origin.
-    """
-    cell = cell if isinstance(cell, Cell) else Cell(cell)
-    known = cell.text not in ("", NOTHING) and bool(row)
-    return replace(cell, origins=(origin(row, columns, view, *keys),)) if known else cell
 
 
 Cells = Sequence[Cell | str]

@@ -7,14 +7,9 @@ from collections.abc import Mapping
 import pandas as pd
 
 from reports.data import dropped_by_reason
-from reports.tables.cells import Cell, Table, left, table, traced
-from reports.tables.origins import literal
+from reports.tables.cells import Cell, Table, left, table
 from reports.text.names import stage_name
 from reports.text.numbers import number, percent, tokens
-
-REASON = "replace(reason, '_', ' ')"  # as it is shown
-KEPT = ("kept", "100 * share_kept", "characters_kept", "tokens_kept")
-DROPPED = ("sum(documents)", "", "sum(characters)", "sum(tokens)")
 
 
 def funnel(rows: pd.DataFrame, curation: pd.DataFrame) -> Table:
@@ -23,21 +18,11 @@ def funnel(rows: pd.DataFrame, curation: pd.DataFrame) -> Table:
     for row in rows.to_dict("records"):
         stage, came = row["stage"], row["documents"]
         kept = {"documents": row["kept"], "characters": row["characters_kept"], "tokens": row["tokens_kept"]}
-        shown = zip(_amounts(kept, row["share_kept"]), KEPT, strict=True)
-        body.append(
-            (stage, [stage_name(stage), *(traced(text, row, column, "funnel", "stage") for text, column in shown)])
-        )
+        body.append((stage, [stage_name(stage), *_amounts(kept, row["share_kept"])]))
         for lost in dropped[dropped["stage"] == stage].to_dict("records"):
             head = Cell(f"− {lost['reason']}", kind="inset", scope="row")
             amounts = _amounts(lost, lost["documents"] / came if came else None)
-            keys = {"study_id": row["study_id"], "stage": stage, REASON: lost["reason"]}
-            shown = zip(amounts, DROPPED, strict=True)
-            cells = [
-                traced(Cell(text, kind="quiet"), keys, column, "curation", *list(keys)[1:]) for text, column in shown
-            ]
-            share = f"100 * sum(documents) FILTER ({REASON} = {literal(lost['reason'])}) / sum(documents)"
-            cells[1] = traced(cells[1], keys, share, "curation", "stage")
-            body.append((stage, [head, *cells]))
+            body.append((stage, [head, *(Cell(text, kind="quiet") for text in amounts)]))
     return table(
         "table-funnel",
         "What each stage kept, over all sources; indented, what it dropped for which reason. Shares are of the "
@@ -56,9 +41,8 @@ def funnel_by_source(rows: pd.DataFrame) -> Table:
     body = []
     for row in rows.to_dict("records"):
         reasons = "" if pd.isna(row["reasons"]) else str(row["reasons"]).replace("_", " ")
-        shown = {name: number(row[name]) for name in ("documents", "kept", "dropped")}
-        shown |= {name: tokens(row[name]) for name in ("characters_kept", "tokens_kept")}
-        counts = [traced(text, row, name, "funnel_by_source", "source", "stage") for name, text in shown.items()]
+        counts = [number(row[name]) for name in ("documents", "kept", "dropped")]
+        counts += [tokens(row[name]) for name in ("characters_kept", "tokens_kept")]
         cells = [str(row["source"]), stage_name(row["stage"]), *counts, Cell(reasons, kind="long")]
         body.append((row["source"], cells))
     amounts = ("Documents", "Kept", "Dropped", "Characters kept", "Tokens kept")
@@ -73,9 +57,8 @@ def sources(rows: pd.DataFrame) -> Table:
         name, licence, revision = (
             "" if pd.isna(row[key]) else str(row[key]) for key in ("repository", "licence", "revision")
         )
-        shown = {name: number(row[name]) for name in ("documents_read", "documents")}
-        shown |= {"tokens": tokens(row["tokens"]), "100 * share_of_tokens": percent(row["share_of_tokens"])}
-        amounts = [traced(text, row, column, "table_4", "source") for column, text in shown.items()]
+        amounts = [number(row["documents_read"]), number(row["documents"])]
+        amounts += [tokens(row["tokens"]), percent(row["share_of_tokens"])]
         body.append((None, [str(row["source"]), Cell(name, kind="left", note=revision[:8]), licence, *amounts]))
     return table(
         "table-4",

@@ -8,38 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import MODEL
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Table, left, model_cells, table, traced, variant_head
-from reports.tables.origins import Origin, origin
+from reports.tables.cells import Cell, Table, left, model_cells, table, variant_head
 from reports.text.names import depth_name, measure_label, task_name, task_order
-from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, interval, percent, tokens
+from reports.text.numbers import NOTHING, duration, factor, fine_factor, fine_interval, percent, tokens
 from sql.names import AVERAGE, BASELINE
 
 UNITS = ("tokens", "flops", "seconds")  # in which factors are counted
-FIRST, INTERPOLATED = "First crossing", "Interpolated"  # heads of columns
-# The view of each rule, and the rule's name in `factor_intervals`.
-VIEWS = {FIRST: ("data_efficiency", "first"), INTERPOLATED: ("data_efficiency_interpolated", "interpolated")}
-MEAN = "mean_factors"  # the view
-
-
-def mean_origin(row: Mapping[str, Any]) -> Origin:
-    """Say where a mean factor and its interval come from."""
-    return origin(row, "factor, low, high", MEAN, *MODEL, "metric")
-
-
-def crossing_origin(row: Mapping[str, Any], rule: str = FIRST) -> Origin:
-    """Say where a factor by a rule and its interval come from."""
-    return origin(row, "factor, low, high, bound", with_intervals(rule), *MODEL)
-
-
-def with_intervals(rule: str = FIRST) -> str:
-    """Return a query, in brackets, for the factors by a rule with their intervals."""
-    view, name = VIEWS[rule]
-    return (
-        f"(SELECT f.*, i.low, i.high FROM {view} f LEFT JOIN factor_intervals i ON i.study_id = f.study_id "
-        f"AND i.rule = '{name}' AND (i.depth, i.variant, i.task) IS NOT DISTINCT FROM (f.depth, f.variant, f.task))"
-    )
 
 
 def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
@@ -69,15 +44,17 @@ def mean_factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) ->
 
 
 def _mean_cell(row: Mapping[str, Any]) -> Cell:
+    if row.get("outdated"):
+        return Cell(NOTHING, note="not computed")
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="nothing in common" if pd.notna(row.get("seeds")) else "not evaluated")
     kind = "strong" if row["task"] == AVERAGE else ""
     text = fine_factor(row["factor"]) + "†" * bool(row["within_noise"])
-    return Cell(text, fine_interval(row) or "no interval", kind, origins=(mean_origin(row),))
+    return Cell(text, fine_interval(row) or "no interval", kind)
 
 
 def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Table:
-    """Tabulate the factors of one depth with their intervals: tasks by variants, the average first."""
+    """Tabulate the factors of one depth by the paper's rule: tasks by variants, the average first."""
     rows = rows[rows["depth"] == depth]
     by_cell = {(row["variant"], row["task"]): row for row in rows.to_dict("records")}
     variants = list(ordered(rows, styles)["variant"].unique())
@@ -93,8 +70,7 @@ def factors(rows: pd.DataFrame, styles: Mapping[str, Style], depth: int) -> Tabl
     return table(
         f"table-factors-{depth}",
         f"{depth_name(depth)}: how many times fewer training tokens than {BASELINE} each variant needs to reach "
-        f"{BASELINE}’s best accuracy, with 95% intervals. In the column of {BASELINE}: its best accuracy and when "
-        "that was reached.",
+        f"{BASELINE}’s best accuracy. In the column of {BASELINE}: its best accuracy and when that was reached.",
         [left("Benchmark"), *(variant_head(variant, styles) for variant in variants)],
         body,
         *notes * flagged,
@@ -105,16 +81,14 @@ def _baseline_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated")
     where = f"{percent(row['baseline_accuracy'])} at {tokens(row['baseline_tokens'])}"
-    cell = Cell(factor(row["factor"]) + ("†" if row["near_chance"] else ""), note=where)
-    return traced(cell, row, "factor, 100 * baseline_accuracy, baseline_tokens", "data_efficiency", *MODEL)
+    return Cell(factor(row["factor"]) + ("†" if row["near_chance"] else ""), note=where)
 
 
-def _factor_cell(row: Mapping[str, Any], rule: str = FIRST) -> Cell:
+def _factor_cell(row: Mapping[str, Any]) -> Cell:
     if pd.isna(row.get("factor")):
         return Cell(NOTHING, note="not evaluated" if pd.isna(row.get("own_best")) else "no baseline")
     flag = "†" if row["near_chance"] else ""
-    shown, origins = _bounded(row["factor"], row["bound"]) + flag, (crossing_origin(row, rule),)
-    return Cell(shown, note=interval(row) or "no interval", origins=origins)
+    return Cell(_bounded(row["factor"], row["bound"]) + flag)
 
 
 def _bounded(value: Any, bound: str) -> str:
@@ -123,17 +97,17 @@ def _bounded(value: Any, bound: str) -> str:
     return factor(value) if bound == "exact" else f"{bound} {factor(value)}"
 
 
-def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task: str = "") -> Table:
-    """Tabulate the factors on one task, or on all tasks, by every rule: a row for each variant and task.
+def rules(first: pd.DataFrame, interpolated: pd.DataFrame, styles: Mapping[str, Style], task: str = "") -> Table:
+    """Tabulate the factors on one task, or on all tasks, by both rules: a row for each variant and task.
 
-    `by_rule` has a frame of factors under the head of each column, which is a name in `VIEWS`.
+    `first` and `interpolated` have the rows of `StudyData.efficiency` and `StudyData.interpolated`.
     """
+    by_rule = {"First crossing": first, "Interpolated": interpolated}
     by_cell = {
         (rule, row["depth"], row["variant"], row["task"]): row
         for rule, rows in by_rule.items()
         for row in rows.to_dict("records")
     }
-    first = next(iter(by_rule.values()))
     chosen = first[(first["variant"] != BASELINE) & first["factor"].notna()]
     chosen = chosen[chosen["task"] == task] if task else chosen
     place = {name: i for i, name in enumerate(task_order(chosen["task"]))}
@@ -142,13 +116,13 @@ def rules(by_rule: Mapping[str, pd.DataFrame], styles: Mapping[str, Style], task
         key = (row["depth"], row["variant"], row["task"])
         cells: list[Cell | str] = [*model_cells(row["variant"], row["depth"], styles)]
         cells += [] if task else [task_name(row["task"])]
-        cells += [_factor_cell(by_cell.get((rule, *key), {}), rule) for rule in by_rule]
+        cells += [_factor_cell(by_cell.get((rule, *key), {})) for rule in by_rule]
         body.append((key[0] if task else key[:2], cells))
     on = " on the average" if task == AVERAGE else f" on {task_name(task)}" if task else ""
     return table(
         f"table-rules{'' if task else '-all'}",
-        f"The factor{on} by two rules, with 95% intervals. First crossing: the first checkpoint that has "
-        f"{BASELINE}’s best. Interpolated: a straight line in log tokens from the checkpoint before it.",
+        f"The factor{on} by two rules. First crossing: the first checkpoint that has {BASELINE}’s best. Interpolated: "
+        "a straight line in log tokens from the checkpoint before.",
         [left("Model"), "Depth", *([] if task else [left("Benchmark")]), *by_rule],
         body,
     )
@@ -159,10 +133,8 @@ def compute(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     rows = rows[(rows["task"] == AVERAGE) & (rows["variant"] != BASELINE) & rows["factor_tokens"].notna()]
     body = []
     for row in ordered(rows, styles).to_dict("records"):
-        shown = {f"factor_{unit}": _bounded(row[f"factor_{unit}"], row["bound"]) for unit in UNITS}
-        took = (f"{side}_device_seconds" for side in ("baseline", "variant"))
-        shown |= {column: duration(row[column]) for column in took}
-        values = [traced(text, row, column, "compute_efficiency", *MODEL) for column, text in shown.items()]
+        values = [_bounded(row[f"factor_{unit}"], row["bound"]) for unit in UNITS]
+        values += [duration(row[f"{side}_device_seconds"]) for side in ("baseline", "variant")]
         body.append((row["depth"], [*model_cells(row["variant"], row["depth"], styles), *values]))
     return table(
         "table-compute",

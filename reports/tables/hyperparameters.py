@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Row, Table, left, traced
+from reports.tables.cells import Cell, Row, Table, left
 from reports.text.names import depth_name
 from reports.text.numbers import NOTHING, tokens
 
@@ -64,29 +63,21 @@ COUNTS = ("batch_tokens", "tokens")
 def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mapping[str, Style]) -> Table:
     """Tabulate a row for each hyperparameter and a column for each model; equal values stand once, for all models.
 
-    `models` has study_id, model_id, variant, depth and configuration (JSON) of every model, `training` the section of
+    `models` has variant, depth and configuration (JSON) of every model, `training` the section of
     the study file. Models without a configuration have no column.
     """
     rows = ordered(models, styles).to_dict("records")
     known = [(row, configuration) for row in rows if (configuration := _configuration(row["config"]))]
     body = []
     for name, value in OF_MODELS.items() if known else ():
-        # A value that follows from several fields has the whole configuration as its origin.
-        field = value[0] if isinstance(value, tuple) else value
-        column = f"config ->> '$.{field}'" if isinstance(field, str) else "config"
-        shown = [
-            traced(_shown(_value(configuration, value)), row, column, "models", "model_id")
-            for row, configuration in known
-        ]
-        texts = {cell.text for cell in shown}
-        if texts != {NOTHING}:
-            body.append(_row(name, shown[:1] if len(texts) == 1 else shown, len(known)))
+        shown = [_shown(_value(configuration, value)) for _, configuration in known]
+        if set(shown) != {NOTHING}:
+            body.append(_row(name, shown[:1] if len(set(shown)) == 1 else shown, len(known)))
     for name, field in OF_TRAINING.items():
         if training.get(field) is not None:
             value = training[field]
             text = tokens(value) if field in COUNTS else _shown(value)
-            cell = traced(text, rows[0] if rows else {}, f"config ->> '$.study.training.{field}'", "studies")
-            body.append(_row(name, [cell], max(1, len(known))))
+            body.append(_row(name, [text], max(1, len(known))))
     heads = [
         Cell(row["variant"], note=depth_name(row["depth"]), scope="col", mark=styles.get(row["variant"]))
         for row, _ in known
@@ -100,9 +91,9 @@ def hyperparameters(models: pd.DataFrame, training: Configuration, styles: Mappi
     )
 
 
-def _row(name: str, values: list[Cell], columns: int) -> Row:
+def _row(name: str, values: list[str], columns: int) -> Row:
     span = columns if len(values) == 1 else 1
-    cells = (replace(value, span=span, kind="left" if span > 1 else "") for value in values)
+    cells = (Cell(value, span=span, kind="left" if span > 1 else "") for value in values)
     return Row((Cell(name, kind="left", scope="row"), *cells))
 
 

@@ -7,15 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from reports.data import MODEL, mean_of_runs, run_elsewhere
+from reports.data import mean_of_runs, run_elsewhere
 from reports.style.theme import Style, ordered, present
-from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table, traced
+from reports.tables.cells import Cell, Row, Table, left, model_cell, model_cells, table
 from reports.text.names import depth_name, task_name, task_order
 from reports.text.numbers import NOTHING, THIN, factor, number, percent
 from sql.names import AVERAGE, BASELINE
 
-PERCENT, MEAN_PERCENT = "100 * accuracy, 100 * stderr", "100 * avg(accuracy), 100 * avg(stderr)"
-OF_DEPTHS = ("variant", "trained_depth", "task", "depth")  # keys of the mean over the runs of a model
 BOUNDS = {"at least": f"≥{THIN}", "at most": f"≤{THIN}"}
 
 
@@ -25,15 +23,13 @@ def resources(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     units = [_unit(rows[column], letters) for column, letters in zip(columns, ("BMK", "BMK", "GMK"), strict=True)]
     measured = bool(rows["mfu"].notna().any())
     baselines = {row["depth"]: row for row in rows[rows["variant"] == BASELINE].to_dict("records")}
-    body, place = [], ("depth", "variant", "model_id")
+    body = []
     for row in ordered(rows, styles).to_dict("records"):
         base = {} if row["variant"] == BASELINE else baselines.get(row["depth"], {})
         cells = model_cells(row["variant"], row["depth"], styles)
         for column, (scale, _, decimals) in zip(columns, units, strict=True):
-            cell = Cell(number(row[column] * scale, decimals), note=_difference(row[column], base.get(column)))
-            cells.append(traced(cell, row, f"{scale:g} * {column}", "table_1", *place))
-        cells.append(traced(number(row["tokens_per_second"]), row, "tokens_per_second", "table_1", *place))
-        cells += [traced(percent(row["mfu"]), row, "100 * mfu", "table_1", *place)] * measured
+            cells.append(Cell(number(row[column] * scale, decimals), note=_difference(row[column], base.get(column))))
+        cells += [number(row["tokens_per_second"]), *[percent(row["mfu"])] * measured]
         body.append((row["depth"], cells))
     names = [f"Parameters ({units[0][1]})", f"FLOPs ({units[1][1]} per token)", f"Memory ({units[2][1]}B)"]
     return table(
@@ -75,15 +71,13 @@ def results(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         cells = model_cells(variant, depth, styles)
         for text in texts:
             row = by_cell.get((depth, variant, text, True), {})
-            cell = Cell(number(row.get("perplexity"), 2), kind=row.get("kind", ""))
-            cells.append(traced(cell, row, "perplexity", "table_2", *MODEL, "metric"))
+            cells.append(Cell(number(row.get("perplexity"), 2), kind=row.get("kind", "")))
         for task in tasks:
             row = by_cell.get((depth, variant, task, False), {})
             flag = "†" if row.get("near_chance") is True else ""
             shown = BOUNDS.get(row.get("bound"), "") + factor(row.get("data_efficiency")) + flag
-            best = Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", ""))
-            cells.append(traced(best, row, "100 * accuracy, best_tokens", "table_2", *MODEL, "metric"))
-            cells.append(traced(Cell(shown, kind="quiet"), row, "data_efficiency, bound", "table_2", *MODEL, "metric"))
+            cells.append(Cell(percent(row.get("accuracy")).rstrip("%"), kind=row.get("kind", "")))
+            cells.append(Cell(shown, kind="quiet"))
         body.append(Row(tuple(cells), first=before not in (None, depth)))
         before = depth
     top = [Cell("Model", kind="left", scope="col", rows=2), Cell("Depth", scope="col", rows=2)]
@@ -115,12 +109,7 @@ def benchmarks(accuracy: pd.DataFrame, loss: pd.DataFrame, perplexity: pd.DataFr
             items, first = part["items"].dropna(), part.iloc[0]
             counts = " to ".join(dict.fromkeys((number(items.min()), number(items.max()))))
             chance = percent(part["chance"].max()) if measure == "accuracy" else ""
-            view = f"token_{measure}"
-            # Of several studies on one page, the numbers are of all together.
-            row = first.to_dict() if part["study_id"].nunique() == 1 else {}
-            cells = [task_name(task), measure, str(first["metric"]), str(first["filter"])]
-            cells.append(traced(counts, row, "min(items), max(items)", view, "task"))
-            cells.append(traced(chance, row, "100 * max(chance)", view, "task"))
+            cells = [task_name(task), measure, str(first["metric"]), str(first["filter"]), counts, chance]
             body.append((None, [*cells, ", ".join(found) or NOTHING]))
     return table(
         "table-benchmarks",
@@ -137,7 +126,10 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
     body = []
     for task in task_order(curve["task"]):
         part = curve[curve["task"] == task]
-        shown = {(row["tokens"], row["variant"]): _accuracy(row) for row in part.to_dict("records")}
+        shown = {
+            (row["tokens"], row["variant"]): percent(row["accuracy"], error=row["stderr"])
+            for row in part.to_dict("records")
+        }
         for count in sorted(part["tokens"].unique()):
             cells = [shown.get((count, variant), NOTHING) for variant in variants]
             body.append((task, [task_name(task), number(count), *cells]))
@@ -149,15 +141,9 @@ def curve_numbers(curve: pd.DataFrame, styles: Mapping[str, Style], depth: int) 
     )
 
 
-def _accuracy(row: Mapping[str, Any]) -> Cell:
-    shown = percent(row["accuracy"], error=row["stderr"])
-    return traced(shown, row, PERCENT, "accuracy_curve", *MODEL, "tokens")
-
-
 def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     """Tabulate the figure of other depths: a row for each model and task, a column for each depth."""
     rows = mean_of_runs(run_elsewhere(rows))
-    rows = rows.assign(trained_depth=rows["model_depth"])  # as the view names the column
     depths = sorted(rows["depth"].unique())
     body = []
     several = ", the mean over the seeds" * bool(len(rows) and rows["runs"].max() > 1)
@@ -168,8 +154,7 @@ def other_depths(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
         for depth in depths:
             row = shown.get(depth, {})
             text = percent(row.get("accuracy"), error=row.get("stderr"))
-            cell = Cell(text, kind="strong" if depth == trained else "")
-            cells.append(traced(cell, row, MEAN_PERCENT, "depth_accuracy", *OF_DEPTHS))
+            cells.append(Cell(text, kind="strong" if depth == trained else ""))
         body.append(((trained, variant), [model_cell(variant, styles), task_name(task), *cells]))
     return table(
         "table-depths",

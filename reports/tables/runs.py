@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from reports.style.theme import Style, ordered
-from reports.tables.cells import Cell, Table, left, model_cells, table, traced
+from reports.tables.cells import Cell, Table, left, model_cells, table
 from reports.text.names import task_name
 from reports.text.numbers import NOTHING, duration, listed, number, percent, tokens
 
@@ -23,10 +23,10 @@ def runs(rows: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
             *model_cells(row["variant"], row["depth"], styles),
             number(row["seed"]),
             text["status"],
-            traced(tokens(row["tokens"]), row, "tokens", "runs", "run_id"),
-            traced(duration(row["seconds"]), row, "seconds", "runs", "run_id"),
-            traced(number(row["tokens_per_second"]), row, "tokens_per_second", "runs", "run_id"),
-            *[traced(percent(row["mfu"]), row, "100 * mfu", "runs", "run_id") for _ in mfu],
+            tokens(row["tokens"]),
+            duration(row["seconds"]),
+            number(row["tokens_per_second"]),
+            *[percent(row["mfu"]) for _ in mfu],
             text["device"],
             text["stream_hash"][:12],
             row["run_id"],
@@ -48,11 +48,7 @@ def experts(gini: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     newest = gini[(gini["tokens"] == gini.groupby("run_id")["tokens"].transform("max")) & gini["depth"].isna()]
     body = []
     for row in ordered(newest, styles, "run_id").to_dict("records"):
-        shown = {"gini": number(row["gini"], 3), "tokens": tokens(row["tokens"])}
-        shown |= {name: number(row[name]) for name in ("experts", "experts_used")}
-        place = ("run_id", "tokens", "depth")
-        made = {name: traced(text, row, name, "expert_gini", *place) for name, text in shown.items()}
-        counts = [made[name] for name in ("gini", "experts", "experts_used", "tokens")]
+        counts = [number(row["gini"], 3), number(row["experts"]), number(row["experts_used"]), tokens(row["tokens"])]
         first = model_cells(row["variant"], row["model_depth"], styles)
         body.append((row["model_depth"], [*first, *counts, row["run_id"]]))
     return table(
@@ -63,7 +59,7 @@ def experts(gini: pd.DataFrame, styles: Mapping[str, Style]) -> Table:
     )
 
 
-def versions(code: str | None, packages: Mapping[str, str], evaluated: pd.DataFrame) -> Table:
+def versions(evaluated: pd.DataFrame, code: str | None, packages: Mapping[str, str]) -> Table:
     """Tabulate code and packages of the study, and code, harness, data and packages of its evaluations.
 
     `evaluated` has the distinct rows of `evaluation_versions` without their checkpoints.

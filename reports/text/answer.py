@@ -84,7 +84,7 @@ def _span(row: Mapping[str, Any], name: str = "") -> str:
 def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
     """Name in a few words each what makes the sentences of `answers` weak, the weightiest first."""
     texts = ["The models did not all read the same tokens."] * bool(mismatch(data))
-    undecided = [_model(row) for frame in (means, others) for row in frame.to_dict("records") if holds_one(row)]
+    undecided = [_model(row) for row in means.to_dict("records") if holds_one(row)]
     if undecided:
         texts.append(f"Not decided: {listed(undecided)}. The interval holds 1, which is as many tokens as {BASELINE}.")
     if (means["seeds"] < 2).any():
@@ -100,7 +100,7 @@ def warnings(data: StudyData, means: pd.DataFrame, others: pd.DataFrame) -> list
 
 
 def gaps(data: StudyData) -> list[str]:
-    """Name in a few words each what a study lacks: data, runs that failed or go on, and what was not evaluated."""
+    """Name in a few words each what a study lacks: runs that failed or go on, evaluations, factors, and data."""
     runs = data.runs[data.runs["status"].notna()]
     ended = runs[~runs["status"].isin(["complete", "screened", *UNDER_WAY])]
     texts = [
@@ -114,6 +114,12 @@ def gaps(data: StudyData) -> list[str]:
     texts += [f"Not complete: {counted(under_way, 'run')} of {len(runs)}."] * bool(under_way)
     waiting = len(not_evaluated(data))
     texts += [f"Not evaluated: {counted(waiting, 'run')} of {len(runs)}."] * bool(waiting)
+    outdated = data.mean_factors[data.mean_factors["outdated"] & (data.mean_factors["variant"] != BASELINE)]
+    if len(outdated):
+        texts.append(
+            f"Not computed: mean factors of {_models(outdated)}, whose results have changed since. `dreamer intervals "
+            "STUDY` computes them again."
+        )
     return [*texts, *_tasks(data), *filter(None, [repetition(data)])]
 
 

@@ -9,15 +9,15 @@ import pandas as pd
 
 from reports.text.findings import Finding
 from reports.text.names import goal_name, model_name, task_name
-from reports.text.numbers import NOTHING, THIN, factor, holds_one, interval, percent, tokens
+from reports.text.numbers import NOTHING, THIN, factor, percent, tokens
 from sql.names import BASELINE
 
 
 def crossing(row: Mapping[str, Any]) -> Finding:
     """Put a row of `StudyData.efficiency` into words.
 
-    Example: a factor 4.0 (exact, interval 3.0 to 5.5) of DR gives "DR reached LA’s best average accuracy (32.3%) with
-    4.0 times fewer training tokens (95% interval 3.0 to 5.5): 25B instead of 100B."
+    Example: a factor 4.0 (exact) of DR gives "DR reached LA’s best average accuracy (32.3%) with 4.0 times fewer
+    training tokens: 25B instead of 100B."
     """
     value, doubts = row.get("factor"), []
     if pd.isna(value):
@@ -26,14 +26,11 @@ def crossing(row: Mapping[str, Any]) -> Finding:
         )
         return Finding(row["variant"], int(row["depth"]), NOTHING, "no factor", "", sentence, ())
     figure, unit = _large(row)
-    if not interval(row):
-        doubts.append("No interval has been computed for this factor.")
     if row.get("near_chance") is True:
         doubts.append(f"{BASELINE} itself is within two standard errors of chance here: the factor says little.")
     if row.get("baseline_bound") == "at least":
         doubts.append(f"{BASELINE} was best at its very first checkpoint: the factor may be too high.")
-    span = f"95% interval {interval(row)}" if interval(row) else ""
-    return Finding(row["variant"], int(row["depth"]), figure, unit, span, _sentence(row), tuple(doubts))
+    return Finding(row["variant"], int(row["depth"]), figure, unit, "", _sentence(row), tuple(doubts))
 
 
 def _large(row: Mapping[str, Any]) -> tuple[str, str]:
@@ -49,10 +46,10 @@ def _large(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    """Say the factor in one unit, behind what the study cannot tell where the interval holds 1 or LA is near chance."""
+    """Say the factor in one unit, behind what the study cannot tell where LA is near chance."""
     best = f"{BASELINE}’s best {goal_name(row['task'])} ({percent(row.get('baseline_accuracy'))})"
     told = _not_reached(row, best) if row["bound"] == "at most" else _reached(row, best)
-    if not holds_one(row) and row.get("near_chance") is not True:
+    if row.get("near_chance") is not True:
         return told
     model = model_name(row)
     return f"The study cannot tell whether {model} needed fewer or more training tokens than {BASELINE}. {told}"
@@ -65,23 +62,16 @@ def _reached(row: Mapping[str, Any], best: str) -> str:
         sentence = f"{variant} had {best} by its first checkpoint, at {needed} tokens; {BASELINE} had it at {had}"
         if value <= 1:
             return f"{sentence}. The checkpoints are too far apart to say which was first."
-        return f"{sentence}: at least {factor(value)} times fewer training tokens{_span(row)}."
+        return f"{sentence}: at least {factor(value)} times fewer training tokens."
     if factor(value) == "1.0":
-        _, unit = _large(row)
-        return f"{variant} reached {best} with {unit}{_span(row)}: {needed}, {BASELINE} {had}."
+        return f"{variant} reached {best} with {_large(row)[1]}: {needed}, {BASELINE} {had}."
     if value > 1:
-        fewer = f"{factor(value)} times fewer training tokens{_span(row)}"
-        return f"{variant} reached {best} with {fewer}: {needed} instead of {had}."
-    return f"{variant} needed {_as_many(row)}{_span(row, inverted=True)} to reach {best}: {needed} instead of {had}."
+        return f"{variant} reached {best} with {factor(value)} times fewer training tokens: {needed} instead of {had}."
+    return f"{variant} needed {_as_many(row)} to reach {best}: {needed} instead of {had}."
 
 
 def _as_many(row: Mapping[str, Any]) -> str:
     return f"{factor(1 / row['factor'])} times as many training tokens"
-
-
-def _span(row: Mapping[str, Any], *, inverted: bool = False) -> str:
-    words = interval(row, inverted=inverted)
-    return f" (95% interval {words})" if words else ""
 
 
 def _not_reached(row: Mapping[str, Any], best: str) -> str:
@@ -90,7 +80,7 @@ def _not_reached(row: Mapping[str, Any], best: str) -> str:
     instead = "" if pd.isna(own) else f"; its own best is {percent(own)}"
     if value < 0.995:
         times = f"{1 / value:.2f}" if value > 0.5 else factor(1 / value)
-        consequence = f"It would need more than {times} times {BASELINE}’s tokens{_span(row, inverted=True)}."
+        consequence = f"It would need more than {times} times {BASELINE}’s tokens."
     elif value < 1.005:
         consequence = f"It would need more tokens than {BASELINE}."
     else:

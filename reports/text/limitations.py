@@ -38,33 +38,18 @@ def _integrity(data: StudyData) -> list[str]:
 
 
 def _intervals(data: StudyData) -> list[str]:
-    """Say what the intervals of the mean factors and of the paper's rule hold, and which factors have none."""
-    texts = []
+    """Say what the intervals of the mean factors hold, and what the study resolves."""
     means = data.mean_factors[(data.mean_factors["variant"] != BASELINE) & data.mean_factors["factor"].notna()]
-    if means["low"].notna().any():
-        items = "; scores of items, and so their errors, are unknown"
-        if means["item_error"].notna().any():
-            items = (
-                ", and what other items of the same benchmarks would have given (bootstrap, the same for all models)"
-            )
-        texts.append(
-            "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each seed left out in "
-            f"turn){items}."
-        )
-        texts += _resolution(data, headline(means))
-    compared = data.compared[data.compared["factor"].notna()]
-    without = int(compared["low"].isna().sum())
-    replicates = data.intervals["replicates"].dropna()
-    drawn = f" from {int(replicates.max()):,} replicates" if len(replicates) else ""
-    if without < len(compared):
-        texts.append(
-            f"Intervals of the paper’s rule are 95% bootstrap intervals{drawn}: the items of each benchmark are drawn "
-            "anew, the same for all models, and goal and crossing are found again. Two or three seeds show less in "
-            "them than their true spread; one shows nothing of it."
-        )
-    if without:
-        texts.append(f"{without:,} of {len(compared):,} factors of the paper’s rule have no interval.")
-    return texts
+    if means["low"].isna().all():
+        return []
+    items = "; scores of items, and so their errors, are unknown"
+    if means["item_error"].notna().any():
+        items = ", and what other items of the same benchmarks would have given (bootstrap, the same for all models)"
+    text = (
+        "Intervals of mean factors are 95% t-intervals. They hold what the seeds differ by (each seed left out in "
+        f"turn){items}. Factors by the paper’s rule have bounds and no intervals."
+    )
+    return [text, *_resolution(data, headline(means))]
 
 
 def _resolution(data: StudyData, chosen: pd.DataFrame) -> list[str]:
@@ -103,7 +88,7 @@ def _seeds(data: StudyData) -> list[str]:
 
 
 def _checkpoints(data: StudyData) -> list[str]:
-    """Name what the grid of checkpoints does to the factors, and where the baseline's best is uncertain."""
+    """Name what the grid of checkpoints does to the factors, and where the baseline was best at an end of its curve."""
     counts = data.best["checkpoints"].dropna()
     if counts.max() == 1:
         return ["There is one checkpoint only, so no factor can be told from it: all are bounds."]
@@ -126,16 +111,6 @@ def _checkpoints(data: StudyData) -> list[str]:
         texts.append(
             f"{BASELINE} was best at its last checkpoint on {listed(where)} and may not have finished learning: with "
             "more tokens its best, and so the factor, would be another."
-        )
-    wide = data.intervals[(data.intervals["rule"] == "first") & (data.intervals["task"] == AVERAGE)]
-    where = [
-        f"checkpoint from {tokens(row.goal_first)} to {tokens(row.goal_last)} tokens at {depth_name(row.depth).lower()}"
-        for row in wide[wide["goal_first"] < wide["goal_last"]].drop_duplicates("depth").itertuples()
-    ]
-    if where:
-        texts.append(
-            f"Which checkpoint is {BASELINE}’s best on the average is not certain: it may be any {listed(where)}. The "
-            "intervals span all of these; the factor itself is read off one."
         )
     return texts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -61,25 +61,16 @@ def fine_factor(value: Any) -> str:
     return "∞" if math.isinf(value) else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def interval(row: Mapping[str, Any], *, inverted: bool = False, show: Callable[[Any], str] = factor) -> str:
-    """Format the interval of a factor, from `low` and `high` of its row; empty where there is none.
+def fine_interval(row: Mapping[str, Any], *, inverted: bool = False) -> str:
+    """Format the interval of a mean factor, from `low` and `high` of its row: 1.05 to 1.46; empty where there is none.
 
-    An end of 0 or infinity means that the study does not limit the factor on that side: 1.8 to 3.1; at most 3.1.
     With `inverted`, the ends are those of the inverse: for "times as many tokens" where the row has "times fewer".
     """
     low, high = row.get("low"), row.get("high")
     if pd.isna(low) or pd.isna(high):
         return ""
-    if inverted:
-        low, high = (math.inf if end <= 0 else 1 / end for end in (high, low))
-    if low <= 0:
-        return "without limits" if math.isinf(high) else f"at most {show(high)}"
-    return f"at least {show(low)}" if math.isinf(high) else f"{show(low)} to {show(high)}"
-
-
-def fine_interval(row: Mapping[str, Any], *, inverted: bool = False) -> str:
-    """Format the interval of a mean factor with two decimals."""
-    return interval(row, inverted=inverted, show=fine_factor)
+    ends = (1 / high, 1 / low) if inverted else (low, high)
+    return " to ".join(map(fine_factor, ends))
 
 
 def holds_one(row: Mapping[str, Any]) -> bool:

@@ -1,8 +1,8 @@
-"""Draw bootstrap replicates of curves: what a study's curves are with other items of the same benchmarks.
+"""Draw bootstrap replicates of scores: what a study's checkpoints score with other items of the same benchmarks.
 
 A replicate draws the items of a task with replacement. All models and checkpoints of the task get the same items, so
-that their errors go together (a paired bootstrap); tasks are drawn independently, and 'average' is the average curve of
-each replicate. Of a model trained with several seeds the runs are drawn too, the same runs for all tasks.
+that their errors go together (a paired bootstrap); tasks are drawn independently, and 'average' is the average of the
+tasks in each replicate.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import duckdb
 import numpy as np
@@ -21,23 +20,8 @@ COUNTS_IN_MEMORY = 8_000_000  # item counts held at once
 
 Checkpoint = tuple[str, int]  # run, tokens
 Model = tuple[int | None, str, str]  # depth, variant, task
-Points = dict[int, dict[Checkpoint, float]]  # the values of the seeds by the curve's ascending tokens
-
-
-@dataclass(frozen=True)
-class ReplicatedCurve:
-    """A model's curve: `tokens` [C] ascending, `scores` [1 + R, C] as observed and in each of R replicates.
-
-    More is better: a score is an accuracy, or a loss with its sign reversed.
-    """
-
-    tokens: np.ndarray
-    scores: np.ndarray
-
-
-def generator(seed: int, *names: str) -> np.random.Generator:
-    """Return a random generator for these names, so that the numbers of one task do not depend on other tasks."""
-    return np.random.default_rng([seed, zlib.crc32("\0".join(names).encode())])
+# The values of the seeds by the curve's ascending tokens, the seeds in one order at every point.
+Points = dict[int, dict[Checkpoint, float]]
 
 
 def resample(scores: np.ndarray, replicates: int, random: np.random.Generator) -> np.ndarray:
@@ -65,17 +49,6 @@ def replicate_values(
     values = {task: _task_values(connection, (study_id, measure, task), replicates, seed) for task, _ in tasks}
     values[AVERAGE] = _average_values([values[task] for task, averaged in tasks if averaged])
     return values
-
-
-def replicate_curves(
-    points: Mapping[Model, Points], values: Mapping[str, Mapping[Checkpoint, np.ndarray]], replicates: int, seed: int
-) -> dict[Model, ReplicatedCurve]:
-    """Draw replicates of every curve that has the scores of all its items, of their seeds as well as of the items."""
-    return {
-        model: _mean_curve(curve, values[model[2]], replicates, seed)
-        for model, curve in points.items()
-        if all(run in values[model[2]] for runs in curve.values() for run in runs)
-    }
 
 
 def read_points(connection: duckdb.DuckDBPyConnection, study_id: str, measure: str) -> dict[Model, Points]:
@@ -108,7 +81,8 @@ def _task_values(
     matrix = matrix[~np.isnan(matrix).any(axis=1)]
     if not len(matrix):
         return {}
-    means = np.vstack([matrix.mean(axis=0), resample(matrix, replicates, generator(seed, place[2]))])
+    random = np.random.default_rng([seed, zlib.crc32(place[2].encode())])  # no task's draws depend on other tasks
+    means = np.vstack([matrix.mean(axis=0), resample(matrix, replicates, random)])
     return {points[point]: means[:, column] for column, point in enumerate(scored)}
 
 
@@ -118,16 +92,3 @@ def _average_values(tasks: Sequence[Mapping[Checkpoint, np.ndarray]]) -> dict[Ch
         return {}
     common = set(tasks[0]).intersection(*tasks[1:])
     return {checkpoint: np.mean([task[checkpoint] for task in tasks], axis=0) for checkpoint in common}
-
-
-def _mean_curve(points: Points, values: Mapping[Checkpoint, np.ndarray], replicates: int, seed: int) -> ReplicatedCurve:
-    """Average over the seeds of a model; with several, a replicate draws them with replacement."""
-    runs = [run_id for run_id, _ in next(iter(points.values()))]
-    weights = np.full((1 + replicates, len(runs)), 1 / len(runs))
-    if len(runs) > 1:
-        # Named by the runs, so that all tasks of a model get one draw.
-        weights[1:] = generator(seed, *runs).multinomial(len(runs), weights[0], size=replicates) / len(runs)
-    columns = [
-        sum(w * values[c] for w, c in zip(weights.T, checkpoints, strict=True)) for checkpoints in points.values()
-    ]
-    return ReplicatedCurve(np.array(list(points)), np.stack(columns, axis=1))

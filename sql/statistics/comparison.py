@@ -66,6 +66,12 @@ def compare(
     notes += missing
     if accuracies.empty:
         raise InputError("nothing to compare: " + "; ".join(notes or ["no model has scores of the same items in both"]))
+    notes += [
+        f"left out: mean factors of the {side} study: results changed after they were computed; `dreamer intervals` "
+        "computes them again"
+        for side, frame in zip(SIDES, factors, strict=True)
+        if frame["outdated"].any()
+    ]
     with_average, average = average_notes(asked, left_out, factors)
     pairs = factors[0].merge(factors[1], on=[*MODEL, "task", "rule"], suffixes=("_first", "_second"))
     pairs = pairs[~pairs["task"].isin(left_out | ({AVERAGE} if not with_average else set()))].reset_index(drop=True)
@@ -129,10 +135,9 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tupl
             reason = missing[0] if missing else "no item in common"
             notes += [f"left out: {_model(place)} on {place[2]}: {reason}"] * (place[3] == "final")
             continue
-        of_sides = {
-            f"tokens_{name}": int(frame["tokens"].iloc[0]) for name, frame in zip(SIDES, (one, other), strict=True)
-        }
-        of_sides |= {f"items_{name}": len(frame) for name, frame in zip(SIDES, (one, other), strict=True)}
+        of_sides = {}
+        for name, frame in zip(SIDES, (one, other), strict=True):
+            of_sides |= {f"tokens_{name}": int(frame["tokens"].iloc[0]), f"items_{name}": len(frame)}
         rows.append(dict(zip(PLACE, place, strict=True)) | of_sides | _tested(pairs, np.random.default_rng(seed)))
     table = pd.DataFrame(rows)
     if rows:

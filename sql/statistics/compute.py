@@ -1,4 +1,4 @@
-"""Compute the intervals of a study's factors: the tables mean_factor_intervals, factor_intervals and loss_intervals."""
+"""Compute the mean factors of a study with their intervals: the table computed_factors."""
 
 from __future__ import annotations
 
@@ -6,64 +6,30 @@ import duckdb
 import pandas as pd
 
 from sql.ingest import replace_computed
-from sql.statistics import factor_intervals, mean_factors
-from sql.statistics.bootstrap import (
-    ReplicatedCurve,
-    generator,
-    read_points,
-    replicate_curves,
-    replicate_values,
-)
-
-MEASURES = ("accuracy", "loss")
-CROSSINGS = {"accuracy": ("factor_intervals", "data_efficiency"), "loss": ("loss_intervals", "loss_efficiency")}
-WHOLE = ("depth", "goal_first", "goal_last", "seeds", "replicates", "seed")  # numbers that may be null
+from sql.statistics.bootstrap import read_points, replicate_values
+from sql.statistics.mean_factors import factor_rows, seed_curves
 
 
 def compute_statistics(
     connection: duckdb.DuckDBPyConnection, study_id: str, *, replicates: int = 1000, seed: int = 0
-) -> dict[str, pd.DataFrame]:
-    """Compute an interval for every row of `mean_factors` that has a factor, and every row of `data_efficiency` and
-    of `loss_efficiency`.
+) -> pd.DataFrame:
+    """Compute the mean factor of every two variants of a depth on every task, in accuracy and in loss.
 
-    Returns the rows by table; a writing connection also stores them, in place of the study's earlier rows. One seed
-    gives one result, whatever other tasks the study has. A model without scores of every item at every checkpoint has
-    no replicates: its interval of the paper's factor is null, that of the mean factor is over its seeds alone;
-    so with `replicates` 0.
+    Returns the rows; a writing connection also stores them, in place of the study's earlier rows. One seed gives one
+    result, whatever other tasks the study has. The items' error is unknown (null) with `replicates` 0, and where a
+    model lacks scores of an item at a checkpoint: then the interval is over the seeds alone.
     """
-    points = {measure: read_points(connection, study_id, measure) for measure in MEASURES}
-    values = {measure: replicate_values(connection, study_id, measure, replicates, seed) for measure in MEASURES}
-    mean = [
-        row
-        for measure in MEASURES
-        for row in mean_factors.interval_rows(
-            measure,
-            {
-                model: mean_factors.seed_curves(curve, values[measure][model[2]], lower_is_better=measure == "loss")
-                for model, curve in points[measure].items()
-            },
-        )
-    ]
-    tables = {"mean_factor_intervals": pd.DataFrame(mean)}
-    for measure, (table, view) in CROSSINGS.items():
-        drawn = replicate_curves(points[measure], values[measure], replicates, seed) if replicates else {}
-        noisy = {
-            model: factor_intervals.with_training_noise(
-                _more_is_better(curve, measure), generator(seed, "noise of training", *map(str, model))
-            )
-            for model, curve in drawn.items()
+    digest_of = "select depth, variant, task, digest from measured_curves where study_id = ? and metric = ?"
+    rows = []
+    for measure in ("accuracy", "loss"):
+        digests = {tuple(model): one for *model, one in connection.execute(digest_of, [study_id, measure]).fetchall()}
+        points = read_points(connection, study_id, measure)
+        drawn = replicate_values(connection, study_id, measure, replicates, seed)
+        curves = {
+            model: seed_curves(curve, drawn[model[2]], lower_is_better=measure == "loss")
+            for model, curve in points.items()
         }
-        wanted = connection.execute(f"select depth, variant, task from {view} where study_id = ?", [study_id])
-        rows = factor_intervals.interval_rows(wanted.fetchall(), noisy)
-        tables[table] = pd.DataFrame([{"replicates": replicates} | row for row in rows])
-    for name, frame in tables.items():
-        columns = connection.table(name).columns
-        frame = frame.assign(study_id=study_id, seed=seed).reindex(columns=columns)
-        tables[name] = frame.astype({column: "Int64" for column in columns if column in WHOLE})
-    replace_computed(connection, study_id, tables)
-    return tables
-
-
-def _more_is_better(curve: ReplicatedCurve, measure: str) -> ReplicatedCurve:
-    """Reverse the sign of a loss."""
-    return ReplicatedCurve(curve.tokens, -curve.scores) if measure == "loss" else curve
+        rows += factor_rows(measure, curves, digests)
+    frame = pd.DataFrame(rows).assign(study_id=study_id).reindex(columns=connection.table("computed_factors").columns)
+    replace_computed(connection, "computed_factors", study_id, frame)
+    return frame

@@ -1,4 +1,4 @@
-"""The SQL files of the tables of a results file, and their migrations.
+"""The SQL files of the tables of a results file.
 
 Holds no Python; no other folder is needed.
 """

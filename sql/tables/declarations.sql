@@ -29,7 +29,7 @@ insert into benchmarks values
 on conflict do nothing;
 
 -- The metrics that are an accuracy, a perplexity or a loss, for tasks that are not in `benchmarks`. An unlisted metric
--- is none of these: nobody can guess whether more of it is better (metric_efficiency asks).
+-- is none of these and has no factors: nobody can guess whether more of it is better.
 create table if not exists metrics (
     metric varchar primary key,
     kind varchar not null check (kind in ('accuracy', 'perplexity', 'loss')),

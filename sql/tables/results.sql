@@ -1,6 +1,5 @@
 -- The rows of a study: data curation, models, training runs, evaluations.
--- Users' queries rely on the names, columns and order of columns of `studies` to `expert_usage`: change them only with
--- a migration.
+-- Users' queries rely on the names, columns and order of columns of `studies` to `expert_usage`.
 --
 -- No table refers to another by a foreign key: rows come from files that arrive in any order, also from elsewhere.
 -- Columns that are not keys may be null. Times are UTC. Shares (accuracy, chance) are between 0 and 1.
@@ -119,14 +118,14 @@ create table if not exists checkpoints (
     primary key (run_id, tokens)
 );
 
--- Which checkpoints a study claims: a run may have gone on for a larger study that shares it. Results that were entered by
--- hand claim nothing: then all evaluations of their runs count.
+-- Which evaluations a study claims: a run may have gone on for a larger study that shares the run, or have been evaluated
+-- on more benchmarks. Results that were entered by hand claim nothing: then all evaluations of their runs count.
 create table if not exists claims (
     study_id varchar,
     run_id varchar,
     tokens bigint check (tokens >= 0), -- of the checkpoint
-    point bigint check (point >= 0), -- the planned tokens of the checkpoint
-    primary key (study_id, run_id, tokens)
+    task varchar,
+    primary key (study_id, run_id, tokens, task)
 );
 
 -- The code, data, packages and weights of an evaluation.
@@ -199,7 +198,7 @@ comment on table evaluations is 'A task''s metric at a checkpoint of a run';
 comment on table items is 'The same for each benchmark item';
 comment on table depth_attention is 'Mean depth-attention scores, query depth against key depth';
 comment on table expert_usage is 'How often each expert was selected at each depth';
-comment on table claims is 'The checkpoints of each study';
+comment on table claims is 'The evaluations that each study claims';
 comment on table checkpoints is 'Every checkpoint of every run: step, epoch, loss, hash of the data seen';
 comment on table evaluation_versions is 'The code, data and packages that made each evaluation';
 comment on table depth_evaluations is 'A task''s metric of a trained model run at another depth';

@@ -1,6 +1,6 @@
--- One row: the version of the tables and of the views that this file has (definitions.py).
+-- One row: the layout of the tables and the version of the views that this file has (connection.py).
 create table if not exists schema_version (
-    version integer not null, -- of the tables: the number of the newest migration
+    version integer not null, -- of the tables (LAYOUT of definitions.py)
     digest varchar not null -- of the SQL files that made the tables, macros and views
 );
 

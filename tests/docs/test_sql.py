@@ -25,13 +25,13 @@ def test_results_entered_by_hand_as_documented(
     for _ in range(2):  # entering again changes nothing
         exec(program, {})
     factor = "from mean_factors where variant = 'DR' and task = 'average'"
-    assert query("mine.duckdb", factor)["low"].isna().all()
+    assert query("mine.duckdb", factor)["factor"].isna().all()
     for command in commands:
         assert main(shlex.split(command)) == 0
     ((low, value, high, seeds),) = query("mine.duckdb", f"select low, factor, high, seeds {factor}").to_numpy()
     assert 1 < low < value < high
     assert seeds == 3
-    assert "computed the intervals of mine" in capsys.readouterr().out
+    assert "computed the mean factors and intervals of mine" in capsys.readouterr().out
     assert (tmp_path / "report" / "index.html").exists()
 
 
@@ -42,7 +42,7 @@ def test_intervals_take_the_resamples_that_the_study_asks_for(tmp_path: Path) ->
     config = json.dumps({"study": {"evaluation": {"bootstrap_replicates": 7}}})
     ingest(path, {"studies": pa.table({"study_id": ["s"], "name": ["s"], "config": [config]})})
     assert main(["intervals", str(path)]) == 0
-    assert set(query(path, "from factor_intervals")["replicates"]) == {7}
+    assert set(query(path, "from computed_factors")["replicates"]) == {7}
 
 
 def test_a_file_without_models_has_no_intervals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu.counts import PRESETS, read_preset
+from benchmarks.gpu.memory import PRESETS, read_preset
 from benchmarks.random_stream import write_random_stream
 from model.config import DreamerConfig
 from model.train import train

@@ -14,7 +14,6 @@ from model.checkpoint import State, load_model, load_tensors, newest_state, save
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
-from pipeline.storage.files import atomic_folder
 from tests.model.packed_folder import SMALL
 from tests.model.saved_model import save_model
 
@@ -64,23 +63,6 @@ def test_averaged_weights_are_loaded_unless_raw_ones_are_asked_for(model, tmp_pa
     assert half.state_dict().keys() == model.state_dict().keys()
     with pytest.raises(InputError, match="weights is 'mean', but it must be 'averaged' or 'raw'"):
         load_model(tmp_path / "both", weights="mean")
-
-
-def test_a_damaged_average_is_bad_input_and_raw_weights_still_load(model, tmp_path):
-    save_model(tmp_path / "both", model, averaged=averaged(model))
-    tensors = tmp_path / "both" / "averaged.safetensors"
-    tensors.write_bytes(tensors.read_bytes()[:-10])
-    with pytest.raises(InputError, match=r"averaged\.safetensors is damaged"):
-        load_model(tmp_path / "both")
-    assert torch.equal(load_model(tmp_path / "both", weights="raw").head, model.head)
-
-
-def test_averaged_weights_are_merged_as_others(model, tmp_path):
-    save_model(tmp_path / "both", model, averaged=averaged(model))
-    half = load_model(tmp_path / "both")
-    assert half.config.shared_expert
-    tokens = torch.arange(32).view(2, 16)
-    torch.testing.assert_close(half.merged()(tokens), half(tokens), rtol=1e-4, atol=1e-5)
 
 
 def test_a_checkpoint_is_never_overwritten(model, tmp_path):
@@ -200,17 +182,6 @@ def test_a_full_disk_leaves_the_older_state(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [path.name for path in folder.iterdir()] == ["000000001"]
-
-
-def test_an_interrupted_folder_never_gets_its_name(tmp_path):
-    def interrupted():
-        with atomic_folder(tmp_path / "one") as partial:
-            (partial / "file").write_text("half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_other_numbers_are_refused_and_leave_the_model_as_it_was(model):

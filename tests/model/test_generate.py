@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
-from model import ops
 from model.generate import Cache, generate
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import plain_generation, small_model
@@ -115,62 +110,6 @@ def test_cache_holds_sequence_attention_only() -> None:
     sizes = [sum(value.nbytes for value in vars(cache).values() if isinstance(value, torch.Tensor)) for cache in caches]
     M, K, L = model.config.key_value_heads, model.config.head_size, model.config.depth
     assert sizes[0] == sizes[1] == 2 * L * 2 * M * 48 * K * 4 + 2 * 8
-
-
-class Live(TorchDispatchMode):
-    """Follows every tensor that operations make: how many bytes live at once, and how many at most."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.peak = 0
-        self._tensors: dict[int, int] = {}  # how many live tensors look at a storage
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        result = function(*args, **(kwargs or {}))
-        known = {t.untyped_storage()._cdata for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)}
-        for tensor in tree_leaves(result):
-            if isinstance(tensor, torch.Tensor):
-                self._follow(tensor, known)
-        return result
-
-    def _follow(self, tensor: torch.Tensor, known: set[int]) -> None:
-        storage = tensor.untyped_storage()
-        place = storage._cdata
-        if place not in self._tensors:
-            if place in known:  # of something older than this watch
-                return
-            self._tensors[place] = 0
-            self.now += storage.nbytes()
-            self.peak = max(self.peak, self.now)
-        self._tensors[place] += 1
-        weakref.finalize(tensor, self._forget, place, storage.nbytes())
-
-    def _forget(self, place: int, size: int) -> None:
-        self._tensors[place] -= 1
-        if not self._tensors[place]:
-            del self._tensors[place]
-            self.now -= size
-
-
-def bytes_of_a_step(variant: str, length: int) -> int:
-    """Most bytes that live at once while one token is written behind `length` others, besides weights and cache."""
-    model = small_model(**VARIANTS[variant], sequence_length=4096)
-    cache = Cache(model.config, 2, length)
-    cache.lengths += length - 1
-    cache.longest = length - 1
-    with ops.engine("torch"), torch.no_grad(), Live() as live:
-        model.logits(cache.extend(model, torch.tensor([[5], [6]])))
-    assert live.now == 0
-    return live.peak
-
-
-def test_memory_of_a_step_does_not_grow_with_what_depth_attention_saw() -> None:
-    """Allocation by allocation: depth attention adds the same bytes at any length; what grows is the mask of sequence
-    attention, one number for each row and position."""
-    lengths = (128, 512, 2048, 4096)
-    with_depth, without = ([bytes_of_a_step(name, length) for length in lengths] for name in ("DR+DA", "DR"))
-    assert len({one - other for one, other in zip(with_depth, without, strict=True)}) == 1
-    assert [one - with_depth[0] for one in with_depth] == [2 * 4 * (length - 128) for length in lengths]
 
 
 def test_rows_of_a_cache_go_on_in_several_ways() -> None:

@@ -137,6 +137,38 @@ def test_sizes_that_exist_are_found_where_the_descent_passes_them():
         find_match(smaller, variant_of(smaller, True))
 
 
+@pytest.mark.parametrize(
+    ("sizes", "depth_attention", "matched"),
+    [
+        (
+            {"key_value_heads": 2, "head_size": 32, "active_experts": 3, "experts": 6, "expert_size": 32},
+            False,
+            (24, 12),
+        ),
+        ({"key_value_heads": 1, "head_size": 16, "depth": 3, "experts": 16, "vocabulary_size": 100}, True, (32, 81)),
+    ],
+    ids=["FLOPs", "parameters"],
+)
+def test_of_two_sizes_that_are_equally_near_the_smaller_is_taken(sizes, depth_attention, matched):
+    common = {"depth": 2, "hidden_size": 64, "query_heads": 2, "key_value_heads": 2, "depth_head_size": 8}
+    more = {"routing_size": 32, "experts": 16, "active_experts": 2, "expert_size": 56, "vocabulary_size": 1000}
+    baseline = la(**{**common, **more, **sizes})
+    found = match(baseline, variant_of(baseline, depth_attention))
+    assert (found.expert_size, found.experts) == matched
+    cost, larger = (parameters, {"experts": 82}) if depth_attention else (flops_per_token, {"expert_size": 32})
+    assert cost(dataclasses.replace(found, **larger)) - cost(baseline) == cost(baseline) - cost(found)
+
+
+def test_a_size_near_in_flops_alone_is_no_match():
+    """One expert of size 16 is, and seven of these have 2 % more parameters than the baseline."""
+    sizes = {"hidden_size": 16, "query_heads": 2, "key_value_heads": 1, "head_size": 32, "depth_head_size": 8}
+    baseline = la(1, **sizes, active_experts=1, experts=4, expert_size=56, vocabulary_size=64)
+    near = dataclasses.replace(variant_of(baseline, False), experts=7, expert_size=16)
+    assert flops_per_token(near) == pytest.approx(flops_per_token(baseline), rel=0.01)
+    with pytest.raises(InputError, match="matching: DR of depth 1"):
+        match(baseline, variant_of(baseline, False))
+
+
 def test_what_cannot_be_matched_is_refused_with_the_reason():
     # Routing and depth attention alone cost more than the one tiny expert of this baseline.
     baseline = la(4, hidden_size=64, experts=1, active_experts=1, expert_size=8, vocabulary_size=64)

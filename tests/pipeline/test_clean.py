@@ -2,45 +2,23 @@
 
 import unicodedata
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.clean import CleanSettings, clean
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from tests.pipeline.documents import read, table, write
 
-OFF = CleanSettings(
-    compose_unicode=False,
-    remove_controls=False,
-    trim=False,
-    shortest_question=None,
-    longest_question=None,
-    shortest_response=None,
-    longest_response=None,
-    broken_characters=None,
-    mojibake=None,
-    longest_run=None,
-    letters=None,
-    looping=None,
-)
+OFF = CleanSettings(**{name: False if value is True else None for name, value in vars(CleanSettings()).items()})
 
 
 def run(folder, responses, settings=None, questions=None):
     """Responses kept, (reason, response) of those dropped, and the counts of mended documents."""
-    questions = questions or ["What is it?"] * len(responses)
-    ids = [str(i) for i in range(len(responses))]
-    columns = [ids, ["s"] * len(ids), list(range(len(ids))), questions, responses, [""] * len(ids)]
-    with DocumentWriter(folder / "in") as writer:
-        writer.keep(pa.table(columns, schema=SCHEMA))
+    write(folder / "in", table(zip(questions or ["What is it?"] * len(responses), responses, strict=True)))
     result = clean(folder / "in", folder / "out", settings)
-    kept = [text for batch in read_documents(folder / "out") for text in batch["response"].to_pylist()]
-    dropped = [
-        (row["reason"], row["response"])
-        for b in read_documents(folder / "out", kind="dropped")
-        for row in b.to_pylist()
-    ]
+    kept = [row["response"] for row in read(folder / "out")]
+    dropped = [(row["reason"], row["response"]) for row in read(folder / "out", "dropped")]
     return kept, dropped, {row["rule"]: row["documents"] for row in result["mended"]}
 
 

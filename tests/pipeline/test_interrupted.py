@@ -13,6 +13,7 @@ from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import DocumentWriter, read_documents, shards
 from pipeline.traces.stage import strip_traces
+from tests.pipeline.documents import read
 
 FILES = 4
 SOURCE = resolve_source({"name": "s", "repository": "o/s", "question": "q", "response": "r"})
@@ -23,9 +24,7 @@ class Killed(BaseException):
 
 
 def texts(folder: Path) -> list[dict[str, Any]]:
-    return [
-        row for kind in ("documents", "dropped") for b in read_documents(folder, kind=kind) for row in b.to_pylist()
-    ]
+    return read(folder) + read(folder, "dropped")
 
 
 @pytest.fixture

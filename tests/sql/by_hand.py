@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -33,15 +35,24 @@ def put(sql, table, rows):
     sql.unregister("rows")
 
 
+class Crossing(NamedTuple):
+    """A factor by the paper's rule: the baseline's best and its tokens, the variant's tokens, the factor, its bound."""
+
+    goal: float | None
+    goal_tokens: int | None
+    tokens: float | None
+    factor: float | None
+    bound: str | None
+
+
 def efficiency(sql, variant="DR", task="t", view="data_efficiency", depth=4, study="s"):
-    """baseline_accuracy, baseline_tokens, variant_tokens, factor, bound of one row."""
-    rows = sql.execute(
+    """The one row of a model and task."""
+    (row,) = sql.execute(
         f"select baseline_accuracy, baseline_tokens, variant_tokens, factor, bound from {view} "
         "where variant = ? and task = ? and study_id = ? and depth is not distinct from ?",
         [variant, task, study, depth],
     ).fetchall()
-    assert len(rows) == 1
-    return rows[0]
+    return Crossing(*row)
 
 
 def pair(sql, baseline, variant, **options):

@@ -108,13 +108,37 @@ def test_readers_neither_need_nor_take_the_right_to_write(path):
         path.parent.chmod(0o755)
 
 
-def test_a_file_of_older_tables_says_what_to_do(path):
+@pytest.mark.parametrize("step", [-1, 1])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_file_of_other_tables_is_refused_and_says_what_to_do(path, step, read_only):
     with results.connect(path) as connection:
-        connection.execute("update schema_version set version = version - 1")
+        connection.execute("update schema_version set version = version + ?", [step])
     before = path.read_bytes()
-    with pytest.raises(results.OutOfDate, match=r"made by an older version .*`dreamer migrate .*results.duckdb`"):
-        results.query(path, "from mean_factors")
+    with pytest.raises(
+        results.OutOfDate, match=r"results.duckdb: made by another .*move the file.*`dreamer run`"
+    ) as error:
+        results.connect(path, read_only=read_only)
+    one_line(error)
     assert path.read_bytes() == before
+
+
+def test_a_reader_of_an_empty_file_is_told_and_a_writer_makes_the_tables(new_path):
+    new_path.parent.mkdir()
+    duckdb.connect(str(new_path)).close()  # as a kill leaves it between creation and tables
+    with pytest.raises(results.OutOfDate, match="an empty database") as error:
+        results.query(new_path, "from runs")
+    one_line(error)
+    results.connect(new_path).close()
+    assert count(new_path, "runs") == 0
+
+
+def test_tables_changed_by_hand_are_refused_by_a_writer(path):
+    with results.connect(path) as connection:
+        connection.execute("update schema_version set digest = 'older views'")
+        connection.execute("alter table runs drop column seed")
+    with pytest.raises(InputError, match="its tables are not those of a results file") as error:
+        results.connect(path)
+    one_line(error)
 
 
 # Other processes ------------------------------------------------------------------------------------------------------

@@ -7,36 +7,17 @@ import re
 import duckdb
 import pytest
 
-from sql.definitions import FOLDER, creation_order, definitions, digest, migrations, needs
+from sql.definitions import FOLDER, definitions, digest, needs
 
 TEXTS = definitions()
 BUILT = [file.stem for folder in ("macros", "views", "checks") for file in sorted((FOLDER / folder).rglob("*.sql"))]
 
 
-@pytest.mark.parametrize(
-    ("texts", "order"),
-    [
-        ({"b": "-- One row.\n-- needs: a\nselect", "a": "select"}, ["a", "b"]),
-        ({"c": "-- needs: a, b", "b": "-- needs: a", "a": ""}, ["a", "b", "c"]),
-    ],
-)
-def test_a_file_comes_after_what_it_needs(texts, order):
-    assert creation_order(texts) == order
-
-
-def test_an_unknown_name_and_a_cycle_are_errors_that_say_so():
-    with pytest.raises(ValueError, match=r"b\.sql needs 'c', which no SQL file defines"):
-        creation_order({"b": "-- needs: c", "a": ""})
-    with pytest.raises(ValueError, match=r"need each other: .*a.*b"):
-        creation_order({"b": "-- needs: a", "a": "-- needs: b"})
-
-
 def test_every_file_is_run_once_tables_first():
-    files = [file.stem for file in FOLDER.rglob("*.sql") if file.parent.name != "migrations"]
+    files = [file.stem for file in FOLDER.rglob("*.sql")]
     assert sorted(TEXTS) == sorted({*files} - {"catalog"})
     assert len(files) == len(set(files))
     assert set(list(TEXTS)[-len(BUILT) :]) == set(BUILT)
-    assert len(migrations()) == len(list((FOLDER / "tables" / "migrations").glob("*.sql")))
 
 
 def test_another_text_gives_another_digest():

@@ -128,9 +128,9 @@ def test_a_full_disk_is_told_and_nothing_is_changed(path):
 
 
 def test_computed_rows_stay_where_the_disk_is_full(path):
-    rows_of = {"factor_intervals": pd.DataFrame([{"study_id": "s", "variant": "DR", "task": "t", "rule": "first"}])}
+    place = {"study_id": "s", "variant": "DR", "baseline": "LA", "task": "t", "metric": "loss", "digest": ""}
     with results.connect(path) as connection:
-        replace_computed(connection, "s", rows_of)
+        replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
         with no_space(), pytest.raises(InputError, match=r"results\.duckdb: rows could not be written"):
-            replace_computed(connection, "s", rows_of)
-    assert count(path, "factor_intervals") == 1
+            replace_computed(connection, "computed_factors", "s", pd.DataFrame([place]))
+    assert count(path, "computed_factors") == 1

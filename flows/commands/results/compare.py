@@ -41,7 +41,7 @@ def print_comparison(
         console.print(f"{side:<8}{study_of(path, name)}, {path}", soft_wrap=True)
     console.print()
     shown = found if everything else _told(found)
-    for table in changes(shown, SIDES, ""):
+    for table in changes(shown):
         if table.rows:
             print_part(table)
     for note in found.notes:

@@ -1,4 +1,4 @@
-"""`dreamer intervals`: compute the intervals of factors, as for results that were entered by hand."""
+"""`dreamer intervals`: compute mean factors with their intervals, as for results that were entered by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ order by all
 
 
 def intervals(options: argparse.Namespace) -> None:
-    """Compute the intervals of the factors of a study, or of every study that a results file holds."""
+    """Compute the mean factors, with their intervals, of a study or of every study that a results file holds."""
     database, wanted = find_results(options.study, options.root)
     asked = query(database, REPLICATES).set_index("study_id")["replicates"]
     chosen = {study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)}
@@ -32,4 +32,4 @@ def intervals(options: argparse.Namespace) -> None:
     with closing(connect(database)) as connection:
         for study, replicates in chosen.items():
             compute_statistics(connection, study, replicates=replicates)
-    print(f"{database}: computed the intervals of {', '.join(chosen)}")
+    print(f"{database}: computed the mean factors and intervals of {', '.join(chosen)}")

@@ -13,11 +13,11 @@ from rich.text import Text
 
 from flows.commands.tables import console
 from flows.plan import Plan
+from flows.states import RUNNING, State, notes, overall, read_states
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching.record import read_record
 from flows.watching.single import WAITS_FOR_TURN, runs_elsewhere
-from flows.watching.states import RUNNING, State, notes, overall, read_states
 from reports.text.numbers import duration
 
 WATCH_SECONDS = 2.0

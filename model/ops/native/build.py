@@ -1,7 +1,6 @@
 """Compile the C sources below this folder into one shared library for each real type.
 
-Installing the package does this (setup.py); `python model/ops/native/build.py` does it in an unpacked source tree, on
-machines where nothing is installed. Only the standard library is used: pip's build environment has nothing else.
+Installing the package does this (setup.py), with the standard library alone: pip's build environment has nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -44,12 +42,8 @@ def processor_features() -> set[str]:
         cpuinfo = Path("/proc/cpuinfo").read_text()
     except OSError:
         return set()
-    features = re.search(r"^(flags|Features)\s*:(.*)$", cpuinfo, re.MULTILINE)
-    if features is None:
-        return set()
-    names = set(features[2].split())
-    if features[1] == "Features":  # of an ARM processor: instruction sets only
-        return names
+    features = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    names = features[1].split() if features else ()
     return {name for name in names if re.match(r"s*sse|avx|fma|bmi|abm|f16c|xop|tbm|movbe|popcnt|v?aes|gfni|amx", name)}
 
 
@@ -72,11 +66,3 @@ def compile_library(real: str, path: Path) -> None:
                 return
     reason = result.stderr.strip().splitlines() or [f"exit status {result.returncode}"]
     raise OSError(f"{shlex.join(compiler)} cannot compile native.c: {reason[0]}")
-
-
-if __name__ == "__main__":
-    try:
-        for real in REALS:
-            compile_library(real, library_path(real))
-    except OSError as error:
-        sys.exit(f"The C engine cannot be compiled: {error}")

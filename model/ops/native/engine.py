@@ -5,11 +5,10 @@ Functions that are not here, or that a size rules out, are those of torch_kernel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from model.ops import torch_kernels
 from model.ops.native.functions import (
@@ -26,9 +25,8 @@ from model.ops.native.library import available
 from model.ops.native.shared_gradient import SharedWeights
 from model.ops.torch_kernels import cross_entropy_sum, gradient_taps, swiglu_experts
 from model.ops.torch_kernels.routing import dispatch
-from model.ops.types import Attended, Documents, Routing, Visible
+from model.ops.types import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
 
-History = tuple[tuple[Tensor, Tensor], ...]
 LONG = 1024  # tokens of a row without documents: torch's attention in blocks is faster on longer ones
 
 
@@ -94,52 +92,33 @@ def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
     return NativeAttendDepth.apply(query, *keys, *values)
 
 
-def sequence_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
-    """Compute SA with mixed projections in one call, from its norm to its output."""
-    if not _takes(context.memory):
-        return NotImplemented
-    return _attention(attention, x, weights, context.position_code, context.memory.starts, ())
+def whole_attention(operands: ExpertOperands | AttentionOperands) -> Callable[..., Attended] | None:
+    """Return the function that computes an attention in one call, from its norm to its output.
+
+    None where a size rules that out.
+    """
+    if isinstance(operands, ExpertOperands):
+        return expert_attention if _small(operands.inward, operands.outward) else None
+    fits = _small(operands.inward[0], operands.outward[0]) and (operands.visible is None or _takes(operands.visible))
+    return projected_attention if fits else None
 
 
-def depth_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
-    """Compute DA with mixed projections in one call, from its norm to its output."""
-    return _attention(attention, x, weights, context.depth_code, None, attention.visible(history))
+def expert_attention(operands: ExpertOperands) -> Attended:
+    """Compute an expert attention in one call."""
+    x, gain, keys, bias, inward, outward, active, epsilon = operands
+    return Attended(*NativeExperts.apply(x, gain, *keys, bias, inward, outward, active, epsilon))
 
 
-def _attention(
-    attention: nn.Module,
-    x: Tensor,
-    weights: Any,
-    code: Tensor,
-    starts: Tensor | None,
-    history: History,
-) -> Attended:
-    router = attention.router
-    if router is None or router.normalised or router.active != 1:
-        return NotImplemented
-    keys, (inward, shared_inward), (outward, shared_outward) = weights
-    banks, bias = (inward, shared_inward, outward, shared_outward), router.bias
-    gains = attention.query_gain, attention.key_gain
-    if not _small(inward, outward) or not _alike(x, attention.gain, *keys, bias, *banks, *gains, code):
-        return NotImplemented
+def projected_attention(operands: AttentionOperands) -> Attended:
+    """Compute a sequence or depth attention with mixed projections in one call."""
+    x, gain, keys, bias, inward, outward, *gains, code, heads, epsilon, visible, history = operands
     output, ids, key, value, scores = NativeAttention.apply(
-        *(x, attention.gain, *keys, bias, *banks, *gains, code, starts),
-        *(attention.epsilon, attention.heads, attention.key_value_heads),
+        *(x, gain, *keys, bias, *inward, *outward, *gains, code, visible and visible.starts, epsilon, *heads),
         *(part[index] for index in (0, 1) for part in history),
     )
-    if starts is not None:
+    if visible is not None:
         return Attended(output, ids)
     return Attended(output, ids, (*history, (key, value)), scores)
-
-
-def expert_attention(attention: nn.Module, x: Tensor, weights: Any, context: Any, history: History) -> Attended:
-    """Compute EA in one call, from its norm to its output."""
-    (query, keys), inward, outward, _ = weights
-    router = attention.router
-    tensors = attention.gain, query, keys, router.bias, inward, outward
-    if not router.normalised or not _small(inward, outward) or not _alike(x, *tensors):
-        return NotImplemented
-    return Attended(*NativeExperts.apply(x, *tensors, router.active, attention.epsilon))
 
 
 def _takes(visible: Visible) -> bool:
@@ -150,14 +129,6 @@ def _takes(visible: Visible) -> bool:
 def _small(*weights: Tensor) -> bool:
     """Tell whether matrices [..., I, O] fit into a cache: only these are multiplied at least as fast as by torch."""
     return all(max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18 for each in weights)
-
-
-def _alike(x: Tensor, *others: Tensor | None) -> bool:
-    """Tell whether all are plain tensors of the dtype and device of x: nothing is promoted or unwrapped."""
-    return all(
-        other is None or (other.dtype == x.dtype and other.is_cpu and type(other) in (Tensor, nn.Parameter))
-        for other in others
-    )
 
 
 __all__ = ["available", "cross_entropy_sum", "gradient_taps", "swiglu_experts"]

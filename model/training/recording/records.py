@@ -11,6 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv as arrow_csv
+
 from pipeline.errors import InputError
 from pipeline.storage.files import atomic_file, write_text_atomically
 
@@ -68,9 +72,6 @@ class StepLog:
 
     def write_table(self, run_id: str, path: Path) -> None:
         """Write the logged steps as a Parquet file with the columns of the table `steps`."""
-        import pyarrow as pa
-        from pyarrow import csv as arrow_csv
-
         self.flush()
         types = arrow_csv.ConvertOptions(column_types=pa.schema(list(STEP_TYPES.items())))
         table = arrow_csv.read_csv(self._path, convert_options=types)
@@ -111,15 +112,11 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
 
 def write_run_table(row: Mapping[str, Any], path: Path) -> None:
     """Write a Parquet file with one row, with the columns of the table `runs`."""
-    import pyarrow as pa
-
     assert row.keys() == RUN_TYPES.keys(), sorted(row.keys() ^ RUN_TYPES.keys())
     _write_parquet(pa.Table.from_pylist([dict(row)], schema=pa.schema(list(RUN_TYPES.items()))), path)
 
 
-def _write_parquet(table: Any, path: Path) -> None:
-    import pyarrow.parquet as pq
-
+def _write_parquet(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     with atomic_file(path, durable=False) as partial:  # steps.csv and the state can rebuild it
         pq.write_table(table, partial, compression="zstd")

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from pipeline.errors import InputError
-
 
 def newest_share(step: int, power: float) -> float:
     """Return the share of the newest weights in the average after step 1, 2, ...: 1 - (1 - 1/step)^power.
@@ -44,8 +42,6 @@ class WeightAverage:
             torch._foreach_lerp_(list(self.tensors.values()), newest, newest_share(step, self._power))
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Copy a saved average into this one. Raises InputError for the average of another model."""
-        if different := sorted(self.tensors.keys() ^ tensors.keys()):
-            raise InputError(f"the saved average is not of this model: {different[0]} is in one of them only")
+        """Copy a saved average of the same model into this one."""
         for name, tensor in self.tensors.items():
             tensor.copy_(tensors[name])

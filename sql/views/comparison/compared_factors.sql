@@ -1,9 +1,16 @@
--- One row: a factor of a model on a task with its interval: by the paper's rule, or the mean factor in accuracy or loss.
--- needs: chosen_metric, mean_factors, table_2
+-- One row: a factor of a model on a task: by the paper's rule with its bound, or the mean factor with its interval.
+-- needs: chosen_metric, data_efficiency, mean_factors_against
 create or replace macro compared_factors(study) as table
-select depth, variant, task, 'first' as rule, data_efficiency as factor, bound, low, high
-from table_2
-where study_id = study and variant <> 'LA' and perplexity is null
+select
+    depth, variant, task,
+    'first' as rule,
+    factor,
+    bound,
+    null::double as low,
+    null::double as high,
+    false as outdated
+from data_efficiency
+where study_id = study and variant <> 'LA'
 
 union all
 
@@ -14,8 +21,9 @@ select
     factors.factor,
     null,
     factors.low,
-    factors.high
-from mean_factors as factors
+    factors.high,
+    factors.outdated
+from mean_factors_against('LA') as factors
 where factors.study_id = study and factors.variant <> 'LA' and (
     factors.task = 'average' or factors.task in (
         select chosen.task from chosen_metric as chosen where chosen.study_id = study and chosen.kind = 'accuracy'
@@ -23,4 +31,4 @@ where factors.study_id = study and factors.variant <> 'LA' and (
 );
 
 comment on macro table compared_factors is
-    'compared_factors(study): the factors of a study with their intervals, the paper''s and the mean factors';
+    'compared_factors(study): the factors of a study by the paper''s rule, and the mean factors with their intervals';

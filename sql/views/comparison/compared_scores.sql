@@ -1,5 +1,5 @@
 -- One row: the score of an item at a checkpoint of a model that is compared with another study; the mean over seeds.
--- needs: best_accuracy, chosen_metric, curve_points
+-- needs: best_accuracy, curve_points
 -- The checkpoints are 'final', the last of the curve, and 'best', the first with the best accuracy.
 create or replace macro compared_scores(study) as table
 with ends as (
@@ -9,17 +9,13 @@ with ends as (
 ),
 
 places as (
-    select ends.*, points.run_id, points.run_tokens, chosen_metric.metric, chosen_metric.filter
+    select ends.*, points.run_id, points.run_tokens, points.metric, points.filter
     from ends
     join curve_points as points
         on points.study_id = ends.study_id
         and (points.depth, points.variant, points.task) is not distinct from (ends.depth, ends.variant, ends.task)
         and points.measure = 'accuracy'
         and points.tokens = ends.tokens
-    join chosen_metric
-        on chosen_metric.study_id = ends.study_id
-        and chosen_metric.task = ends.task
-        and chosen_metric.kind = 'accuracy'
     where ends.study_id = study and ends.task <> 'average'
 )
 

@@ -12,7 +12,7 @@ select
     tokens_before,
     score_before as accuracy_before,
     best_before
-from score_curves(null)
+from score_curves
 where measure = 'accuracy';
 
 comment on view accuracy_curve is 'Accuracy against tokens of every model, mean over its seeds, by task and on average';

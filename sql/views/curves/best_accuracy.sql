@@ -11,7 +11,7 @@ select
     seeds,
     checkpoints,
     tokens_trained -- at the last checkpoint of the curve
-from best_scores(null)
+from best_scores
 where measure = 'accuracy';
 
 comment on view best_accuracy is 'The best accuracy of every model and task, and the first checkpoint that has it';

@@ -22,6 +22,8 @@ left join model_costs as own
 left join model_costs as baseline
     on baseline.study_id = factors.study_id
     and (baseline.depth, baseline.variant) is not distinct from (factors.depth, 'LA')
-order by study_id, depth, variant_order(factors.variant), variant, factors.task = 'average', task;
+order by
+    factors.study_id, factors.depth, variant_order(factors.variant), factors.variant, factors.task = 'average',
+    factors.task;
 
 comment on view compute_efficiency is 'The data-efficiency factors in tokens, FLOPs and device-seconds of training';

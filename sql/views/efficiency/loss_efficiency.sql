@@ -10,7 +10,7 @@ select
     factor,
     bound,
     near_chance
-from score_efficiency('LA', null)
+from score_efficiency('LA')
 where measure = 'loss';
 
 comment on view loss_efficiency is 'How many times fewer tokens than LA to LA''s lowest loss, at the first checkpoint';

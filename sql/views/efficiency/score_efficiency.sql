@@ -1,14 +1,14 @@
--- One row: a model and metric of a task, with how many times fewer tokens the model needs to a baseline's best score.
+-- One row: a model and measure (accuracy, loss) of a task, with its factor by the paper's rule against a baseline.
 -- needs: best_scores, expected_curves, log_crossing, reaches, score_curves, variant_order
---     from score_efficiency('DR', null) where measure = 'accuracy'
--- Scores and `direction` are those of score_curves. The baseline has the model's depth. The goal is its best score over
--- its checkpoints, `baseline_tokens` the first checkpoint with that score, so that the baseline's own factor is 1. Both
--- rules of crossing stand side by side.
-create or replace macro score_efficiency(baseline_variant, direction) as table
+--     from score_efficiency('DR') where measure = 'accuracy'
+-- The baseline has the model's depth. The goal is its best score over its checkpoints (a score is the accuracy, or minus
+-- the loss), `baseline_tokens` the first checkpoint with that score, so that the baseline's own factor is 1. Both rules
+-- of crossing stand side by side.
+create or replace macro score_efficiency(baseline_variant) as table
 with
 -- Named, so that DuckDB computes the bests once.
 bests as (
-    from best_scores(direction)
+    from best_scores
 ),
 
 goals as (
@@ -18,58 +18,50 @@ goals as (
 
 crossings as (
     select
-        curve.study_id, curve.depth, curve.variant, curve.measure, curve.task, curve.metric, curve.filter,
+        curve.study_id, curve.depth, curve.variant, curve.measure, curve.task,
         curve.tokens,
-        log_crossing(
-            curve.tokens_before, curve.score_before, curve.tokens, curve.score, goals.score
-        ) as tokens_interpolated,
+        log_crossing(curve.tokens_before, curve.score_before, curve.tokens, curve.score, goals.score) as interpolated,
         curve.tokens_before is null as at_first_checkpoint
-    from score_curves(direction) as curve
+    from score_curves as curve
     join goals
         on goals.study_id = curve.study_id
-        and (goals.depth, goals.measure, goals.task, goals.metric, goals.filter)
-            is not distinct from (curve.depth, curve.measure, curve.task, curve.metric, curve.filter)
+        and (goals.depth, goals.measure, goals.task) is not distinct from (curve.depth, curve.measure, curve.task)
     where reaches(curve.score, goals.score)
         and not coalesce(reaches(curve.best_before, goals.score), false)
 )
 
 select
     expected.study_id, expected.depth, expected.variant, expected.measure, expected.task,
-    goals.value as baseline_value,
+    case expected.measure when 'loss' then -goals.score else goals.score end as baseline_value,
     goals.tokens as baseline_tokens,
     crossings.tokens as variant_tokens, -- null when never reached: the last checkpoint would look like a crossing
-    crossings.tokens_interpolated as variant_tokens_interpolated,
-    own.tokens_trained,
+    crossings.interpolated as variant_tokens_interpolated,
     -- Never reached: more than all its tokens would be needed, which limits the factor from above.
     goals.tokens / coalesce(crossings.tokens, own.tokens_trained) as factor,
-    goals.tokens / coalesce(crossings.tokens_interpolated, own.tokens_trained) as factor_interpolated,
+    goals.tokens / coalesce(crossings.interpolated, own.tokens_trained) as factor_interpolated,
     case
         when goals.tokens is null or own.tokens_trained is null then null -- the baseline or the variant has no curve
         when crossings.tokens is null then 'at most'
         when crossings.at_first_checkpoint then 'at least'
         else 'exact'
     end as bound,
-    -- False for an unknown chance level, so that `where not near_chance` loses no rows, and where lower is better.
-    coalesce(goals.score = goals.value and goals.score <= goals.chance + 2 * coalesce(goals.stderr, 0), false) as near_chance,
-    expected.metric,
-    expected.filter
+    -- False for an unknown chance level, so that `where not near_chance` loses no rows, and for losses, which have none.
+    coalesce(goals.score <= goals.chance + 2 * coalesce(goals.stderr, 0), false) as near_chance
 from expected_curves as expected
 left join goals
     on goals.study_id = expected.study_id
-    and (goals.depth, goals.measure, goals.task, goals.metric, goals.filter)
-        is not distinct from (expected.depth, expected.measure, expected.task, expected.metric, expected.filter)
+    and (goals.depth, goals.measure, goals.task) is not distinct from (expected.depth, expected.measure, expected.task)
 left join bests as own
     on own.study_id = expected.study_id
-    and (own.depth, own.variant, own.measure, own.task, own.metric, own.filter) is not distinct from (
-        expected.depth, expected.variant, expected.measure, expected.task, expected.metric, expected.filter
-    )
+    and (own.depth, own.variant, own.measure, own.task)
+        is not distinct from (expected.depth, expected.variant, expected.measure, expected.task)
 left join crossings
     on crossings.study_id = expected.study_id
-    and (crossings.depth, crossings.variant, crossings.measure, crossings.task, crossings.metric, crossings.filter)
-        is not distinct from (
-            expected.depth, expected.variant, expected.measure, expected.task, expected.metric, expected.filter
-        )
-order by study_id, depth, variant_order(expected.variant), variant, expected.task = 'average', task;
+    and (crossings.depth, crossings.variant, crossings.measure, crossings.task)
+        is not distinct from (expected.depth, expected.variant, expected.measure, expected.task)
+order by
+    expected.study_id, expected.depth, variant_order(expected.variant), expected.variant, expected.task = 'average',
+    expected.task;
 
 comment on macro table score_efficiency is
-    'score_efficiency(variant, direction): token factors of every curve to the best score of that variant';
+    'score_efficiency(variant): token factors of every curve to the best score of that variant';

@@ -16,18 +16,11 @@ accuracies as (
         best.tokens as best_tokens,
         factors.factor as data_efficiency,
         factors.bound,
-        intervals.low,
-        intervals.high,
         factors.near_chance
     from data_efficiency as factors
     left join best_accuracy as best
         on best.study_id = factors.study_id
         and (best.depth, best.variant, best.task) is not distinct from (factors.depth, factors.variant, factors.task)
-    left join factor_intervals as intervals
-        on intervals.study_id = factors.study_id
-        and (intervals.depth, intervals.variant, intervals.task)
-            is not distinct from (factors.depth, factors.variant, factors.task)
-        and intervals.rule = 'first'
 ),
 
 rows as (
@@ -42,8 +35,6 @@ select
     rows.accuracy,
     rows.data_efficiency,
     rows.bound,
-    rows.low,
-    rows.high,
     rows.near_chance,
     rows.best_tokens,
     chosen_metric.metric,

@@ -1,5 +1,5 @@
 -- One row: the Gini coefficient of expert selection at one depth or (depth null) in the whole model; 0 is even use.
--- needs: expert_ranks
+-- needs: expert_ranks_at
 create or replace view expert_gini as
 select
     study_id, variant, model_depth, run_id, tokens, depth,
@@ -7,7 +7,7 @@ select
     experts,
     count(*) filter (selections > 0) as experts_used,
     sum(selections)::bigint as selections
-from expert_ranks
+from expert_ranks_at(false)
 where total > 0
 group by study_id, variant, model_depth, run_id, tokens, depth, experts
 order by study_id, run_id, tokens, depth nulls first;

@@ -1,18 +1,18 @@
 -- One row: a point of a Lorenz curve of expert selection (the paper's Figure 6), by depth and (depth null) in the model.
--- needs: expert_ranks
+-- needs: expert_ranks_at
 -- The point is the share of selections that the least selected experts have. A curve goes from (0, 0) to (1, 1) with a
 -- point for every expert; the diagonal is even use. One minus twice the area under the curve is the Gini coefficient.
 create or replace view expert_lorenz as
 with points as (
     select study_id, variant, model_depth, run_id, tokens, depth, rank, experts, cumulated, total
-    from expert_ranks
+    from expert_ranks_at(false)
     where total > 0
 
     union all
 
     -- The start, and the experts without a row, which were never selected and have the first ranks.
     select study_id, variant, model_depth, run_id, tokens, depth, unnest(range(min(rank))) as rank, experts, 0, total
-    from expert_ranks
+    from expert_ranks_at(false)
     where total > 0
     group by study_id, variant, model_depth, run_id, tokens, depth, experts, total
 )

@@ -15,4 +15,4 @@ window
     ordered as (partition by study_id, run_id, tokens, depth order by selections, expert);
 
 comment on macro table expert_ranks_at is
-    'expert_ranks_at(latest): expert_ranks of each run''s latest checkpoint, or of all checkpoints';
+    'expert_ranks_at(latest): experts by selections, least selected first, at each run''s latest checkpoint or at all';

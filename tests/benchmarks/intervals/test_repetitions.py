@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.intervals.repetitions import coverage, repetition
+from benchmarks.intervals.repetitions import repetition, summary
 from flows.study.loading import load_study
 
 
@@ -18,7 +18,7 @@ def test_repetitions_share_no_seed_and_no_world():
     assert len({study.training.tokens for study in studies}) == 1
 
 
-def test_coverage_counts_intervals_that_hold_the_mean_of_all():
+def test_the_summary_counts_intervals_that_hold_the_mean_of_all():
     intervals = pd.DataFrame(
         {
             "metric": "loss",
@@ -30,8 +30,9 @@ def test_coverage_counts_intervals_that_hold_the_mean_of_all():
             "high": [1.0, 1.1, 2.5, np.nan, np.nan],
         }
     )
-    (row,) = coverage(intervals).to_dict("records")
+    (row,) = summary(intervals).to_dict("records")
     assert row["mean"] == pytest.approx(1)
+    assert row["mean_high"] == pytest.approx(np.exp(4.303 * np.log(2) / np.sqrt(3)), rel=1e-3)  # Student's t of three
     assert row["covered"] == 2
     assert row["repetitions"] == 3
     assert row["deviation"] == pytest.approx(np.log(2))

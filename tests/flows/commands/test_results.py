@@ -28,7 +28,7 @@ def test_the_report_is_printed(capsys: pytest.CaptureFixture[str], tmp_path: Pat
         tables["models"].append(model_row(variant, variant, 4))
         tables["runs"].append(run_row(variant, variant))
         tables["evaluations"] += evaluations(variant, RIGHT[variant])["evaluations"]
-    database = entered(tmp_path / "results.duckdb", tables)
+    database = entered(tmp_path / "results.duckdb", tables, replicates=1)
     assert main(["report", str(database), "--text"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith("At depth 4, for equal average accuracy, DR needed 2.52 times fewer training tokens than LA")

@@ -25,8 +25,9 @@ def test_a_study_with_results_has_its_own_noise(tmp_path: Path) -> None:
     with connect(study.database) as connection:
         for task, seed_error in (("average", 0.2), ("validation", 0.1), ("world_short", 0.01)):
             connection.execute(
-                "insert into mean_factor_intervals (study_id, depth, variant, task, metric, seeds, seed_error, "
-                "item_error) values (?, 4, 'DR', ?, 'loss', 5, ?, 0.03)",
+                "insert into computed_factors (study_id, depth, variant, baseline, task, metric, seeds, "
+                "baseline_seeds, seed_error, item_error, digest) "
+                "values (?, 4, 'DR', 'LA', ?, 'loss', 5, 5, ?, 0.03, '')",
                 [study.study_id, task, seed_error],
             )
     noise = noise_of(study)

@@ -181,7 +181,7 @@ def test_items_of_two_tasks_of_a_benchmark_must_not_have_one_id() -> None:
         TaskScores("math", None, 0.0, [MetricValues("acc", "none", {"1": value})], data_version=version)
         for value, version in ((1, "a"), (0, "b"))
     )
-    with pytest.raises(InputError, match="benchmark math: two of its tasks have an item '1'; give every item its own"):
+    with pytest.raises(InputError, match=r"benchmark math: .*'1'"):
         tables("r", 5, [one, other])
     (row,) = tables("r", 5, [one, one])["evaluations"].to_pylist()  # one file of items, named by two tasks
     assert row["items"] == 1
@@ -217,28 +217,20 @@ def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
     before = [folder.stat().st_ino for folder in folders]
     (folders[1] / "rows" / "items.parquet").rename(place / "again" / "moved")
     shutil.rmtree(folders[1])
-    # What a killed process leaves is neither taken for a result nor in the way.
+    # What a killed process leaves is neither taken for a result nor in the way: half a checkpoint, or parts of a whole.
     (folders[1].with_name(folders[1].name + ".partial") / "rows").mkdir(parents=True)
+    (parts := folders[0].with_name(folders[0].name + PARTS)).mkdir()
     assert evaluate(read_job(path)) == folders
     assert folders[0].stat().st_ino == before[0]
     assert rows(folders[1], "items") == pq.read_table(place / "again" / "moved").to_pylist()
     assert not list((place / "again").rglob("*.partial"))
+    assert not parts.exists()
 
 
 def test_a_checkpoint_that_is_not_in_the_job_is_an_error(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_job(place, "only", tasks=plain_specifications(place)[:1])
     assert main([str(path), "--only", "700"]) == 2
     assert capfd.readouterr().err == "the job has no checkpoint with 700 tokens; those it has are 500, 1000\n"
-
-
-def test_parts_of_a_finished_checkpoint_are_removed(place: Path) -> None:
-    """A kill may come between the rename of a whole checkpoint and the removal of its parts."""
-    path = write_job(place, "parts", tasks=plain_specifications(place)[:1])
-    folders = evaluate(read_job(path))
-    parts = folders[0].with_name(folders[0].name + PARTS)
-    (parts / "000").mkdir(parents=True)
-    assert evaluate(read_job(path), only=500) == folders
-    assert not parts.exists()
 
 
 def test_results_of_other_items_are_not_mixed(place: Path, tmp_path: Path) -> None:

@@ -88,17 +88,14 @@ def test_log_likelihoods_equal_a_plain_pass(batch_tokens: int) -> None:
     assert log_likelihoods(model, pairs)[6][1]  # what greedy decoding writes is recognised
 
 
-@pytest.mark.parametrize("depth", [1, 6])
-def test_log_likelihoods_at_another_depth(depth: int) -> None:
-    context = list(range(1, 31))
-    pairs = [(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40), (list(range(100)), [4, 4])]
-    check_log_likelihoods(pairs, 200, depth)
+LA = {"recurrent": False, "depth_attention": False}
 
 
-@pytest.mark.parametrize("family", [{"recurrent": False, "depth_attention": False}, {"depth_attention": False}])
-def test_log_likelihoods_of_the_other_families(family: dict[str, bool]) -> None:
+@pytest.mark.parametrize("changes", [{"depth": 1}, {"depth": 6}, LA, {"depth_attention": False}], ids=str)
+def test_log_likelihoods_of_other_depths_and_families(changes: dict[str, Any]) -> None:
     context = list(range(1, 31))
-    check_log_likelihoods([(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40)], 200, **family)
+    pairs = [(context, [5]), (context, [7, 8, 9]), (context, [7, 8]), ([3], [1] * 40), (list(range(96)), [4, 4])]
+    check_log_likelihoods(pairs, 200, **changes)
 
 
 @settings(max_examples=25)
@@ -124,29 +121,6 @@ def test_rolling_windows_are_those_of_lm_eval(text: list[int], length: int) -> N
 
     expected = map(make_disjoint_window, get_rolling_token_windows(text, 0, length, 1))
     assert rolling_windows(text, 0, length) == list(expected)
-
-
-def test_texts(text_model: LanguageModel) -> None:
-    model, tokenizer = text_model.model, text_model.tokenizer
-    texts = ["How many coins? " * 40, "7", "Ben – naïve ½ 🙂"]
-    for text, (value, count) in zip(texts, text_model.rolling_log_likelihoods(texts), strict=True):
-        encoded = tokenizer.encode(text)
-        windows = rolling_windows(encoded, tokenizer.end_token, 192)
-        assert value == pytest.approx(sum(plain_log_likelihood(model, *window)[0] for window in windows), abs=1e-3)
-        assert count == len(encoded)
-    (empty,) = text_model.log_likelihoods([("", "7 coins")])
-    assert empty[0] == pytest.approx(text_model.rolling_log_likelihoods(["7 coins"])[0][0], abs=1e-4)
-
-
-def test_raw_weights_are_asked_for_by_name(folder: Path, tmp_path: Path) -> None:
-    raw, averaged = small_model(0), small_model(1)
-    save_model(tmp_path / "model", raw, averaged=averaged.state_dict())
-    tokenizer = str(folder / "tokenizer")
-    for arguments, expected in (({}, averaged), ({"weights": "raw"}, raw)):
-        lm = harness.DreamerLM(str(tmp_path / "model"), tokenizer, "cpu", **arguments)
-        assert torch.equal(lm.text.model.head, expected.head)
-    with pytest.raises(InputError, match="weights is 'both', but it must be 'averaged' or 'raw'"):
-        harness.DreamerLM(str(tmp_path / "model"), tokenizer, "cpu", weights="both")
 
 
 def test_a_cuda_device_that_is_not_there_is_the_cpu_with_a_line(
@@ -179,23 +153,7 @@ def test_pairs_are_cut_apart_as_lm_eval_does(text_model: LanguageModel) -> None:
 # --- writing ---
 
 
-def test_writing_equals_plain_generation_cut_at_the_first_stop(text_model: LanguageModel) -> None:
-    model, tokenizer = text_model.model, text_model.tokenizer
-    prompts = ["Question: How many?\nAnswer:", "Ann has", "Ben gives away 12 of 20 apples. " * 30, ""]
-    free = text_model.generate([(prompt, Generation(max_new_tokens=24)) for prompt in prompts])
-    for prompt, text in zip(prompts, free, strict=True):
-        context = (tokenizer.encode(prompt) or [tokenizer.end_token])[-(192 - 24) :]
-        assert text == tokenizer.decode(plain_generation(model, context, 24, tokenizer.end_token))
-    # Stop strings of one and of several tokens, taken from what is written, beside one that never comes.
-    stops = (free[0][7:10], free[1][3:4], "never written")
-    cut = text_model.generate([(prompt, Generation(stops, 24)) for prompt in prompts])
-    for whole, part in zip(free, cut, strict=True):
-        places = [whole.find(stop) for stop in stops if stop in whole]
-        assert part == (whole[: min(places)] if places else whole)
-    assert len(cut[0]) <= 7
-
-
-@pytest.mark.parametrize("family", [{"recurrent": False, "depth_attention": False}, {"depth_attention": False}, {}])
+@pytest.mark.parametrize("family", [LA, {"depth_attention": False}, {}], ids=str)
 def test_what_lm_eval_asks_is_answered_item_by_item(text_model: LanguageModel, family: dict[str, bool]) -> None:
     """lm-eval's three questions, as it asks them, against texts encoded and passed through the network one at a time:
     empty contexts, several tokens to continue with, stop strings, and contexts longer than the model reads."""
@@ -308,33 +266,6 @@ def test_tasks_of_the_mirror_are_lm_evals_own(text_model: LanguageModel, tmp_pat
     lm = harness.DreamerLM(text_model)
     pairs = mmlu.requests["loglikelihood"] + mathqa.requests["loglikelihood"][:1000]
     assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
-
-
-@pytest.mark.slow
-def test_math_by_both_definitions(tmp_path: Path) -> None:
-    """hendrycks_math reads between dollar signs, minerva_math finds the box; neither needs worked examples."""
-    rows = [
-        {"problem": "What is 1+1?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{2}$."},
-        {"problem": "Half of 1?", "level": "Level 1", "type": "Algebra", "solution": r"It is $\boxed{\frac{1}{2}}$."},
-    ]
-    place = write_data(tmp_path / "math", "algebra", test=rows)
-    hendrycks = HarnessTask(specification("math", "hendrycks_math_algebra", place), cache=tmp_path)
-    assert hendrycks.requests["generate_until"][0][0] == "Problem: What is 1+1?\nAnswer:"
-    minerva = HarnessTask(specification("minerva", "minerva_math_algebra", place), cache=tmp_path)
-    assert minerva.requests["generate_until"][0][0] == "Problem:\nWhat is 1+1?\n\nSolution:"
-    answers = {
-        "generate_until": [" The answer is $2$.", r" So it is $\boxed{0.5}$."],
-        "loglikelihood": [(-1.0, False), (-2.0, False)],
-    }
-    values = {
-        (measure.metric, item): value
-        for task in (hendrycks, minerva)
-        for measure in task.score(answers).measures
-        for item, value in measure.findings.items()
-    }
-    assert values["exact_match", "hendrycks_math_algebra/0"] == 1
-    assert values["exact_match", "hendrycks_math_algebra/1"] == 0
-    assert values["math_verify", "minerva_math_algebra/0"] == values["math_verify", "minerva_math_algebra/1"] == 1
 
 
 USERS_TASK = """

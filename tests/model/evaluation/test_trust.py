@@ -86,3 +86,16 @@ def test_a_file_that_is_no_task_is_one_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match=r"task\.yaml") as error:
         check_task_file(tmp_path / "task.yaml")
     assert "\n" not in str(error.value)
+
+
+def test_a_path_through_the_trusted_folder_is_not_trusted(tmp_path: Path) -> None:
+    trusted = tmp_path / "tasks"
+    for folder in (tmp_path, trusted):
+        folder.mkdir(exist_ok=True)
+        (folder / "shapes.yaml").write_text(TASK.replace('"{{question}}"', "!function evil.prompt"))
+    task = tmp_path / "task.yaml"
+    task.write_text(f"include: {trusted / 'shapes.yaml'}")
+    check_task_file(task, trusted=trusted)
+    task.write_text(f"include: {trusted / '..' / 'shapes.yaml'}")
+    with pytest.raises(InputError, match=r"shapes\.yaml: !function"):
+        check_task_file(task, trusted=trusted)

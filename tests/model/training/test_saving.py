@@ -8,7 +8,7 @@ import torch
 
 import model.training.trainer
 from model.checkpoint import newest_state
-from model.train import main, train
+from model.train import train
 from model.training.config import read_run
 from model.training.saving import PAUSE, StateWriter, write_state
 from model.training.trainer import Trainer
@@ -103,28 +103,6 @@ def test_no_state_is_copied_twice(tmp_path, monkeypatch, stop_at):
     train(folder, stop_at=stop_at)
     assert saved == sorted(set(saved))
     assert saved[-1] == newest_state(folder / "state").values["step"]
-
-
-def test_an_error_of_the_writer_ends_the_training_with_one_line(tmp_path, monkeypatch, capsys):
-    calm, folder = (write_run(tmp_path, name=name) for name in ("calm", "run"))
-    train(calm)
-    written = []
-
-    def fail_the_third_time(run, state):
-        if len(written) == 2:
-            raise OSError(28, "No space left on device", "tensors.safetensors")
-        write_state(run, state)
-        written.append(state.values["step"])
-
-    monkeypatch.setattr(model.training.trainer, "write_state", fail_the_third_time)
-    assert main([str(folder)]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"{folder}: [Errno 28] No space left on device: 'tensors.safetensors'"
-    assert newest_state(folder / "state").values["step"] == written[-1]
-    monkeypatch.undo()
-    assert train(folder) == "complete"
-    one, other = (newest_state(place / "state") for place in (calm, folder))
-    assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
 
 
 def test_a_run_is_complete_only_when_its_last_checkpoint_is_there(tmp_path, monkeypatch):

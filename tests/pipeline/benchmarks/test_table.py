@@ -8,28 +8,24 @@ import pytest
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.errors import InputError
 
+MINE = {"name": "x", "repository": "a/b"}
+
 
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
         ("gms8k", "no benchmark 'gms8k'; did you mean 'gsm8k'"),
-        (
-            {"name": "x", "repository": "a/b", "task": "t", "metrik": "acc"},
-            "unknown key 'metrik'; did you mean 'metric'",
-        ),
+        (MINE | {"task": "t", "metrik": "acc"}, "unknown key 'metrik'; did you mean 'metric'"),
         ({"name": "x", "task": "t", "metric": "acc"}, "repository must be given"),
         ({"name": "x", "repository": "a", "task": "t", "metric": "acc"}, "not of the form owner/name"),
-        ({"name": "x", "repository": "a/b", "metric": "acc"}, "name lm-eval's task"),
-        ({"name": "x", "repository": "a/b", "task": "t"}, "metric must be given"),
-        (
-            {"name": "x", "repository": "a/b", "task": "t", "metric": "acc", "chance": 25},
-            "chance must be a number from 0",
-        ),
-        ({"name": "x", "repository": "a/b", "task": "t", "tasks": {"c": "t"}}, "give either tasks or task"),
-        ({"name": "x", "repository": "a/b", "text": "t", "metric": "acc"}, "metric of a text must be one of"),
-        ({"name": "x", "repository": "a/b", "task": "t", "metric": "acc", "rows": 5}, "rows is for the perplexity"),
-        ({"name": "x", "repository": "a/b", "text": "t", "rows": 0}, "rows must be a whole number above 0"),
-        ({"name": "x", "repository": "a/b", "text": "t[", "rows": 1}, "not a column or a path"),
+        (MINE | {"metric": "acc"}, "name lm-eval's task"),
+        (MINE | {"task": "t"}, "metric must be given"),
+        (MINE | {"task": "t", "metric": "acc", "chance": 25}, "chance must be a number from 0"),
+        (MINE | {"task": "t", "tasks": {"c": "t"}}, "give either tasks or task"),
+        (MINE | {"text": "t", "metric": "acc"}, "metric of a text must be one of"),
+        (MINE | {"task": "t", "metric": "acc", "rows": 5}, "rows is for the perplexity"),
+        (MINE | {"text": "t", "rows": 0}, "rows must be a whole number above 0"),
+        (MINE | {"text": "t[", "rows": 1}, "not a column or a path"),
         ({"name": "gsm8k", "revision": "main"}, "revision 'main' is no commit"),
         ({"name": "gsm8k", "metric": None}, "metric must be given"),
     ],

@@ -4,38 +4,32 @@ import random
 from itertools import pairwise
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from pipeline.decontaminate.sample import sample_documents
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.storage.numbered_shards import find_shards
 from tests.pipeline.decontaminate.items import item_table
+from tests.pipeline.documents import read, table, write
 
 WORDS = [a + b + c for a in ("ba", "ke", "lo", "mi") for b in ("ra", "to", "nu") for c in ("s", "d", "x")]
 TEMPLATE = "{} keeps {} hens behind the old mill and sells them to the baker at the corner of the long street"
 
 
-def write(folder: Path, sources: list[str]) -> None:
+def write_sources(folder: Path, sources: list[str]) -> None:
     for place, source in enumerate(sources):
         draw = random.Random(source)
         texts = [" ".join(draw.choices(WORDS, k=30)) for _ in range(4000)]
         if source == "template":
             texts = [TEMPLATE.format(draw.choice(WORDS), draw.randrange(50)) for _ in range(600)]
-        rows = [
-            {"id": f"{source}/{i}", "source": source, "row": i, "question": text, "response": "", "answer": ""}
-            for i, text in enumerate(texts)
-        ]
-        with DocumentWriter(folder, prefix=f"{place}-", shard_bytes=100_000) as writer:
-            for start in range(0, len(rows), 500):
-                writer.keep(pa.Table.from_pylist(rows[start : start + 500], schema=SCHEMA))
+        parts = [table(((text, "") for text in texts[i : i + 500]), source, i) for i in range(0, len(texts), 500)]
+        write(folder, *parts, prefix=f"{place}-", shard_bytes=100_000)
 
 
 @pytest.mark.parametrize("sources", [["plain", "template", "other"], ["template", "other", "plain"]])
 def test_every_source_has_its_share(tmp_path: Path, sources: list[str]) -> None:
-    write(tmp_path, sources)
+    write_sources(tmp_path, sources)
     batches = list(sample_documents(find_shards([tmp_path]), 2000, ["source", "row"]))
     rows = sorted((row["source"], row["row"]) for batch in batches for row in batch.to_pylist())
     counts = {source: sum(name == source for name, _ in rows) for source in sources}
@@ -51,9 +45,8 @@ def test_the_order_of_sources_decides_nothing(tmp_path: Path) -> None:
     removed = []
     for number, sources in enumerate([["plain", "template"], ["template", "plain"]]):
         folder = tmp_path / str(number)
-        write(folder / "in", sources)
+        write_sources(folder / "in", sources)
         results = decontaminate(folder / "in", folder / "out", items, settings)
         assert results["templated_items"] == 1
-        dropped = read_documents(folder / "out", kind="dropped")
-        removed.append({row["id"] for batch in dropped for row in batch.to_pylist()})
+        removed.append({row["id"] for row in read(folder / "out", "dropped")})
     assert removed[0] == removed[1]

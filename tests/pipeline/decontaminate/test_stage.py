@@ -4,41 +4,35 @@ import gzip
 import json
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.decontaminate.item_index import ItemIndex
+from pipeline.decontaminate.scan import search
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from tests.mirror import MIRROR, needs_mirror
-from tests.pipeline.decontaminate.items import CLIPS, PROSE, SHORT, item_table
+from tests.pipeline.decontaminate.items import CLIPS, PARTS, PROSE, SHORT, item_table
+from tests.pipeline.documents import read, table, write
 
 
 def run(
     folder: Path, rows: list[tuple[str, str]], items: pa.Table, chosen: DecontaminationSettings | None = None
 ) -> tuple[dict[int, tuple[str, str]], dict]:
     """Reason and cause by row of what was dropped, and the stage's results."""
-    with DocumentWriter(folder / "in") as writer:
-        for start in range(0, len(rows), 2000):
-            documents = [
-                {"id": f"s/{i}", "source": "s", "row": i, "question": question, "response": response, "answer": ""}
-                for i, (question, response) in enumerate(rows[start : start + 2000], start)
-            ]
-            writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
+    write(folder / "in", table(rows))
     results = decontaminate(folder / "in", folder / "out", items, chosen or DecontaminationSettings())
-    dropped = {
-        row["row"]: (row["reason"], row["because"])
-        for batch in read_documents(folder / "out", kind="dropped")
-        for row in batch.to_pylist()
-    }
-    kept = {row for batch in read_documents(folder / "out") for row in batch["row"].to_pylist()}
+    dropped = {row["row"]: (row["reason"], row["because"]) for row in read(folder / "out", "dropped")}
+    kept = {row["row"] for row in read(folder / "out")}
     assert kept | set(dropped) == set(range(len(rows)))
     assert not kept & set(dropped)
     return dropped, results
@@ -167,7 +161,7 @@ def test_where_a_leak_stands_decides_nothing_about_the_rest(leaks: list[bool]) -
         rows = [(CLIPS if leak else f"Question {i}, naïve?", "") for i, leak in enumerate(leaks)]
         dropped, results = run(Path(folder), rows, item_table([(CLIPS, "72")]))
         assert sorted(dropped) == [i for i, leak in enumerate(leaks) if leak]
-        kept = [row for batch in read_documents(Path(folder) / "out") for row in batch.to_pylist()]
+        kept = read(Path(folder) / "out")
         assert [row["row"] for row in kept] == [i for i, leak in enumerate(leaks) if not leak]
         counts = {row["reason"]: (row["documents"], row["characters"]) for row in results["counts"]}
         sizes = {"kept": [row["question"] for row in kept], "contaminated_exact": [CLIPS] * len(dropped)}
@@ -235,3 +229,29 @@ def test_real_questions_planted_in_training_questions(tmp_path: Path) -> None:
         else:
             assert sum(row in dropped for row in planted) >= (0.97 if name == "reworded" else 1) * len(test), name
     assert sum(row < len(train) for row in dropped) <= 0.001 * len(train)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.lists(st.sampled_from(PARTS), max_size=4).map(" ".join), max_size=8), st.integers(1, 200))
+def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: list[str], block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pipeline.decontaminate.scan.BLOCK_BYTES", block)
+        items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
+        index = ItemIndex(items, DecontaminationSettings())
+        index.settle(np.zeros(index.masked.size, np.int64), 20)
+        found = list(search(index, pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
+        alone = [
+            replace(match, document=place)
+            for place, question in enumerate(questions)
+            for match in search(index, pa.array([question]), pa.array([PROSE]))
+        ]
+    assert found == alone
+
+
+def test_settings_that_make_no_sense() -> None:
+    with pytest.raises(InputError, match="exact, overlap, solution, template"):
+        DecontaminationSettings(remove=("some",))
+    with pytest.raises(InputError, match="template_coverage"):
+        DecontaminationSettings(template_coverage=0.0)
+    with pytest.raises(InputError, match="shortest"):
+        replace(DecontaminationSettings(), shortest=3)

@@ -1,16 +1,35 @@
-"""Documents in DuckDB: ranks, exact duplicates, and joins of band hashes in any number of parts."""
+"""Documents in DuckDB: ranks, exact duplicates, and the pairs of equal band hashes, joined in any number of parts."""
 
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pipeline.dedup.clusters import bucket_pairs
 from pipeline.dedup.document_table import REASONS, DocumentTable
 from pipeline.storage.numbered_shards import Shard
-from tests.pipeline.dedup.buckets import star_and_chain
+
+
+def star_and_chain(hashes: list[int], nodes: list[int]) -> set[tuple[int, int]]:
+    pairs = set()
+    for value in set(hashes):
+        bucket = sorted(node for other, node in zip(hashes, nodes, strict=True) if other == value)
+        pairs.update((bucket[0], node) for node in bucket[1:])
+        pairs.update(pairwise(bucket))
+    return pairs
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 6)), st.randoms())
+def test_every_bucket_is_a_star_and_a_chain(hashes: list[int], random) -> None:
+    nodes = random.sample(range(1000), len(hashes))
+    found = bucket_pairs(np.array(hashes, np.uint64), np.array(nodes, np.int64))
+    assert {tuple(pair) for pair in found.tolist()} == star_and_chain(hashes, nodes)
 
 
 def test_the_example_of_the_module(tmp_path: Path) -> None:

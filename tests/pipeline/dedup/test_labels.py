@@ -1,14 +1,16 @@
-"""Problems that differ by their labels alone are duplicates; problems of other functions are not."""
+"""Problems that differ by labels alone are duplicates, those of other functions are not; and keys of whole texts."""
 
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from pipeline.dedup.exact import exact_keys
 from pipeline.dedup.labels import without_labels
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
-from pipeline.storage.documents import SCHEMA, DocumentWriter
+from pipeline.text.words import text_column
+from tests.pipeline.documents import read, table, write
 
 PROBLEM = (
     "A farmer has 35 cows and buys 15 more of them in the spring, then sells a fifth of the herd to the neighbour who "
@@ -21,19 +23,9 @@ INSTRUCTION = (
 
 
 def kept(folder: Path, questions: list[str]) -> int:
-    count = len(questions)
-    columns = [
-        list("abcdef"[:count]),
-        ["s"] * count,
-        list(range(count)),
-        questions,
-        ["It is so."] * count,
-        [""] * count,
-    ]
-    with DocumentWriter(folder / "in") as writer:
-        writer.keep(pa.table(columns, schema=SCHEMA))
-    counts = deduplicate([folder / "in"], folder / "out", DedupSettings())["counts"]
-    return sum(row["documents"] for row in counts if row["reason"] == "kept")
+    write(folder / "in", table((question, "It is so.") for question in questions))
+    deduplicate([folder / "in"], folder / "out", DedupSettings())
+    return len(read(folder / "out"))
 
 
 @pytest.mark.parametrize(
@@ -64,3 +56,16 @@ def test_other_functions_under_one_long_instruction_are_other_problems(
     tmp_path: Path, one: str, other: str, different: int
 ) -> None:
     assert kept(tmp_path, [INSTRUCTION + one, INSTRUCTION + other]) == different
+
+
+def test_normal_form_of_whole_texts() -> None:
+    alike = ["  Two   Words,\nthen\t( 3 + 4 ) . ", "two words,then(3+4)."]
+    keys, lengths = exact_keys(text_column(pa.array([*alike, "1 2", "12"])))
+    assert (keys[0] == keys[1]).all()
+    assert (keys[2] != keys[3]).any()
+    assert lengths[0] == len(alike[1])
+    same, _ = exact_keys(text_column(pa.array(["A b.", "a  B ."]), pa.array(["c", "C\n"])))
+    assert (same[0] == same[1]).all()
+    other, lengths = exact_keys(text_column(pa.array(["x+y", "x-y", None, ""])))
+    assert len({tuple(key) for key in other.tolist()}) == 3
+    assert lengths.tolist() == [3, 3, 0, 0]

@@ -4,7 +4,6 @@ import random
 import resource
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,20 +12,14 @@ from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.signing import sign_source
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from tests.pipeline.documents import read, table, write
 
 WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
 
 
 def source(folder: Path, name: str, questions: list[str]) -> Path:
-    rows = [
-        {"id": f"{name}/{i}", "source": name, "row": i, "question": question, "response": "It is so.", "answer": ""}
-        for i, question in enumerate(questions)
-    ]
-    with DocumentWriter(folder / name, shard_bytes=2_000) as writer:
-        for row in rows:
-            writer.keep(pa.Table.from_pylist([row], schema=SCHEMA))
-    return folder / name
+    rows = [table([(question, "It is so.")], name, i) for i, question in enumerate(questions)]
+    return write(folder / name, *rows, shard_bytes=2_000)
 
 
 def problem(draw: random.Random, number: int) -> str:
@@ -37,15 +30,6 @@ def edited(draw: random.Random, text: str) -> str:
     words = text.split()
     words[draw.randrange(30)] = "other"
     return " ".join(words)
-
-
-def read(output: Path) -> list[dict]:
-    return [
-        row
-        for kind in ("documents", "dropped")
-        for batch in read_documents(output, kind=kind)
-        for row in batch.to_pylist()
-    ]
 
 
 @pytest.mark.parametrize("settings", [DedupSettings(), DedupSettings(guards=(), responses_per_question=1)])
@@ -64,7 +48,8 @@ def test_signing_source_by_source_changes_nothing(tmp_path: Path, settings: Dedu
     alone, before = tmp_path / "alone", tmp_path / "before"
     results = deduplicate([first, second], alone, settings)
     assert deduplicate([first, second], before, settings, signed=signed) == results
-    assert read(before) == read(alone)
+    for kind in ("documents", "dropped"):
+        assert read(before, kind) == read(alone, kind)
     assert results["verified"] >= 40
     audits = [pq.read_table(output / "near_duplicates.parquet") for output in (alone, before)]
     assert audits[0].equals(audits[1])

@@ -13,8 +13,9 @@ import pytest
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from pipeline.storage.documents import DocumentWriter
 from tests.mirror import MIRROR, needs_mirror
+from tests.pipeline.documents import read, table, write
 from tests.pipeline.text.specification import ngram_ids
 
 STORY = (
@@ -23,33 +24,17 @@ STORY = (
 )
 
 
-def write(folder: Path, rows: list[tuple[str, str, str]], source: str = "s", shard_rows: int = 1000) -> Path:
-    """Documents of one source, in shards of a few rows; ids follow the rows."""
-    for start in range(0, max(len(rows), 1), shard_rows):
-        table = pa.Table.from_pylist(
-            [
-                {"id": f"{source}/{i}", "source": source, "row": i, "question": q, "response": r, "answer": a}
-                for i, (q, r, a) in enumerate(rows[start : start + shard_rows], start)
-            ],
-            schema=SCHEMA,
-        )
-        with DocumentWriter(folder / "part", shard_bytes=1) as writer:
-            writer.keep(table)
-        for path in (folder / "part" / "documents").glob("*"):
-            (folder / "documents").mkdir(exist_ok=True, parents=True)
-            path.rename(folder / "documents" / f"{start:05d}.parquet")
+def write_source(folder: Path, rows: list[tuple[str, str, str]], source: str = "s", shard_rows: int = 1000) -> Path:
+    """Documents of one source, in shards of a few rows."""
+    for first in range(0, max(len(rows), 1), shard_rows):
+        write(folder, table(rows[first : first + shard_rows], source, first), prefix=f"{first:05d}-")
     return folder
 
 
 def outcome(folder: Path) -> tuple[list[str], dict[str, tuple[str, str]]]:
     """Ids kept, in order; reason and cause of each id dropped."""
-    kept = [i for batch in read_documents(folder) for i in batch["id"].to_pylist()]
-    dropped = {
-        row["id"]: (row["reason"], row["because"])
-        for batch in read_documents(folder, kind="dropped")
-        for row in batch.to_pylist()
-    }
-    return kept, dropped
+    dropped = {row["id"]: (row["reason"], row["because"]) for row in read(folder, "dropped")}
+    return [row["id"] for row in read(folder)], dropped
 
 
 def run(
@@ -59,7 +44,7 @@ def run(
     shard_rows: int = 1000,
     **options,
 ):
-    source = write(folder / "in", rows, shard_rows=shard_rows)
+    source = write_source(folder / "in", rows, shard_rows=shard_rows)
     results = deduplicate([source], folder / "out", settings or DedupSettings(), **options)
     return *outcome(folder / "out"), results
 
@@ -130,9 +115,11 @@ def test_a_pair_right_at_the_threshold_is_a_near_duplicate(tmp_path: Path) -> No
 
 def test_the_survivor_comes_first_by_source_then_answer_then_length_then_id(tmp_path: Path) -> None:
     text = STORY.format(n=4)
-    first = write(tmp_path / "first", [(text, "Seven.", "")], "z")
-    second = write(tmp_path / "second", [(text, "Seven. ", "7"), ("How so?", "So", ""), ("How so ?", "So", "So")], "a")
-    longer = write(tmp_path / "third", [(text + " Thank you very much.", "Seven.", "7")], "b")
+    first = write_source(tmp_path / "first", [(text, "Seven.", "")], "z")
+    second = write_source(
+        tmp_path / "second", [(text, "Seven. ", "7"), ("How so?", "So", ""), ("How so ?", "So", "So")], "a"
+    )
+    longer = write_source(tmp_path / "third", [(text + " Thank you very much.", "Seven.", "7")], "b")
     deduplicate([first, second, longer], tmp_path / "out", DedupSettings())
     kept, dropped = outcome(tmp_path / "out")
     assert kept == ["z/0", "a/2"]
@@ -254,7 +241,7 @@ def test_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_input_that_cannot_be_read(tmp_path: Path) -> None:
-    source = write(tmp_path / "in", [("a question", "a response", "")] * 50)
+    source = write_source(tmp_path / "in", [("a question", "a response", "")] * 50)
     with pytest.raises(InputError, match="4GB"):
         deduplicate([source], tmp_path / "out", DedupSettings(), memory="much")
     assert not (tmp_path / "out").exists()
@@ -282,3 +269,18 @@ def test_real_problems_stay_and_their_edits_go(tmp_path: Path) -> None:
     pairs = {tuple(sorted((int(i[2:]), int(because[2:])))) for i, (_, because) in dropped.items()}
     assert all(a < first <= b < last for a, b in pairs)  # nothing but an original and its copy
     assert len(dropped) >= 0.98 * len(copies)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"threshold": 0.0}, "threshold"),
+        ({"bands": 30, "rows": 6}, "permutations"),
+        ({"bands": 3}, "both"),
+        ({"guards": ("letters",)}, "numbers, signs, names, answers"),
+        ({"responses_per_question": 0}, "at least 1"),
+    ],
+)
+def test_settings_that_make_no_sense(wrong: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        DedupSettings(**wrong)

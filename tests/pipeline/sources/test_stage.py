@@ -14,6 +14,7 @@ from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import read_documents
 from pipeline.storage.parallel import workers
 from tests.mirror import MIRROR, needs_mirror
+from tests.pipeline.documents import read as documents
 
 PLAIN = {"name": "plain", "repository": "a/b", "question": "q", "response": "r"}
 
@@ -21,10 +22,6 @@ PLAIN = {"name": "plain", "repository": "a/b", "question": "q", "response": "r"}
 def lines(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
-
-
-def documents(folder, kind="documents"):
-    return [row for batch in read_documents(folder, kind=kind) for row in batch.to_pylist()]
 
 
 def reasons(result):
@@ -156,13 +153,8 @@ def test_progress_ends_at_one(tmp_path):
 
 
 def plain(name, repository, **changed):
-    return {
-        "name": name,
-        "repository": repository,
-        "question": "question",
-        "response": "answer",
-        "answer": "answer",
-    } | changed
+    columns = {"question": "question", "response": "answer", "answer": "answer"}
+    return {"name": name, "repository": repository} | columns | changed
 
 
 @needs_mirror

@@ -12,10 +12,11 @@ import yaml
 
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import source_files
+from pipeline.sources.sizes import COMPRESSION, size_of
 from pipeline.sources.source import notices
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import SOURCES, resolve_source
-from pipeline.storage.documents import read_documents
+from tests.pipeline.documents import read as documents
 
 CASES = yaml.safe_load(Path(__file__).with_name("rows_of_sources.yaml").read_text(encoding="utf-8"))
 
@@ -39,10 +40,7 @@ def read(entry, folder):
     """Read a source; return the kept and the dropped documents."""
     source = resolve_source(entry)
     read_source(source, source_files(source, folder), folder / "out")
-    return [
-        [row for batch in read_documents(folder / "out", kind=kind) for row in batch.to_pylist()]
-        for kind in ("documents", "dropped")
-    ]
+    return documents(folder / "out"), documents(folder / "out", "dropped")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -124,3 +122,11 @@ def test_an_entry_with_a_name_of_the_table_changes_only_what_it_says():
     changed = resolve_source({"name": "openmathinstruct-2", "split": "train_1M", "limit": 1000})
     assert dataclasses.replace(changed, split="train", limit=None) == SOURCES["openmathinstruct-2"]
     assert resolve_source({"name": "gsm8k", "revision": None, "repository": None}).prefix == "gsm8k"
+
+
+@pytest.mark.parametrize(
+    ("ending", "share"), [(".jsonl", 1), (".jsonl.gz", COMPRESSION), (".jsonl.zst", COMPRESSION), (".csv", 1)]
+)
+def test_the_text_of_compressed_files_is_longer(tmp_path: Path, ending: str, share: float) -> None:
+    (tmp_path / f"a{ending}").write_bytes(b"x" * 1000)
+    assert size_of(SOURCES["gsm8k"], [tmp_path / f"a{ending}"]).text == pytest.approx(1000 * share)

@@ -8,23 +8,11 @@ import pytest
 
 from pipeline.errors import InputError
 from pipeline.storage.documents import DROPPED, ROW_GROUP_BYTES, SCHEMA, DocumentWriter, read_documents, shards
+from tests.pipeline.documents import table as table_of
 
 
 def table(count: int, source: str = "s", start: int = 0) -> pa.Table:
-    return pa.Table.from_pylist(
-        [
-            {
-                "id": f"{source}/{i}",
-                "source": source,
-                "row": i,
-                "question": f"q{i}",
-                "response": "résponse",
-                "answer": None,
-            }
-            for i in range(start, start + count)
-        ],
-        schema=SCHEMA,
-    )
+    return table_of(((f"q{i}", "résponse", None) for i in range(start, start + count)), source, start)
 
 
 def test_round_trip_and_counts(tmp_path: Path) -> None:
@@ -64,19 +52,11 @@ def test_a_stage_that_keeps_nothing_reads_as_empty(tmp_path: Path) -> None:
     assert list(read_documents(tmp_path)) == []
 
 
-def long_ones(lengths: list[int]) -> pa.Table:
-    rows = [
-        {"id": f"s/{i}", "source": "s", "row": i, "question": "q", "response": "é" * (n // 2), "answer": ""}
-        for i, n in enumerate(lengths)
-    ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA)
-
-
 def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("pipeline.storage.documents.BATCH_BYTES", 20_000_000)
     lengths = [100] * 50 + [10_000_000] * 6 + [100] * 50 + [1_000_000] * 30
     with DocumentWriter(tmp_path) as writer:
-        writer.keep(long_ones(lengths))
+        writer.keep(table_of(("q", "é" * (length // 2)) for length in lengths))
     (shard,) = shards(tmp_path)
     metadata = pq.ParquetFile(shard).metadata
     sizes = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]

@@ -1,11 +1,16 @@
-"""Atomic writes: readers see the old file or folder or the new one, never a part."""
+"""Atomic writes, of which readers see no part; locks with one holder or several that share; amounts of memory."""
+
+from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from pipeline.errors import InputError
 from pipeline.storage.files import atomic_file, atomic_folder, replace_folder, write_text_atomically
+from pipeline.storage.locks import try_lock
+from pipeline.storage.memory import memory_bytes
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -54,3 +59,28 @@ def test_a_folder_with_content_is_not_overwritten(tmp_path: Path) -> None:
         (tmp_path / name / name).touch()
     with pytest.raises(OSError, match="not empty"):
         replace_folder(tmp_path / "partial", tmp_path / "final")
+
+
+def test_a_lock_excludes_other_openings_until_the_file_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as first, path.open() as second:
+        assert try_lock(first)
+        assert not try_lock(second)
+        assert not try_lock(second, shared=True)
+    with path.open() as third:
+        assert try_lock(third)
+
+
+def test_shared_locks_exclude_only_a_lock_that_is_not_shared(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as first, path.open() as second:
+        assert try_lock(first, shared=True)
+        assert try_lock(second, shared=True)
+        assert not try_lock(first)
+
+
+def test_amounts_in_powers_of_1000_and_1024() -> None:
+    assert memory_bytes("1.5GB") == 1_500_000_000
+    assert memory_bytes("2 MiB") == 2 * 2**20
+    with pytest.raises(InputError, match="4GB"):
+        memory_bytes("much")

@@ -17,7 +17,8 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+from tests.pipeline.decontaminate.items import item_table
+from tests.pipeline.documents import read, table, write
 
 SHARDS = 4
 PROGRAM = """
@@ -64,23 +65,11 @@ def corpus(folder: Path, rows: int = 4000) -> pa.Table:
             pieces = draw.choices(words, k=80)
         texts.append(" ".join(pieces))
     for number in range(SHARDS):
-        with DocumentWriter(folder / "part") as writer:
-            documents = [
-                {"id": f"s/{i}", "source": "s", "row": i, "question": texts[i], "response": "So.", "answer": ""}
-                for i in range(number, rows, SHARDS)
-            ]
-            writer.keep(pa.Table.from_pylist(documents, schema=SCHEMA))
-        (folder / "in" / "documents").mkdir(parents=True, exist_ok=True)
-        (folder / "part" / "documents" / "00000.parquet").rename(folder / "in" / "documents" / f"{number:05d}.parquet")
+        part = table((text, "So.") for text in texts[number::SHARDS])
+        ids = [f"s/{row}" for row in range(number, rows, SHARDS)]
+        write(folder / "in", part.set_column(0, "id", pa.array(ids)), prefix=f"{number}-")
     questions = [" ".join(text.split()[:40]) for text in texts[:60]]
-    return pa.table(
-        {
-            "id": [f"i/{i}" for i in range(60)],
-            "benchmark": ["b"] * 60,
-            "question": questions,
-            "answer": [""] * 60,
-        }
-    )
+    return item_table([(question, "") for question in questions], "b")
 
 
 def attempt(stage: str, folder: Path, *, calls: int = 0, doomed: str = "") -> int:
@@ -204,38 +193,24 @@ def test_killed_while_parts_are_removed_it_ends_with_the_same_bytes(tmp_path: Pa
     assert run("decontaminate", tmp_path, "out", items) == run("decontaminate", tmp_path, "undisturbed", items)
 
 
-def documents(folder: Path, rows: list[tuple[str, str, str]]) -> Path:
-    with DocumentWriter(folder) as writer:
-        table = [
-            {"id": name, "source": "s", "row": i, "question": question, "response": response, "answer": ""}
-            for i, (name, question, response) in enumerate(rows)
-        ]
-        writer.keep(pa.Table.from_pylist(table, schema=SCHEMA))
-    return folder
-
-
 def test_documents_of_ten_megabytes_and_ids_that_repeat(tmp_path: Path) -> None:
     draw = random.Random(1)
     words = ["".join(draw.choice("abcdefghijkl") for _ in range(6)) for _ in range(5000)]
     giant = " ".join(draw.choices(words, k=1_400_000))
     item = " ".join(giant.split()[700_000:700_030])
     assert len(giant) > 9.5e6
-    rows = [
-        ("a", "What?", giant),
-        ("a", "What?", giant + " more"),
-        ("b", "Why?", "So."),
-        ("b", "When?", "Now."),
-        ("c", "", ""),
-    ]
-    documents(tmp_path / "in", rows)
+    texts = [("What?", giant), ("What?", giant + " more"), ("Why?", "So."), ("When?", "Now."), ("", "")]
+    write(tmp_path / "in", table(texts).set_column(0, "id", pa.array([*"aabbc"])))
     deduplicate([tmp_path / "in"], tmp_path / "unique", DedupSettings(), memory="500MB")
-    kept = [row for batch in read_documents(tmp_path / "unique") for row in batch["row"].to_pylist()]
-    assert kept == [1, 2, 3, 4]  # the longer giant survives; one id on two documents drops neither
-    items = pa.table({"id": ["i/0"], "benchmark": ["b"], "question": [item], "answer": [""]})
-    decontaminate(tmp_path / "unique", tmp_path / "clean", items, DecontaminationSettings())
-    kept = [row for batch in read_documents(tmp_path / "clean") for row in batch["row"].to_pylist()]
-    assert kept == [2, 3, 4]
-    path = tmp_path / "in" / "documents" / "00000.parquet"
+    assert [row["row"] for row in read(tmp_path / "unique")] == [
+        1,
+        2,
+        3,
+        4,
+    ]  # the longer giant survives; one id on two documents drops neither
+    decontaminate(tmp_path / "unique", tmp_path / "clean", item_table([(item, "")]), DecontaminationSettings())
+    assert [row["row"] for row in read(tmp_path / "clean")] == [2, 3, 4]
+    (path,) = (tmp_path / "in" / "documents").iterdir()
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(InputError, match="cut off or damaged"):
-        decontaminate(tmp_path / "in", tmp_path / "never", items, DecontaminationSettings())
+        decontaminate(tmp_path / "in", tmp_path / "never", item_table([(item, "")]), DecontaminationSettings())

@@ -1,12 +1,16 @@
-"""Words of columns: equal to the specification, whatever the blocks, slices and chunks."""
+"""Words, n-grams and sets of ids in arrays equal the specification in plain Python, whatever the blocks and slices."""
 
+import random
+
+import numpy as np
 import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pipeline.text.ngrams import word_id
+from pipeline.text.arrays import IdTable, distinct, jaccard
+from pipeline.text.ngrams import sequence_ids, windows, word_id
 from pipeline.text.words import text_column, word_blocks
-from tests.pipeline.text.specification import ngram_ids, words_of
+from tests.pipeline.text.specification import ngram_ids, sequence_id, words_of
 from tests.pipeline.text.texts import TEXTS, word_ids
 
 
@@ -40,3 +44,44 @@ def test_sliced_and_chunked_columns() -> None:
     texts = pa.chunked_array([["zero", "one é"], ["two"]])
     assert text_column(texts.slice(1)).to_pylist() == ["one é\n", "two\n"]
     assert [rows for rows, _ in word_blocks(text_column(texts).slice(1))] == [slice(0, 2)]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), max_size=20), st.integers(1, 9))
+def test_windows_are_sequences_of_n_words(ids: list[int], n: int) -> None:
+    words = np.array(ids, np.uint64)
+    first = np.arange(max(len(ids) - n + 1, 0))
+    assert windows(words, n).tolist() == sequence_ids(words, first, first + n).tolist()
+
+
+def test_sequences_of_words() -> None:
+    ids = np.array([word_id(word) for word in ["how", "many", "coins", "are", "left"]], np.uint64)
+    found = sequence_ids(ids, np.array([0, 1, 2]), np.array([5, 3, 2]))
+    expected = [sequence_id(["how", "many", "coins", "are", "left"]), sequence_id(["many", "coins"]), 0]
+    assert found.tolist() == expected
+
+
+def test_jaccard_of_many_pairs_equals_sets() -> None:
+    draw = random.Random(0)
+    sets = [
+        [draw.randrange(1 << 64) if draw.random() < 0.2 else draw.randrange(40) << 20 for _ in range(n % 37)]
+        for n in range(300)
+    ]
+    values = np.array([value for members in sets for value in members], np.uint64)
+    offsets = np.concatenate([[0], np.cumsum([len(members) for members in sets])])
+    values, offsets = distinct(values, offsets)
+    left, right = (np.array([draw.randrange(300) for _ in range(9000)]) for _ in range(2))
+    expected = [
+        len(set(sets[a]) & set(sets[b])) / max(len(set(sets[a]) | set(sets[b])), 1)
+        for a, b in zip(left, right, strict=True)
+    ]
+    assert jaccard(values, offsets, left, right).tolist() == expected
+
+
+@given(
+    st.sets(st.integers(0, 2**64 - 1) | st.integers(0, 50)), st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 50))
+)
+def test_a_table_finds_what_is_in_the_table(table: set[int], ids: list[int]) -> None:
+    ids += sorted(table)
+    at, places = IdTable(np.array(sorted(table), np.uint64)).find(np.array(ids, np.uint64))
+    expected = [(i, sorted(table).index(value)) for i, value in enumerate(ids) if value in table]
+    assert list(zip(at.tolist(), places.tolist(), strict=True)) == expected

@@ -1,49 +1,32 @@
 """The stage strips the traces of whole sources: counts, drops, and real rows."""
 
-import pyarrow as pa
-
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
-from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 from pipeline.traces.stage import DROP_EMPTY, DROP_UNCLOSED, NO_CLOSING, strip_traces
 from tests.mirror import MIRROR, needs_mirror
-
-
-def documents(*rows):
-    table = {"id": [], "source": [], "row": [], "question": [], "response": [], "answer": []}
-    for number, (source, question, response) in enumerate(rows):
-        for name, value in zip(table, (f"{source}/{number}", source, number, question, response, "4"), strict=True):
-            table[name].append(value)
-    return pa.table(table, schema=SCHEMA)
+from tests.pipeline.documents import read, table, write
 
 
 def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_path):
-    with DocumentWriter(tmp_path / "in") as writer:
-        writer.keep(
-            documents(
-                ("a", "q", "<think>x</think>4"),
-                ("a", "q", " untouched "),
-                ("b", "q", "x</think>5"),
-                ("b", "q", "<think>x"),
-                ("b", "q", "<think>x</think>"),
-                ("b", "q", ""),
-                ("c", "q", "So <reasoning>x</reasoning>4"),
-            )
-        )
+    sources = {
+        "a": ["<think>x</think>4", " untouched "],
+        "b": ["x</think>5", "<think>x", "<think>x</think>", ""],
+        "c": ["So <reasoning>x</reasoning>4"],
+    }
+    tables = [table((("q", response, "4") for response in responses), name) for name, responses in sources.items()]
+    write(tmp_path / "in", *tables)
     said = []
     result = strip_traces(tmp_path / "in", tmp_path / "out", progress=lambda done, words: said.append(done))
-    kept = [row for batch in read_documents(tmp_path / "out") for row in batch.to_pylist()]
-    assert [(row["id"], row["response"], row["answer"]) for row in kept] == [
+    assert [(row["id"], row["response"], row["answer"]) for row in read(tmp_path / "out")] == [
         ("a/0", "4", "4"),
         ("a/1", " untouched ", "4"),
-        ("b/2", "5", "4"),
-        ("b/5", "", "4"),
-        ("c/6", "So <reasoning>x</reasoning>4", "4"),
+        ("b/0", "5", "4"),
+        ("b/3", "", "4"),
+        ("c/0", "So <reasoning>x</reasoning>4", "4"),
     ]
-    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
-    assert {(row["id"], row["response"], row["reason"]) for row in dropped} == {
-        ("b/3", "<think>x", DROP_UNCLOSED),
-        ("b/4", "<think>x</think>", DROP_EMPTY),
+    assert {(row["id"], row["response"], row["reason"]) for row in read(tmp_path / "out", "dropped")} == {
+        ("b/1", "<think>x", DROP_UNCLOSED),
+        ("b/2", "<think>x</think>", DROP_EMPTY),
     }
     assert {(t["source"], t["kind"]): t["documents"] for t in result["traces"]} == {
         ("a", "none"): 1,
@@ -57,15 +40,10 @@ def test_the_stage_counts_by_source_and_kind_and_keeps_order_and_answers(tmp_pat
 
 
 def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_cut_off(tmp_path):
-    with DocumentWriter(tmp_path / "in") as writer:
-        writer.keep(
-            documents(("a", "q", "hm</think>4"), ("a", "q", "Okay, so I have to"), ("a", "q", "Say `</think>`."))
-        )
+    write(tmp_path / "in", table([("q", "hm</think>4"), ("q", "Okay, so I have to"), ("q", "Say `</think>`.")], "a"))
     result = strip_traces(tmp_path / "in", tmp_path / "out", marking="closing")
-    kept = [row["id"] for batch in read_documents(tmp_path / "out") for row in batch.to_pylist()]
-    assert kept == ["a/0"]
-    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
-    assert [(row["id"], row["reason"], row["because"]) for row in dropped] == [
+    assert [row["id"] for row in read(tmp_path / "out")] == ["a/0"]
+    assert [(row["id"], row["reason"], row["because"]) for row in read(tmp_path / "out", "dropped")] == [
         ("a/1", DROP_UNCLOSED, NO_CLOSING),
         ("a/2", DROP_UNCLOSED, NO_CLOSING),
     ]
@@ -79,11 +57,9 @@ def test_real_traces(tmp_path):
     source = resolve_source({"name": "rg", "repository": "reasoning-gym/think", **columns})
     read_source(source, [MIRROR / "reasoning-gym/think/default/train.jsonl.gz"], tmp_path / "in")
     result = strip_traces(tmp_path / "in", tmp_path / "out")
-    dropped = [row for batch in read_documents(tmp_path / "out", kind="dropped") for row in batch.to_pylist()]
-    unclosed = [row["response"] for row in dropped if row["reason"] == DROP_UNCLOSED]
+    unclosed = [row["response"] for row in read(tmp_path / "out", "dropped") if row["reason"] == DROP_UNCLOSED]
     assert sum("</think>" not in response for response in unclosed) == 76
     assert len(unclosed) == 78
     kinds = {trace["kind"]: trace["documents"] for trace in result["traces"]}
     assert kinds == {"none": 122, "stripped": 11_499, "unclosed": 78}
-    for batch in read_documents(tmp_path / "out"):
-        assert not any("<think>" in text or "</think>" in text for text in batch["response"].to_pylist())
+    assert not any("<think>" in row["response"] or "</think>" in row["response"] for row in read(tmp_path / "out"))

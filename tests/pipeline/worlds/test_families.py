@@ -1,4 +1,4 @@
-"""Problems of every family: right answers, variants, edits, and answers that are near uniform."""
+"""Problems of every family: right answers, variants, edits, and answers that are near uniform; crowds of problems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.worlds import relations, sums, swaps
-from pipeline.worlds.crowd import Crowd
+from pipeline.worlds.crowd import COVERAGE, Crowd, Items
 from pipeline.worlds.likeness import grams, jaccard, words
 from pipeline.worlds.planting import EDITS, edited
 from pipeline.worlds.problem import Problem
@@ -114,3 +114,11 @@ def test_sums_of_few_nouns_use_no_others(seed: int) -> None:
     story = WorldSettings(nouns=6).family("sums").draw(Random(seed), 2)
     assert story.name in ("Ann", "Mia", "Eva", "Ben", "Tom", "Sam")
     assert story.thing in sums.THINGS[:6]
+
+
+GRAMS = st.frozensets(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=40)
+
+
+@given(st.lists(GRAMS, min_size=1, max_size=20), GRAMS)
+def test_a_text_covers_an_item_of_which_it_holds_enough(items: list[frozenset], held: frozenset) -> None:
+    assert Items(items).covered_by(held) == any(len(item & held) >= COVERAGE * len(item) for item in items)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from typing import Any
 
 import pandas as pd
@@ -19,12 +18,13 @@ def curve(**columns: Any) -> pd.DataFrame:
     rows = pd.DataFrame(
         {"variant": ["LA", "LA", "DR", "DR"], "tokens": [1e6, 16e6] * 2, "accuracy": [0.2, 0.4, 0.3, 0.5]}
     )
-    rows = rows.assign(depth=4, stderr=0.02, chance=0.1, items=100, seeds=1).assign(**columns)
+    rows = rows.assign(depth=4, stderr=0.02, chance=0.1, items=100, seeds=1, seed_error=0.01).assign(**columns)
     return pd.concat([rows.assign(task=task) for task in ("gsm8k", "average")])
 
 
 NO_RAW = curve().iloc[:0]
 RUNS = curve().assign(run_id="r", status="complete")
+COUNTED = RUNS[["run_id"]]
 FACTORS = pd.DataFrame(
     {
         "depth": 4,
@@ -35,8 +35,6 @@ FACTORS = pd.DataFrame(
         "factor": [1.0, 1.0, 1.0, 2.0],
         "bound": ["exact", "at most", "exact", "at least"],
         "near_chance": [False, True, False, False],
-        "low": [1.0, 0.0, 1.0, 1.5],
-        "high": [1.0, 1.2, 1.0, math.inf],
     }
 )
 

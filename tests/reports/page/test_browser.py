@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
-import io
 import json
 import re
-import time
-from collections.abc import Iterator
+import zlib
 from pathlib import Path
 
 import pytest
 
-from reports.page.report import write_report
-from sql.results import query
-from tests.reports.browser import CHROMIUM, Browser, browser
-from tests.reports.small_results import RIGHT, STUDY, whole_study
+from tests.reports.browser import CHROMIUM, Browser
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,31 +29,6 @@ GIVEN = re.compile(r"(gradient|clip)_?\d+")  # names that Vega counts up at each
 CUT = """[...document.querySelectorAll('main *')].filter((element) => element.offsetParent && !element.closest('.plot'))
     .filter((element) => element.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
     .map((element) => element.outerHTML.slice(0, 120))"""
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a study of two depths with rows in every table."""
-    place = tmp_path_factory.mktemp("browser")
-    right = {variant: RIGHT[variant] for variant in ("LA", "DR", "DR+DA")}
-    database = whole_study(place / "results.duckdb", right, depths=(2, 4))
-    return write_report(database, STUDY, place / "report", papers=False)
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with browser() as started:
-        yield started
-
-
-@pytest.fixture
-def page(chromium: Browser, report: Path) -> Browser:
-    """The page, opened anew in a window of 1280 x 800."""
-    chromium.size(1280, 800)
-    chromium.colours("light")
-    chromium.send("Emulation.setEmulatedMedia", media="")
-    chromium.open(report.as_uri())
-    return chromium
 
 
 def choose(page: Browser, **menus: str) -> None:
@@ -188,52 +157,6 @@ def test_tables_sort(page: Browser) -> None:
     assert page.run(names) == before
 
 
-def test_a_number_tells_where_it_comes_from(page: Browser, report: Path) -> None:
-    dialog, words = "document.querySelector('#origin')", "document.querySelector('#origin').textContent"
-    numbers = "[...document.querySelector('#table-mean-factors-4').closest('figure').querySelectorAll('button.number')]"
-    page.run(f"{numbers}[0].click()")
-    assert page.run(f"{dialog}.open")
-    asked = page.run(f"{dialog}.querySelector('code').textContent")
-    (factor,) = query(report.parent.parent / "results.duckdb", asked)["factor"]
-    assert page.run(f"{numbers}[0].textContent").startswith(f"{factor:.2f}")
-    for run in ("DR-4-s0: DR, depth 4, seed 0", "LA-4-s0: LA, depth 4, seed 0"):
-        assert f"{run}, complete, 5 checkpoints up to 16,000,000 tokens" in page.run(words)
-    assert "duckdb 2.0.0" in page.run(words)
-    page.run(f"{dialog}.close()")
-    page.run(f"{numbers}[0].focus()")
-    page.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}))")
-    assert page.run(f"document.activeElement === {numbers}[1] && {numbers}[0].tabIndex === -1")
-    page.run("document.querySelector('.findings .size button').click()")
-    assert "DR depth 2 · " in page.run(words)
-    assert "SELECT factor, low, high FROM mean_factors" in page.run(words)
-    page.run(f"{dialog}.close()")
-    page.run("document.querySelector('button.origin').click()")
-    assert "FROM mean_factors WHERE study_id = " in page.run(words)
-    page.run(f"{dialog}.close()")
-    point = "document.querySelector('#table-curve-4').closest('figure').querySelector('button.number')"
-    page.run(f"{point}.click()")
-    assert "LA-4-s0: LA, depth 4, seed 0, complete, checkpoint at 1,000,000 tokens" in page.run(words)
-    page.run(f"{dialog}.close()")
-
-
-def test_figures_are_saved_from_inside_the_page(page: Browser) -> None:
-    for kind in ("csv", "svg", "png"):
-        page.run(f"document.querySelector('#figure-accuracy-depth-4 [data-file={kind}]').click()")
-        file = page.downloads / f"accuracy-depth-4.{kind}"
-        until = time.monotonic() + 60
-        while not (file.exists() and file.stat().st_size):
-            assert time.monotonic() < until
-            time.sleep(0.1)
-    rows = list(csv.DictReader(io.StringIO((page.downloads / "accuracy-depth-4.csv").read_text())))
-    assert {row["panel"] for row in rows} == {"Average", "GSM8K", "MMLU (math)"}
-    last = [row for row in rows if row["variant"] == "LA" and row["tokens"] == "16000000" and row["items"]]
-    assert {float(row["accuracy"]) for row in last} == {0.5}
-    drawing = (page.downloads / "accuracy-depth-4.svg").read_text()
-    assert "var(--" not in drawing
-    assert "GSM8K" in drawing
-    assert (page.downloads / "accuracy-depth-4.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_the_dark_is_dark(page: Browser) -> None:
     ink = "getComputedStyle(document.querySelector('#figure-answer .live .role-axis-label text')).fill"
     light = page.run(ink)
@@ -254,11 +177,29 @@ def test_print_cuts_nothing(page: Browser) -> None:
     page.run("window.dispatchEvent(new Event('beforeprint'))")
     page.send("Emulation.setEmulatedMedia", media="print")
     assert page.run(CUT) == []
-    assert page.run("[...document.querySelectorAll('main details:not(.toolbar)')].every((part) => part.open)")
+    assert page.run("[...document.querySelectorAll('main details:not(.toolbar, .query)')].every((part) => part.open)")
     printed = base64.b64decode(
         page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
     )
     assert printed.startswith(b"%PDF")
+
+
+def printed(page: Browser) -> bytes:
+    """The content of a printed PDF, without compression."""
+    pdf = base64.b64decode(
+        page.send("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.7)["data"]
+    )
+    streams = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
+    return b"".join(zlib.decompress(stream) for stream in streams if stream.startswith(b"x"))
+
+
+def test_a_print_in_the_first_moment_has_every_figure(page: Browser, report: Path) -> None:
+    page.draw_all()
+    whole = len(printed(page))
+    page.send("Page.navigate", url="about:blank")
+    page.send("Page.navigate", url=report.as_uri())
+    page.wait("document.readyState === 'complete' && location.protocol === 'file:'")
+    assert len(printed(page)) == pytest.approx(whole, rel=0.02)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,20 +1,26 @@
-"""Reports of studies that are not whole: each is written, and says what is missing."""
+"""Reports of studies that are not whole: each is told, and says what is missing and what makes it weak."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from reports.page.report import write_report
-from tests.reports.page.test_report import Page, read
+from reports.data import StudyData, read_study
+from reports.figures.accuracy import accuracy
+from reports.page.answer import first_screen
+from reports.page.plain import plain_report
+from reports.style.theme import styles
+from sql.results import connect
 from tests.reports.small_results import (
+    POINTS,
     RIGHT,
     STUDY,
     checkpoints,
+    curation,
     entered,
     evaluations,
     model_row,
@@ -23,123 +29,232 @@ from tests.reports.small_results import (
 )
 
 Tables = dict[str, list[dict[str, Any]]]
+BOTH = {name: RIGHT[name] for name in ("LA", "DR")}
 
 
-def trained(right: Mapping[str, Sequence[int]], tasks: Sequence[str] = ("gsm8k", "mmlu_math")) -> Tables:
-    """A model for each variant, trained and evaluated."""
+class Told(NamedTuple):
+    """What a report says: its answer, the warnings beside the answer, all of its paragraphs, and its data."""
+
+    answer: str
+    warnings: list[str]
+    text: str
+    data: StudyData
+
+    def warned(self, *words: str) -> bool:
+        """Tell whether one warning holds all of these words."""
+        return any(all(word in warning for word in words) for warning in self.warnings)
+
+
+def told(database: Path) -> Told:
+    data = read_study(database, STUDY)
+    first = first_screen(data, styles(data.variants))
+    text = "\n".join(part for part in plain_report(database, STUDY) if isinstance(part, str))
+    return Told(" ".join(first.sentences), first.warnings, text, data)
+
+
+def report(tmp_path: Path, tables: Tables, replicates: int = 0) -> Told:
+    return told(entered(tmp_path / "results.duckdb", tables, replicates=replicates))
+
+
+def trained(
+    right: Mapping[str, Sequence[int]], tasks: Sequence[str] = ("gsm8k", "mmlu_math"), seeds: int = 1
+) -> Tables:
+    """Models of so many seeds for each variant, trained and evaluated; a further seed has one more right answer."""
     tables: Tables = {"studies": [study()], "models": [], "runs": [], "steps": [], "checkpoints": [], "run_details": []}
     tables |= {"evaluations": [], "items": []}
     for variant, counts in right.items():
         tables["models"].append(model_row(variant, variant, 4))
-        tables["runs"].append(run_row(variant, variant))
-        tables["steps"] += [
-            {"run_id": variant, "step": n, "tokens": n * 100_000, "loss": 5 / n**0.3, "seconds": 1.0 * n}
-            for n in range(1, 161)
-        ]
-        tables["checkpoints"] += checkpoints(variant)
-        for name, rows in evaluations(variant, counts, tasks).items():
-            tables[name] += rows
+        for seed in range(seeds):
+            run = f"{variant}-s{seed}"
+            tables["runs"].append(run_row(run, variant) | {"seed": seed})
+            tables["steps"] += [
+                {"run_id": run, "step": n, "tokens": n * 100_000, "loss": 5 / n**0.3, "seconds": 1.0 * n}
+                for n in range(1, 161)
+            ]
+            tables["checkpoints"] += checkpoints(run)
+            for name, rows in evaluations(run, [count + seed for count in counts], tasks).items():
+                tables[name] += rows
     return tables
 
 
-def report(tmp_path: Path, tables: Tables) -> Page:
-    database = entered(tmp_path / "results.duckdb", tables, replicates=20 if tables["evaluations"] else 0)
-    return read(write_report(database, STUDY, tmp_path / "report", papers=False))
+@pytest.mark.parametrize(
+    ("variants", "said"),
+    [((), "no accuracy has been measured"), (("LA",), "only the baseline"), (("DR", "DR+DA"), "has no accuracy")],
+    ids=["no evaluation", "no other model", "no baseline"],
+)
+def test_a_study_without_an_answer_says_why(tmp_path: Path, variants: Sequence[str], said: str) -> None:
+    found = report(tmp_path, trained({name: RIGHT[name] for name in variants}))
+    assert found.answer.startswith("There is no answer")
+    assert said in found.answer
 
 
-def test_no_evaluation_yet(tmp_path: Path) -> None:
-    text = report(tmp_path, {**trained(RIGHT), "evaluations": [], "items": []}).text
-    assert "There is no answer yet: no accuracy has been measured." in text
-    assert "Training loss" in text
-
-
-def test_one_variant(tmp_path: Path) -> None:
-    text = report(tmp_path, trained({"LA": RIGHT["LA"]})).text
-    assert "There is no answer: the study has only the baseline LA, and no model to compare with it." in text
-    assert "Depth 4" in text
-
-
-def test_no_baseline(tmp_path: Path) -> None:
-    text = report(tmp_path, trained({name: RIGHT[name] for name in ("DR", "DR+DA")})).text
-    assert "There is no answer: LA, the baseline that the other models are compared with, has no accuracy." in text
-    assert "Depth 4 has no evaluated LA, so there are no factors for it." in text
-
-
-def test_a_failed_run(tmp_path: Path) -> None:
-    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
-    tables["models"].append(model_row("late", "late", 4))
-    tables["runs"].append(run_row("late-s0", "late", tokens=3_000_000, status="failed"))
-    tables["run_details"] = [{"run_id": "late-s0", "failure": "step 30: out of memory"}]
-    text = report(tmp_path, tables).text
-    assert "Failed: late at depth 4 (1 run of 3)." in text, "on the first screen"
-    assert "Not complete: late-s0 (failed: step 30: out of memory)." in text
-    assert "At depth 4, for equal average accuracy, DR needed" in text, "the answer of the others is there"
+def test_several_seeds_have_an_interval_around_the_factor_and_say_what_one_more_would_gain(tmp_path: Path) -> None:
+    found = report(tmp_path, trained({"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}, seeds=3), replicates=50)
+    rows = found.data.mean_factors
+    (row,) = rows[(rows["variant"] == "DR") & (rows["task"] == "average") & (rows["metric"] == "accuracy")].itertuples()
+    assert row.low < row.factor < row.high
+    for number in (row.factor, row.low, row.high):
+        assert f"{number:.2f}" in found.answer
+    assert not found.warned("One seed")
+    assert "with 3 seeds of each model" in found.text
 
 
 @pytest.mark.parametrize("status", ["failed", "training"])
 def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: str) -> None:
-    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
-    for variant in ("LA", "DR"):
-        for seed, ended in ((1, "complete"), (2, status)):
-            run = f"{variant}-s{seed}"
-            tables["runs"].append(run_row(run, variant, status=ended) | {"seed": seed})
-            for name, rows in evaluations(run, RIGHT[variant]).items():
-                tables[name] += rows
-    page = report(tmp_path, tables)
-    assert "Every model is the mean of 2 seeds." in page.text
-    (curves,) = [json.dumps(one) for name, one in page.packed["figures"].items() if name.startswith("accuracy-")]
+    tables = trained(BOTH, seeds=3)
+    for run in tables["runs"]:
+        run["status"] = status if run["seed"] == 2 else "complete"
+    found = report(tmp_path, tables)
+    assert set(found.data.curve["seeds"]) == {2}
+    frames = (getattr(found.data, name) for name in ("curve", "accuracy", "efficiency", "raw_accuracy", "counted"))
+    drawn = accuracy(*frames, styles(["LA", "DR"]), 4)
+    assert drawn is not None
+    curves = json.dumps([panel.specification for panel in drawn.panels])
     assert "DR-s1" in curves
     assert "DR-s2" not in curves, "no thin line"
 
 
-def test_a_failed_evaluation(tmp_path: Path) -> None:
-    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
-    tables["runs"].append(run_row("DR-s1", "DR") | {"seed": 1})
-    tables["checkpoints"] += checkpoints("DR-s1")
-    text = report(tmp_path, tables).text
-    assert "Not evaluated: 1 run of 3." in text
-    assert "Trained but not evaluated, so in no curve: DR-s1." in text
-    assert "At depth 4, for equal average accuracy, DR needed" in text, "the answer of the others is there"
-
-
-def test_a_loss_that_is_not_a_number(tmp_path: Path) -> None:
-    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
-    for row in tables["steps"][-40:]:
-        row["loss"] = float("nan")
-    tables["runs"][-1]["status"] = "failed"
-    text = report(tmp_path, tables).text
-    assert "There is no answer: no other model was evaluated at a depth and on a benchmark where LA was." in text
-    assert "Failed: DR at depth 4 (1 run of 2)." in text, "on the first screen"
-    assert "Broken training: the loss of DR at depth 4 was not a finite number at some steps." in text
-    assert "The loss was not a finite number in DR (40 steps); such steps are not drawn." in text
-    assert "Not complete: DR (failed)." in text
-
-
-def test_a_missing_task(tmp_path: Path) -> None:
-    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
-    for name in ("evaluations", "items"):
-        tables[name] = [row for row in tables[name] if (row["run_id"], row["task"]) != ("DR", "mmlu_math")]
-    text = report(tmp_path, tables).text
-    assert "Not evaluated: DR at depth 4 on MMLU (math), so without an average." in text, "on the first screen"
-    assert "DR at depth 4 was not evaluated on MMLU (math) and the average." in text
-    assert "DR reached LA’s best accuracy on GSM8K" in text
-
-
-def test_everything_at_chance(tmp_path: Path) -> None:
-    tables = trained({"LA": (10, 9, 11, 10, 10), "DR": (9, 10, 10, 11, 10)}, tasks=["mmlu_math"])
-    for row in tables["evaluations"]:
-        row["chance"] = 0.25
-    text = report(tmp_path, tables).text
-    assert "The study cannot tell whether DR needed fewer or more training tokens than LA at depth 4" in text
-    assert "Near chance: LA on Average and MMLU (math)." in text
-    assert "LA’s best is within two standard errors of chance on" in text
-    assert "those factors say little" in text
+def test_a_failed_run_is_named_with_its_failure_beside_the_answer_of_the_others(tmp_path: Path) -> None:
+    tables = trained(BOTH)
+    tables["models"].append(model_row("late", "late", 4))
+    tables["runs"].append(run_row("late-s0", "late", tokens=3_000_000, status="failed"))
+    tables["run_details"] = [{"run_id": "late-s0", "failure": "step 30: out of memory"}]
+    found = report(tmp_path, tables)
+    assert found.warned("Failed", "late", "1 run of 3")
+    assert "out of memory" in found.text
+    assert found.answer.startswith("DR reached"), "the answer of the others"
 
 
 def test_a_run_cut_off_before_its_first_checkpoint_has_no_rows_but_its_own(tmp_path: Path) -> None:
     tables = {**trained({}), "models": [model_row("LA", "LA", 4)]}
     tables["runs"] = [{"run_id": "LA-s0", "study_id": STUDY, "model_id": "LA", "seed": 0, "status": "failed"}]
     tables["run_details"] = [{"run_id": "LA-s0", "failure": "killed"}]
+    found = report(tmp_path, tables)
+    assert found.warned("Failed", "LA")
+    assert "LA-s0 (failed: killed)" in found.text
+
+
+def test_a_run_without_evaluations_is_in_no_curve(tmp_path: Path) -> None:
+    tables = trained(BOTH)
+    tables["runs"].append(run_row("DR-s1", "DR") | {"seed": 1})
+    tables["checkpoints"] += checkpoints("DR-s1")
+    found = report(tmp_path, tables)
+    assert found.warned("Not evaluated", "1 run of 3")
+    assert "in no curve: DR-s1" in found.text
+    assert found.answer.startswith("DR reached"), "the answer of the others"
+
+
+def test_a_loss_that_is_not_a_number_is_said_at_once(tmp_path: Path) -> None:
+    tables = trained({"LA": RIGHT["LA"], "DR": RIGHT["DR"]})
+    for row in tables["steps"][-40:]:
+        row["loss"] = float("nan")
+    tables["runs"][-1]["status"] = "failed"
+    found = report(tmp_path, tables)
+    assert found.answer.startswith("There is no answer")
+    assert found.warned("not a finite number", "DR")
+
+
+def test_a_missing_task_leaves_its_model_without_an_average(tmp_path: Path) -> None:
+    tables = trained(BOTH)
+    for name in ("evaluations", "items"):
+        tables[name] = [row for row in tables[name] if (row["run_id"], row["task"]) != ("DR-s0", "mmlu_math")]
+    found = report(tmp_path, tables)
+    assert found.warned("Not evaluated", "DR", "MMLU (math)", "without an average")
+    assert "GSM8K" in found.answer
+
+
+def test_a_study_at_chance_tells_nothing_and_says_so(tmp_path: Path) -> None:
+    tables = trained({"LA": (10, 9, 11, 10, 10), "DR": (9, 10, 10, 11, 10)}, tasks=["mmlu_math"])
+    for row in tables["evaluations"]:
+        row["chance"] = 0.25
+    found = report(tmp_path, tables, replicates=20)
+    assert found.answer.startswith("The study cannot tell")
+    assert found.warned("Near chance", "MMLU (math)")
+
+
+def test_one_checkpoint_gives_a_factor_by_the_papers_rule_only(tmp_path: Path) -> None:
+    tables: Tables = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
+    for variant, right in (("LA", 10), ("DR", 12), ("mine", 8)):
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append(run_row(variant, variant))
+        tables["evaluations"] += evaluations(variant, [right], points=[1_000_000])["evaluations"]
+    found = report(tmp_path, tables, replicates=2)
+    others = found.data.mean_factors[found.data.mean_factors["variant"] != "LA"]
+    assert others["factor"].isna().all()
+    assert "mine" in found.answer
+    assert "There is one checkpoint only" in found.text
+
+
+def test_models_that_read_other_data_are_warned_of_at_once(tmp_path: Path) -> None:
+    tables = trained(BOTH)
+    tables["checkpoints"] = checkpoints("LA-s0", stream="aa") + checkpoints("DR-s0", stream="bb")
+    found = report(tmp_path, tables)
+    assert found.warned("did not all read the same tokens")
+    assert found.text.count("hashes of what they had read differ") == 3  # in the answer, with the runs, as a doubt
+
+
+def test_other_seeds_have_other_orders(tmp_path: Path) -> None:
+    tables: Tables = {"models": [], "runs": [], "checkpoints": []}
+    for variant, seed, status in (("LA", 0, "complete"), ("DR", 0, "screened"), ("DR", 1, "complete")):
+        run = f"{variant}{seed}"
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append({**run_row(run, variant, status=status), "seed": seed})
+        tables["checkpoints"] += checkpoints(run, stream=str(seed))
+    found = report(tmp_path, tables)
+    assert not found.warned("did not all read the same tokens")
+    assert "Runs of one seed read the same tokens" in found.text
+
+
+@pytest.mark.parametrize(("packed", "said"), [(20_000_000, "80% of the packed data"), (5_000_000, "3.2 epochs")])
+def test_how_often_the_data_were_read_is_said(tmp_path: Path, packed: int, said: str) -> None:
+    tables = {"models": [model_row("LA-4", "LA", 4)], "runs": [run_row("r", "LA-4")], "curation": curation(packed)}
+    assert said in report(tmp_path, tables).text
+
+
+def test_rows_that_must_not_be_are_said(tmp_path: Path) -> None:
+    database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
+    connection = connect(database)
+    connection.execute("insert into steps (run_id, step, tokens) values ('r', 1, 20), ('r', 2, 10)")
+    connection.execute("insert into expert_usage values ('r', 5, 1, 0, 7), ('r', 5, 1, 0, 7)")
+    connection.close()
+    text = told(database).text
+    assert "The results of r hold steps at which their tokens go back" in text
+    assert "expert counts that were entered twice" in text
+
+
+def test_doubts_are_said(tmp_path: Path) -> None:
+    tables: Tables = {"studies": [study()], "models": [], "runs": [], "evaluations": []}
+    for variant, stream in (("LA", "aa"), ("DR", "bb"), ("late", "aa")):
+        tables["models"].append(model_row(variant, variant, 4))
+        tables["runs"].append({**run_row(variant, variant), "stream_hash": stream})
+    tables["runs"][2]["status"] = "killed"
+    for row in evaluations("LA", (11, 10, 10, 9, 9), tasks=("mmlu_math",))["evaluations"]:
+        tables["evaluations"].append({**row, "chance": 0.25})
+    tables["evaluations"] += evaluations("DR", (2, 4, 6, 8, 14), tasks=("mmlu_math",))["evaluations"]
     text = report(tmp_path, tables).text
-    assert "Failed: LA at depth 4 (1 run of 1)." in text, "on the first screen"
-    assert "Not complete: LA-s0 (failed: killed)." in text
+    for doubt in ("within two standard errors of chance", "best at its very first checkpoint", "stream hashes differ"):
+        assert doubt in text
+    assert "late (killed)" in text
+    assert "late at depth 4 was not evaluated on anything" in text
+
+
+def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> None:
+    bare = [{"run_id": run, "study_id": STUDY, "model_id": run} for run in ("LA", "other")]
+    rows = [
+        {"run_id": run, "tokens": tokens, "task": "riddles", "metric": "acc", "filter": "none", "value": value}
+        for run, values in (("LA", (0.2, 0.4)), ("other", (0.4, None)))
+        for tokens, value in zip(POINTS, values, strict=False)
+    ]
+    found = report(tmp_path, {"studies": [{"study_id": STUDY}], "runs": bare, "evaluations": rows})
+    assert "riddles" in found.answer
+    assert "neither the configuration nor the code version" in found.text
+
+
+def test_a_file_without_a_table_is_reported_on_and_the_gap_said(tmp_path: Path) -> None:
+    database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
+    connection = connect(database)
+    connection.execute("drop table depth_attention")
+    connection.close()
+    found = told(database)
+    assert set(found.data.absent) == {"attention", "entered_twice"}
+    assert "attention and entered_twice" in found.text

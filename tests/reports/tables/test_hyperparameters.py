@@ -31,16 +31,6 @@ def test_equal_values_stand_once_and_others_under_their_model() -> None:
     assert "DA: query heads" not in rows, "no model has depth attention"
 
 
-def test_hyperparameters_come_from_fields_of_configurations() -> None:
-    model = {"study_id": "s", "model_id": "m", "variant": "LA", "depth": 16, "config": json.dumps(la(16).to_dict())}
-    models = pd.DataFrame([model])
-    made = hyperparameters(models, {"learning_rate": 4e-4}, styles(["LA"]))
-    columns = {row.cells[0].text: row.cells[1].origins[0].columns for row in made.rows}
-    assert columns["EA: experts"] == "config ->> '$.experts'"
-    assert columns["Learning rate"] == "config ->> '$.study.training.learning_rate'"
-    assert columns["Layers"] == "config", "the number of layers follows from two fields"
-
-
 def test_models_from_elsewhere_have_no_hyperparameters() -> None:
     models = pd.DataFrame({"variant": "LA", "depth": 16, "config": ["{}", None, "not json"]})
     assert hyperparameters(models, {}, styles(["LA"])).rows == ()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.text.numbers import duration, factor, interval, listed, percent, tokens
+from reports.text.numbers import duration, factor, fine_interval, listed, percent, tokens
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,14 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "text"),
-    [
-        (1.8, 3.1, "1.8 to 3.1"),
-        (0, 3.1, "at most 3.1"),
-        (1.8, math.inf, "at least 1.8"),
-        (0, math.inf, "without limits"),
-        (None, 3, ""),
-    ],
+    ("low", "high", "text", "inverted"),
+    [(0.5, 1.25, "0.50 to 1.25", "0.80 to 2.00"), (8, 12.5, "8.00 to 12.5", "0.08 to 0.12"), (None, 3, "", "")],
 )
-def test_open_ends_of_intervals_are_said(low: float | None, high: float, text: str) -> None:
-    assert interval({"low": low, "high": high}) == text
+def test_an_interval_has_two_decimals_and_its_ends_change_places_in_the_inverse(
+    low: float | None, high: float, text: str, inverted: str
+) -> None:
+    row = {"low": low, "high": high}
+    assert (fine_interval(row), fine_interval(row, inverted=True)) == (text, inverted)
 
 
 def test_lists() -> None:

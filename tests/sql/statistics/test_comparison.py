@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from flows.commands.results.compare import print_comparison
 from pipeline.errors import InputError
 from sql import results
 from sql.statistics.comparison import compare, holm, paired_p
-from tests.sql.by_hand import enter_scores
+from sql.statistics.compute import compute_statistics
+from tests.sql.by_hand import enter_scores, put
 from tests.sql.empty import empty_file
 
 
@@ -25,60 +24,78 @@ def paths(tmp_path):
     return empty_file(tmp_path / "first.duckdb"), empty_file(tmp_path / "second.duckdb")
 
 
-def scores(level, items=400, seed=0):
-    return np.random.default_rng(seed).permutation(np.arange(items) < level * items)
+def scores(level, items=400):
+    return np.random.default_rng(0).permutation(np.arange(items) < level * items)
 
 
-def study(path, *, better=0, **options):
-    """LA and DR on two tasks; DR's last checkpoint on `t` has `better` items more than usual."""
-    la = {task: {10: scores(0.2), 20: scores(0.5)} for task in "tu"}
-    last = scores(0.5)
+CURVES = {10: scores(0.2), 20: scores(0.5)}
+
+
+def improved(curve, better):
+    """The curve with so many items more right at its last checkpoint."""
+    last = curve[20].copy()
     last[np.flatnonzero(~last)[:better]] = True
-    enter_scores(path, {"LA": la, "DR": la | {"t": {10: scores(0.2), 20: last}}}, **options)
+    return curve | {20: last}
+
+
+def study(path, *, better=0, u=CURVES, **options):
+    """LA and DR on two tasks; DR has `better` items more than LA at its last checkpoint on `t`."""
+    la = {"t": CURVES, "u": u}
+    enter_scores(path, {"LA": la, "DR": la | {"t": improved(CURVES, better)}}, **options)
+
+
+def halved(path, *, better=0):
+    """As `study`, with the first half of the items of `u` only, of which DR has `better` more than LA."""
+    half = {tokens: right[:200] for tokens, right in CURVES.items()}
+    enter_scores(path, {"LA": {"t": CURVES, "u": half}, "DR": {"t": CURVES, "u": improved(half, better)}})
+
+
+def asked(path, task, digest, *, by="plain items", config=None):
+    """Say how a task was asked, and with `config` what the study's configuration is: limit, world, benchmarks."""
+    row = {"run_id": "s-LA-0", "tokens": 20, "task": task, "data_version": digest, "harness_version": by}
+    tables = {"evaluation_versions": pa.Table.from_pylist([row])}
+    if config:
+        evaluation = {"limit": config["limit"], "benchmarks": config.get("benchmarks", ["builtin"])}
+        said = {"study": {"evaluation": evaluation, "data": {"world": config.get("world", {"seed": 0})}}}
+        tables["studies"] = pa.Table.from_pylist([{"study_id": "s", "config": json.dumps(said)}])
+    results.ingest(path, tables)
+
+
+def noted(found):
+    """What was left out, compared in part or doubted, without the reasons and the mean factors, which none computed."""
+    notes = [note.split(": ")[:2] for note in found.notes]
+    return [(kind, what) for kind, what in notes if not what.startswith("mean factors")]
 
 
 def test_the_same_results_have_not_changed(paths):
     for path in paths:
         study(path)
     found = compare(*paths)
-    assert found.verdict.startswith("no accuracy of 8 changed beyond noise; of 0 factors none moved")
+    assert len(found.accuracies) == 8
+    assert not found.accuracies["changed"].any()
     assert (found.accuracies["p"] == 1).all()
-    assert found.notes == []
+    assert noted(found) == []
 
 
-@pytest.mark.parametrize(
-    ("digests", "said"),
-    [
-        (("a", "a"), []),
-        pytest.param(("a", "b"), ["of other documents"], marks=pytest.mark.slow),
-        pytest.param(("a", None), ["of documents that may be others"], marks=pytest.mark.slow),
-    ],
-)
-def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, said):
-    for path, digest, loss in zip(paths, digests, (2.0, 1.75), strict=True):
+@pytest.mark.parametrize(("digests", "notes"), [(("a", "a"), 0), (("a", "b"), 1), (("a", None), 1)])
+def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, notes):
+    for path, digest, last in zip(paths, digests, (2.0, 1.75), strict=True):
         study(path)
-        with closing(results.connect(path)) as connection:
-            runs = [run for (run,) in connection.execute("select run_id from runs").fetchall()]
-            for run in runs:
-                connection.execute(
-                    "insert into evaluations (run_id, tokens, task, metric, filter, value, items) "
-                    "values ($1, 10, 'validation', 'bits_per_byte', 'none', 3, 5), "
-                    "($1, 20, 'validation', 'bits_per_byte', 'none', $2, 5)",
-                    [run, loss],
-                )
-                if digest:
-                    connection.execute(
-                        "insert into evaluation_versions (run_id, tokens, task, data_version) "
-                        "values (?, 20, 'validation', ?)",
-                        [run, digest],
-                    )
+        with results.connect(path) as connection:
+            place = {"task": "validation", "metric": "bits_per_byte", "filter": "none", "items": 5}
+            values = [
+                place | {"run_id": f"s-{variant}-0", "tokens": tokens, "value": value}
+                for variant in ("LA", "DR")
+                for tokens, value in ((10, 3.0), (20, last))
+            ]
+            put(connection, "evaluations", values)
+            if digest:
+                place = {"run_id": "s-LA-0", "tokens": 20, "task": "validation"}
+                put(connection, "evaluation_versions", [place | {"data_version": digest}])
     found = compare(*paths)
-    assert found.losses[["variant", "loss_first", "loss_second", "difference"]].to_numpy().tolist() == [
-        ["DR", 2.0, 1.75, -0.25],
-        ["LA", 2.0, 1.75, -0.25],
-    ]
-    assert len(found.notes) == len(said)
-    assert all(words in note for words, note in zip(said, found.notes, strict=True))
+    assert found.losses["variant"].tolist() == ["DR", "LA"]
+    assert found.losses["difference"].tolist() == [-0.25, -0.25]
+    assert len(noted(found)) == notes
 
 
 def test_a_change_is_found_where_it_is(paths):
@@ -87,22 +104,12 @@ def test_a_change_is_found_where_it_is(paths):
     found = compare(*paths)
     changed = found.accuracies[found.accuracies["changed"]]
     assert set(zip(changed["variant"], changed["task"], strict=True)) == {("DR", "t")}
+    assert changed["checkpoint"].tolist() == ["best", "final"]
     assert changed["difference"].tolist() == pytest.approx([0.1, 0.1])
     assert changed["p"].tolist() == pytest.approx([2 * 0.5**40] * 2)
     assert (changed["low"] > 0.06).all()
     assert (changed["high"] < 0.14).all()
-    assert "2 of 8 accuracies changed beyond noise, most DR of depth 4 on t" in found.verdict
-    assert "0.500 to 0.600" in found.verdict
-
-
-@pytest.mark.slow
-def test_models_without_a_depth_are_compared_too(paths):
-    for path in paths:
-        study(path)
-        with results.connect(path) as connection:
-            connection.execute("update models set depth = null")
-    found = compare(*paths)
-    assert (len(found.accuracies), found.notes) == (8, [])
+    assert "2 of 8 accuracies changed" in found.verdict
 
 
 @pytest.mark.slow
@@ -117,7 +124,7 @@ def test_models_with_and_without_a_depth_are_compared_side_by_side(paths):
             )
             connection.execute("update runs set model_id = 'none' where run_id like '%-1'")
     found = compare(*paths)
-    assert (len(found.accuracies), found.notes) == (12, [])
+    assert (len(found.accuracies), noted(found)) == (12, [])
     assert found.accuracies["depth"].isna().sum() == 4
 
 
@@ -140,31 +147,40 @@ def test_seeds_are_averaged_item_by_item(paths):
     assert row["p"] < 0.001
 
 
-def test_factors_are_compared_by_their_intervals(paths):
-    for path, (low, high) in zip(paths, ((1.0, 1.5), (1.6, 2.0)), strict=True):
-        study(path)
+def test_mean_factors_are_compared_by_their_intervals_once_they_are_computed(paths):
+    for path, tokens in zip(paths, (16, 10), strict=True):  # DR is as good as LA, at 16 or at 10 of LA's 20 tokens
+        dr = {5: CURVES[10], tokens: CURVES[20]}
+        for seed in (0, 1):
+            enter_scores(path, {"LA": {"t": CURVES, "u": CURVES}, "DR": {"t": dr, "u": dr}}, seed=seed)
+    before = compare(*paths)
+    assert [note.split(":")[1] for note in before.notes] == [
+        " mean factors of the first study",
+        " mean factors of the second study",
+    ]
+    assert not before.factors["apart"].any()
+    for path in paths:
         with results.connect(path) as connection:
-            columns = "study_id, depth, variant, task, rule, low, high"
-            for variant, task, ends in (("DR", "t", (low, high)), ("DR", "u", (1, 2)), ("LA", "t", (low, high))):
-                row = ["s", 4, variant, task, "first", *ends]
-                connection.execute(f"insert into factor_intervals ({columns}) values (?, ?, ?, ?, ?, ?, ?)", row)
+            compute_statistics(connection, "s", replicates=20)
     found = compare(*paths)
+    assert found.notes == []
     apart = found.factors[found.factors["apart"]]
-    assert apart[["variant", "task", "rule"]].values.tolist() == [["DR", "t", "first"]]
-    assert found.verdict.endswith("of 2 factors 1 moved beyond their intervals")
+    assert set(apart["rule"]) == {"mean accuracy"}
+    assert set(apart["task"]) == {"t", "u", "average"}
+    assert (apart["factor_second"] > apart["factor_first"]).all()
 
 
 def test_two_studies_of_one_file(paths):
-    study(paths[0])
-    study(paths[0], study="later", better=40)
-    found = compare(paths[0], paths[0], first_study="s", second_study="later")
-    assert found.accuracies["changed"].sum() == 2
-    with pytest.raises(InputError, match=r"which study.*it has the studies later, s"):
-        compare(paths[0], paths[0])
-    with pytest.raises(InputError, match="no study 'x'; it has the studies later, s"):
-        compare(paths[0], paths[0], first_study="x", second_study="s")
-    with pytest.raises(InputError, match="both sides are study 's'"):
-        compare(paths[0], paths[0], first_study="s", second_study="s")
+    path, _ = paths
+    study(path)
+    study(path, study="later", better=40)
+    assert compare(path, path, first_study="s", second_study="later").accuracies["changed"].sum() == 2
+    for first, second, said in (
+        (None, None, r"which study.*it has the studies later, s"),
+        ("x", "s", "no study 'x'; it has the studies later, s"),
+        ("s", "s", "both sides are study 's'"),
+    ):
+        with pytest.raises(InputError, match=said):
+            compare(path, path, first_study=first, second_study=second)
 
 
 @pytest.mark.slow
@@ -179,28 +195,8 @@ def test_nothing_in_common_is_said(paths):
 @pytest.mark.slow
 def test_a_model_of_one_study_only_is_a_note(paths):
     study(paths[0])
-    enter_scores(paths[1], {"LA": {task: {10: scores(0.2), 20: scores(0.5)} for task in "tu"}})
-    assert compare(*paths).notes == ["left out: DR of depth 4: not in the second study"]
-
-
-def asked(path, task, digest, *, by="plain items", config=None, **limits):
-    """Says how a task was asked, and what the study's configuration is: limit, world, benchmarks."""
-    row = {"run_id": "s-LA-0", "tokens": 20, "task": task, "data_version": digest, "harness_version": by}
-    tables = {"evaluation_versions": pa.Table.from_pylist([row])}
-    if limits:
-        evaluation = {"limit": limits["limit"], "benchmarks": limits.get("benchmarks", ["builtin"])}
-        said = {"study": {"evaluation": evaluation, "data": {"world": limits.get("world", {"seed": 0})}}}
-        tables["studies"] = pa.Table.from_pylist([{"study_id": "s", "config": json.dumps(said)}])
-    results.ingest(path, tables)
-
-
-def halved(path, *, better=0):
-    """As `study`, with the first half of the items of `u` only."""
-    curves = {10: scores(0.2), 20: scores(0.5)}
-    half = {tokens: right[:200].copy() for tokens, right in curves.items()}
-    dr = half | {20: half[20].copy()}
-    dr[20][np.flatnonzero(~dr[20])[:better]] = True
-    enter_scores(path, {"LA": {"t": curves, "u": half}, "DR": {"t": curves, "u": dr}})
+    enter_scores(paths[1], {"LA": {"t": CURVES, "u": CURVES}})
+    assert noted(compare(*paths)) == [("left out", "DR of depth 4")]
 
 
 @pytest.mark.slow
@@ -208,12 +204,9 @@ def test_another_limit_is_compared_on_what_both_asked(paths):
     study(paths[0])
     halved(paths[1], better=40)
     for path, digest, limit in zip(paths, ("a", "b"), (None, 200), strict=True):
-        asked(path, "u", digest, limit=limit)
+        asked(path, "u", digest, config={"limit": limit})
     found = compare(*paths)
-    assert found.notes == [
-        "in part: u: 400 items in the first study, 200 in the second (limits: none and 200); "
-        "accuracies on the items of the same name, factors on all of each"
-    ]
+    assert noted(found) == [("in part", "u")]
     rows = found.accuracies.query("task == 'u' and variant == 'DR'")
     assert rows["items"].tolist() == rows["items_second"].tolist() == [200, 200]
     assert rows["items_first"].tolist() == [400, 400]
@@ -222,30 +215,23 @@ def test_another_limit_is_compared_on_what_both_asked(paths):
 
 
 WHY_NOT = {
-    "other words": ({}, {"by": "lm-eval 0.4.9"}, "asked by plain items in the first study, by lm-eval in the second"),
-    "no configuration": ({}, {}, "400 items in the first study, 200 in the second, and no configuration that says"),
-    "one limit": (
-        {"limit": 9},
-        {"limit": 9},
-        "400 items in the first study, 200 in the second, which no limit explains",
-    ),
+    "other words": ({}, {"by": "lm-eval 0.4.9"}, "asked by plain items"),
+    "no configuration": ({}, {}, "no configuration"),
+    "one limit": ({"config": {"limit": 9}}, {"config": {"limit": 9}}, "no limit explains"),
     "another world": (
-        *({"limit": None, "world": {"seed": 0}}, {"limit": 200, "world": {"seed": 1}}),
-        "400 items in the first study, 200 in the second, and other settings of the data",
+        {"config": {"limit": None, "world": {"seed": 0}}},
+        {"config": {"limit": 200, "world": {"seed": 1}}},
+        "other settings of the data",
     ),
     "another benchmark": (
-        *(
-            {"limit": None, "benchmarks": [{"name": "u"}]},
-            {"limit": 200, "benchmarks": [{"name": "u", "dataset": "x"}]},
-        ),
-        "400 items in the first study, 200 in the second, and other settings of the data",
+        {"config": {"limit": None, "benchmarks": [{"name": "u"}]}},
+        {"config": {"limit": 200, "benchmarks": [{"name": "u", "dataset": "x"}]}},
+        "other settings of the data",
     ),
 }
 
 
-@pytest.mark.parametrize(
-    "why", [why if why == "other words" else pytest.param(why, marks=pytest.mark.slow) for why in WHY_NOT]
-)
+@pytest.mark.parametrize("why", ["other words", *(pytest.param(why, marks=pytest.mark.slow) for why in [*WHY_NOT][1:])])
 def test_other_items_are_left_out_and_why_is_said(paths, why):
     study(paths[0])
     halved(paths[1], better=40)
@@ -253,28 +239,24 @@ def test_other_items_are_left_out_and_why_is_said(paths, why):
     for path, digest, option in zip(paths, ("a", "b"), options, strict=True):
         asked(path, "u", digest, **option)
     found = compare(*paths)
-    assert len(found.notes) == 2
-    assert found.notes[0].startswith(f"left out: u: {reason}")
-    assert found.notes[1] == "left out: average: u in it cannot be compared"
-    assert set(found.accuracies["task"]) == {"t"}
-    assert set(found.factors["task"]) == {"t"}
+    assert noted(found) == [("left out", "u"), ("left out", "average")]
+    assert reason in found.notes[0]
+    assert set(found.accuracies["task"]) == set(found.factors["task"]) == {"t"}
 
 
 @pytest.mark.slow
-def test_as_many_other_items_are_not_the_same(paths):
-    for path, digest in zip(paths, ("a", "b"), strict=True):
+@pytest.mark.parametrize(
+    ("digests", "notes"),
+    [
+        pytest.param("ab", [("left out", "u"), ("left out", "average")], id="as many other items"),
+        pytest.param("aa", [], id="the same items of a newer harness"),
+    ],
+)
+def test_digests_decide_on_equally_many_items(paths, digests, notes):
+    for path, digest, version in zip(paths, digests, ("0.4.8", "0.4.9"), strict=True):
         study(path)
-        asked(path, "u", digest, limit=400)
-    note, _ = compare(*paths).notes
-    assert note == "left out: u: 400 items in both studies, but not the same ones or not in the same words"
-
-
-@pytest.mark.slow
-def test_a_newer_harness_that_asks_the_same_is_no_difference(paths):
-    for path, version in zip(paths, ("0.4.8", "0.4.9"), strict=True):
-        study(path)
-        asked(path, "u", "a", by=f"lm-eval {version}")
-    assert compare(*paths).notes == []
+        asked(path, "u", digest, by=f"lm-eval {version}", config={"limit": 400})
+    assert noted(compare(*paths)) == notes
 
 
 def test_raw_weights_beside_averaged_ones_are_said(paths):
@@ -282,60 +264,21 @@ def test_raw_weights_beside_averaged_ones_are_said(paths):
         study(path)
         row = {"run_id": "s-LA-0", "tokens": 20, "task": "t", "weights": weights}
         results.ingest(path, {"evaluation_versions": pa.Table.from_pylist([row])})
-    (note,) = compare(*paths).notes
-    assert note == (
-        "beware: evaluated were raw weights in the first study, averaged weights in the second study; "
-        "averaged weights are better at equal tokens"
-    )
-
-
-@pytest.mark.slow
-def test_an_average_of_other_tasks_is_left_out_and_said(paths):
-    study(paths[0])
-    curves = {10: scores(0.2), 20: scores(0.5)}
-    enter_scores(paths[1], {variant: dict.fromkeys("tuv", curves) for variant in ("LA", "DR")})
     found = compare(*paths)
-    assert found.notes == [
-        "left out: v: not in the first study",
-        "left out: average: it is over t, u in the first study and over t, u, v in the second study",
-    ]
+    assert [kind for kind, _ in noted(found)] == ["beware"]
+    assert "raw weights in the first study, averaged weights in the second study" in found.notes[0]
+
+
+@pytest.mark.slow
+def test_an_average_of_other_tasks_or_without_a_checkpoint_is_left_out_and_said(paths):
+    study(paths[0])
+    enter_scores(paths[1], {variant: dict.fromkeys("tuv", CURVES) for variant in ("LA", "DR")})
+    found = compare(*paths)
+    assert noted(found) == [("left out", "v"), ("left out", "average")]
     assert set(found.factors["task"]) == {"t", "u"}
-
-
-@pytest.mark.slow
-def test_an_average_that_a_study_does_not_have_is_said(paths):
-    study(paths[0])
-    curves = {10: scores(0.2), 20: scores(0.5)}
-    enter_scores(paths[1], {"LA": {"t": curves, "u": curves}, "DR": {"t": curves}})  # DR has no checkpoint with both
-    assert compare(*paths).notes == [
-        "left out: DR of depth 4 on u: not in the second study",
-        "left out: average: no factor on it in the second study, where no checkpoint of LA and another model has all "
-        "of its tasks (t, u)",
-    ]
-
-
-def test_the_printed_page_has_the_verdict_on_top(paths, capsys):
-    study(paths[0])
-    study(paths[1], better=40)
-    print_comparison(paths[0], paths[1])
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert lines[0].startswith("2 of 8 accuracies changed beyond noise, most DR of depth 4 on t")
-    assert lines[-1].startswith("Noise of accuracies here is that of the items")
-
-
-@pytest.mark.slow
-def test_the_printed_page_says_what_is_left_out(paths, capsys):
-    study(paths[0])
-    halved(paths[1])
-    for path, digest in zip(paths, ("a", "b"), strict=True):
-        asked(path, "u", digest)
-    print_comparison(*paths)
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
-    assert said == [
-        "left out: u: 400 items in the first study, 200 in the second, and no configuration that says whether of the "
-        "same data",
-        "left out: average: u in it cannot be compared",
-    ]
+    empty_file(paths[1])
+    enter_scores(paths[1], {"LA": {"t": CURVES, "u": CURVES}, "DR": {"t": CURVES}})  # DR has no checkpoint with both
+    assert noted(compare(*paths)) == [("left out", "DR of depth 4 on u"), ("left out", "average")]
 
 
 @settings(max_examples=30)

@@ -1,22 +1,20 @@
-"""The computed tables of a study: a row for each factor, the same numbers again, in place of earlier ones."""
+"""The computed factors of a study: a row for every two models, the same numbers again, in place of earlier ones."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import t as t_distribution
 
 from sql import results
 from sql.statistics.compute import compute_statistics
 from tests.sql.by_hand import enter, enter_scores
-from tests.sql.empty import empty_file
-
-TABLES = ("mean_factor_intervals", "factor_intervals", "loss_intervals")
 
 
 @pytest.fixture
-def path(tmp_path):
-    path = empty_file(tmp_path / "results.duckdb")
+def scored(path):
+    """Two seeds of LA and DR on two tasks, with the scores of 50 items."""
     random = np.random.default_rng(0)
     for seed in range(2):
         curves = {
@@ -28,54 +26,88 @@ def path(tmp_path):
 
 
 def stored(connection):
-    return [connection.execute(f"from {table} order by all").fetchall() for table in TABLES]
+    return connection.execute("from computed_factors order by all").df()
 
 
-def test_computing_again_replaces_and_repeats(path):
+def one(frame, **place):
+    """The row of one task and metric of DR against LA."""
+    place = {"variant": "DR", "baseline": "LA", "task": "t", "metric": "accuracy"} | place
+    (found,) = frame.query(" and ".join(f"{name} == {value!r}" for name, value in place.items())).to_dict("records")
+    return found
+
+
+def test_computing_again_replaces_and_repeats(scored):
     found = []
     for _ in range(2):
-        with results.connect(path) as connection:
-            frames = compute_statistics(connection, "s", replicates=20)
+        with results.connect(scored) as connection:
+            computed = compute_statistics(connection, "s", replicates=20)
             found.append(stored(connection))
-    assert found[0] == found[1]
-    assert [len(frames[table]) for table in TABLES] == [len(rows) for rows in found[0]] == [2 * 3, 2 * 3 * 2, 0]
+    assert found[0].equals(found[1])
+    assert len(computed) == len(found[0]) == 2 * 2 * 3  # pairs of models, tasks with the average
+    assert set(found[0]["replicates"]) == {20}
 
 
-def test_a_reader_computes_without_storing(path):
-    with results.connect(path, read_only=True) as connection:
-        assert len(compute_statistics(connection, "s", replicates=5)["mean_factor_intervals"]) == 6
-        assert stored(connection) == [[], [], []]
+def test_other_studies_keep_their_rows(scored):
+    enter_scores(scored, {"LA": {"t": {10: [0, 1], 20: [1, 1]}}}, study="other")
+    with results.connect(scored) as connection:
+        for study in ("other", "s", "s"):
+            compute_statistics(connection, study, replicates=5)
+        assert stored(connection).groupby("study_id").size().to_dict() == {"other": 2, "s": 12}
 
 
-def test_every_row_of_mean_factors_has_an_interval(path):
-    with results.connect(path) as connection:
-        compute_statistics(connection, "s", replicates=20)
-    rows = results.query(path, "from mean_factors")
-    assert len(rows) == 6
-    assert (rows["low"] <= rows["factor"]).all()
-    assert (rows["factor"] <= rows["high"]).all()
+def test_a_reader_computes_without_storing(scored):
+    with results.connect(scored, read_only=True) as connection:
+        assert len(compute_statistics(connection, "s", replicates=5)) == 12
+        assert compute_statistics(connection, "no such study", replicates=5).empty
+        assert stored(connection).empty
 
 
-def test_a_study_of_losses_alone_has_intervals(sql):
+def test_factor_and_interval_of_a_pair_are_turned_around_for_the_other_baseline(scored):
+    with results.connect(scored) as connection:
+        found = compute_statistics(connection, "s", replicates=20)
+    there, back = one(found), one(found, variant="LA", baseline="DR")
+    assert there["low"] < there["factor"] < there["high"]
+    assert [back[end] for end in ("low", "factor", "high")] == pytest.approx(
+        [1 / there[end] for end in ("high", "factor", "low")]
+    )
+
+
+def test_items_add_their_error(scored):
+    with results.connect(scored) as connection:
+        found = one(compute_statistics(connection, "s", replicates=300))
+    assert found["item_error"] > 0
+    half = (
+        t_distribution.ppf(0.975, found["degrees_of_freedom"])
+        * (found["seed_error"] ** 2 + found["item_error"] ** 2) ** 0.5
+    )
+    assert np.log(found["high"] / found["low"]) == pytest.approx(2 * half)
+
+
+def test_without_replicates_the_interval_is_over_the_seeds(scored):
+    with results.connect(scored) as connection:
+        found = one(compute_statistics(connection, "s", replicates=0))
+    assert found["low"] < found["high"]
+    assert pd.isna(found["item_error"])
+
+
+def test_a_loss_has_the_factor_of_its_mirrored_accuracy(scored):
+    with results.connect(scored) as connection:
+        for table in ("evaluations", "items"):
+            mirrored = "select * replace ('gold_bits_per_byte' as metric, 1 - value as value)"
+            connection.execute(f"insert into {table} by name {mirrored} from {table}")
+        found = compute_statistics(connection, "s", replicates=50)
+    accuracy, loss = one(found), one(found, metric="loss")
+    for name in ("factor", "low", "high", "item_error"):
+        assert loss[name] == pytest.approx(accuracy[name])
+    assert (loss["range_low"], loss["range_high"]) == pytest.approx(
+        (1 - accuracy["range_high"], 1 - accuracy["range_low"])
+    )
+
+
+def test_a_study_of_losses_alone_has_factors(sql):
     for seed in range(2):
         for variant, change in (("LA", 0.0), ("DR", 0.1 + 0.01 * seed)):
             curve = {10 * 2**n: 2 - 0.1 * n - change for n in range(5)}
             enter(sql, {variant: {"validation": curve}}, metric="bits_per_byte", seed=seed)
-    tables = compute_statistics(sql, "s", replicates=5)
-    assert [len(tables[table]) for table in TABLES] == [2, 0, 4]
-    assert sql.execute("select low < factor and factor < high from mean_factors where variant = 'DR'").fetchall() == [
-        (True,)
-    ]
-
-
-def test_the_factor_of_a_loss_has_the_interval_of_its_mirrored_accuracy(path):
-    with results.connect(path) as connection:
-        for table in ("evaluations", "items"):
-            connection.execute(
-                f"insert into {table} by name "
-                f"select * replace ('gold_bits_per_byte' as metric, 1 - value as value) from {table}"
-            )
-        frames = compute_statistics(connection, "s", replicates=50)
-    accuracy, loss = (frames[table].query("task == 't'") for table in ("factor_intervals", "loss_intervals"))
-    shown = ["depth", "variant", "rule", "low", "high", "goal_first", "goal_last"]
-    pd.testing.assert_frame_equal(accuracy[shown].reset_index(drop=True), loss[shown].reset_index(drop=True))
+    found = one(compute_statistics(sql, "s", replicates=5), task="validation", metric="loss")
+    assert found["low"] < found["factor"] < found["high"]

@@ -1,171 +1,106 @@
-"""Intervals of mean factors: known spreads of seeds and items, agreement with the view, and what has no interval."""
+"""Mean factors of curves with known answers, and intervals of known spreads of seeds."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as t_distribution
 
-from sql import results
-from sql.statistics.compute import compute_statistics
-from sql.statistics.mean_factors import SeedCurves, mean_factor_interval, mean_log_factor
-from tests.sql.by_hand import enter, enter_scores
-from tests.sql.empty import empty_file
+from sql.statistics.mean_factors import MeanFactor, SeedCurves, mean_factor_interval
+
+LA = {10: 0.1, 20: 0.3, 40: 0.5, 80: 0.6}
+DR = {10: 0.2, 20: 0.5, 40: 0.6, 80: 0.7}
+# Both cover 0.2 to 0.6. Doublings of 10 tokens, averaged over that range: LA (0.1 * 0.75 + 0.2 * 1.5 + 0.1 * 2.5) / 0.4
+# = 1.5625, DR (0.3 * 0.5 + 0.1 * 1.5) / 0.4 = 0.75.
+FACTOR = 2 ** (1.5625 - 0.75)
 
 TOKENS = np.array([10, 20, 40, 80, 160])
-DOUBLING = np.log(2) / 0.1  # log tokens for a unit of score on the lines below
+LINE = 0.1 * np.arange(1, 6)  # a tenth for each doubling of the tokens
+DOUBLING = np.log(2) / 0.1  # log tokens for a unit of score on this line
 
 
-def line(shift=0.0):
-    """A tenth of accuracy for each doubling of the tokens."""
-    return dict(zip(TOKENS.tolist(), (0.1 * np.arange(1, 6) + shift).tolist(), strict=True))
+def compared(baseline: dict[int, float], variant: dict[int, float]) -> MeanFactor:
+    """Compare curves of one seed, given as scores by tokens."""
+    both = (SeedCurves(np.log(list(curve)), np.array([list(curve.values())]), None) for curve in (baseline, variant))
+    return mean_factor_interval(*both)
 
 
-def computed(sql, variant="DR", task="t", metric="accuracy", **options):
-    frame = compute_statistics(sql, "s", **{"replicates": 100} | options)["mean_factor_intervals"]
-    found = frame[(frame["variant"] == variant) & (frame["task"] == task) & (frame["metric"] == metric)]
-    assert len(found) == 1
-    return found.iloc[0]
+def lines(*shifts: float) -> SeedCurves:
+    """Make the curves of seeds that lie above the line by these shifts."""
+    return SeedCurves(np.log(TOKENS), np.array([LINE + shift for shift in shifts]), None)
 
 
-def curve(*seeds, drawn=None):
-    return SeedCurves(np.log(TOKENS), np.array(seeds), drawn)
+def test_the_factor_is_the_mean_over_the_scores_that_both_curves_cover() -> None:
+    found = compared(LA, DR)
+    assert found.factor == pytest.approx(FACTOR)
+    assert (found.range_low, found.range_high) == (0.2, 0.6)
+    assert compared(DR, LA).factor == pytest.approx(1 / FACTOR)
 
 
-def test_without_items_the_interval_is_that_of_the_seeds(sql):
+def test_a_dip_is_not_unlearning() -> None:
+    # LA stays at 0.3 until 30 tokens; DR needs from 15 to 20 tokens for the rise from 0.2 to 0.5.
+    la = (0.1 * 0.75 + 0.2 * (math.log2(3) + 2) / 2 + 0.1 * 2.5) / 0.4
+    dr = (0.3 * (math.log2(1.5) + 1) / 2 + 0.1 * 1.5) / 0.4
+    dips = (dict(sorted((curve | dip).items())) for curve, dip in ((LA, {30: 0.2}), (DR, {15: 0.0})))
+    assert compared(*dips).factor == pytest.approx(2 ** (la - dr))
+
+
+@pytest.mark.parametrize(
+    ("baseline", "variant"),
+    [
+        pytest.param({10: 0.1, 20: 0.2}, {10: 0.3, 20: 0.4}, id="starts above the best"),
+        pytest.param({10: 0.1, 20: 0.2}, {10: 0.15}, id="one checkpoint"),
+        pytest.param({10: 0.3}, {10: 0.2, 20: 0.4}, id="one checkpoint of the baseline"),
+        pytest.param({10: 0.1, 20: 0.2}, {10: 0.15, 20: 0.15}, id="flat"),
+        pytest.param({10: 0.1, 20: 0.1 + 0.2}, {10: 0.3, 20: 0.5}, id="a tie up to rounding"),
+    ],
+)
+def test_without_a_common_range_nothing_is_known(baseline: dict[int, float], variant: dict[int, float]) -> None:
+    assert compared(baseline, variant) == MeanFactor()
+
+
+curves = st.lists(st.integers(0, 20), min_size=2, max_size=6)
+
+
+@given(curves, curves, st.integers(2, 9))
+def test_scaling_the_tokens_of_a_variant_divides_its_factor(baseline: list, variant: list, scale: int) -> None:
+    la, dr = ({100 * 2**n: value / 20 for n, value in enumerate(curve)} for curve in (baseline, variant))
+    before, after = compared(la, dr), compared(la, {tokens * scale: score for tokens, score in dr.items()})
+    assert after.factor == (before.factor and pytest.approx(before.factor / scale))
+
+
+def test_without_items_the_interval_is_that_of_the_seeds() -> None:
     shifts = (0.0, 0.02, 0.07)
-    for seed, shift in enumerate(shifts):
-        enter(sql, {"LA": {"t": line()}, "DR": {"t": line(shift)}}, seed=seed)
-    found = computed(sql)
+    found = mean_factor_interval(lines(0.0, 0.0, 0.0), lines(*shifts))
     error = np.std(shifts, ddof=1) / np.sqrt(3) * DOUBLING
     half = t_distribution.ppf(0.975, 2) * error
-    assert found["seed_error"] == pytest.approx(error)
-    assert found["degrees_of_freedom"] == pytest.approx(2)
-    assert np.log([found["low"], found["high"]]) == pytest.approx(np.mean(shifts) * DOUBLING + np.array([-half, half]))
-    assert pd.isna(found["item_error"])
-    shown = sql.execute(
-        "select factor, low, high, seeds from mean_factors where variant = 'DR' and task = 't'"
-    ).fetchone()
-    assert shown == (pytest.approx(2**0.3), found["low"], found["high"], 3)
-    assert sql.execute("select low, high from mean_factors where variant = 'LA' and task = 't'").fetchone() == (1, 1)
+    assert found.seed_error == pytest.approx(error)
+    assert found.degrees_of_freedom == pytest.approx(2)
+    assert found.factor == pytest.approx(2**0.3)
+    assert np.log([found.low, found.high]) == pytest.approx(np.mean(shifts) * DOUBLING + np.array([-half, half]))
+    assert found.item_error is None
 
 
-def test_both_models_add_their_spread_and_their_degrees_of_freedom(sql):
-    shifts = {"LA": (0.0, 0.03, 0.01, 0.04), "DR": (0.05, 0.02, 0.08)}
-    for variant, own in shifts.items():
-        for seed, shift in enumerate(own):
-            enter(sql, {variant: {"t": line(shift)}}, seed=seed)
-    found = computed(sql)
-    parts = {variant: np.var(own, ddof=1) / len(own) * DOUBLING**2 for variant, own in shifts.items()}
-    total = sum(parts.values())
-    assert found["seed_error"] ** 2 == pytest.approx(total)
-    assert found["degrees_of_freedom"] == pytest.approx(total**2 / (parts["LA"] ** 2 / 3 + parts["DR"] ** 2 / 2))
-    assert found["seeds"] == 3
+def test_both_models_add_their_spread_and_their_degrees_of_freedom() -> None:
+    shifts = ((0.0, 0.03, 0.01, 0.04), (0.05, 0.02, 0.08))
+    found = mean_factor_interval(*(lines(*own) for own in shifts))
+    parts = [np.var(own, ddof=1) / len(own) * DOUBLING**2 for own in shifts]
+    assert found.seed_error**2 == pytest.approx(sum(parts))
+    assert found.degrees_of_freedom == pytest.approx(sum(parts) ** 2 / (parts[0] ** 2 / 3 + parts[1] ** 2 / 2))
 
 
-def test_one_seed_has_no_interval(sql):
-    for seed in range(2):
-        enter(sql, {"DR": {"t": line(0.05 * seed)}}, seed=seed)
-    enter(sql, {"LA": {"t": line()}}, seed=0)
-    found = computed(sql)
-    assert found[["low", "high", "degrees_of_freedom", "seed_error"]].isna().all()
-    assert found["seeds"] == 1
+def test_one_seed_has_a_factor_and_no_interval() -> None:
+    found = mean_factor_interval(lines(0.0), lines(0.0, 0.05))
+    assert found.factor == pytest.approx(2**0.25)
+    assert (found.low, found.high, found.degrees_of_freedom, found.seed_error) == (None,) * 4
 
 
-def test_a_loss_has_the_interval_of_its_mirror_image(sql):
-    for seed, shift in enumerate((0.0, 0.02, 0.07)):
-        enter(sql, {"LA": {"t": line()}, "DR": {"t": line(shift)}}, seed=seed)
-    mirrored = "select * replace ('bits_per_byte' as metric, 1 - value as value) from evaluations"
-    sql.execute(f"insert into evaluations by name {mirrored}")
-    accuracy, loss = (computed(sql, metric=metric) for metric in ("accuracy", "loss"))
-    assert loss[["low", "high"]].to_numpy(float) == pytest.approx(accuracy[["low", "high"]].to_numpy(float))
-
-
-@pytest.fixture
-def scored(tmp_path):
-    return empty_file(tmp_path / "results.duckdb")
-
-
-def answers(level, difficulty, random):
-    return (0.5 * difficulty + 0.5 * random.random(len(difficulty))) < level
-
-
-def enter_seeds(path, seeds, items=300, spread=0.0):
-    random = np.random.default_rng(1)
-    difficulty = random.random(items)
-    for seed in range(seeds):
-        shifts = spread * random.standard_normal(2)
-        curves = {
-            variant: {"t": {t: answers(level + by, difficulty, random) for t, level in line(shift).items()}}
-            for variant, by, shift in zip(("LA", "DR"), (0.0, 0.1), shifts, strict=True)
-        }
-        enter_scores(path, curves, seed=seed)
-
-
-def test_items_add_their_error(scored):
-    enter_seeds(scored, 3, spread=0.02)
-    with results.connect(scored) as connection:
-        found = computed(connection, replicates=300)
-        again = computed(connection, replicates=300)
-    assert found["item_error"] > 0
-    variance = found["seed_error"] ** 2 + found["item_error"] ** 2
-    half = t_distribution.ppf(0.975, found["degrees_of_freedom"]) * variance**0.5
-    assert np.log(found["high"] / found["low"]) == pytest.approx(2 * half)
-    assert found["low"] < 2 < found["high"]
-    assert again.equals(found)
-
-
-def test_the_same_scores_at_half_the_tokens_have_no_item_error(scored):
-    random = np.random.default_rng(0)
-    difficulty = random.random(200)
-    la = {t: difficulty < level for t, level in line().items()}
-    for seed in range(2):
-        enter_scores(scored, {"LA": {"t": la}, "DR": {"t": {t // 2: row for t, row in la.items()}}}, seed=seed)
-    with results.connect(scored) as connection:
-        found = computed(connection)
-    assert found["item_error"] == pytest.approx(0, abs=1e-12)  # whatever is drawn, the factor is 2
-    assert (found["low"], found["high"]) == (pytest.approx(2), pytest.approx(2))
-
-
-def test_without_a_common_range_there_is_no_interval():
-    low, high = curve(np.linspace(0.1, 0.2, 5), np.linspace(0.1, 0.2, 5)), curve(*np.full((2, 5), 0.5))
-    found = mean_factor_interval(low, high)
-    assert (found.low, found.high) == (None, None)
-
-
-levels = st.lists(st.integers(0, 20), min_size=5, max_size=5)
-
-
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(levels, levels)
-def test_the_log_factor_is_that_of_the_view(sql, baseline, variant):
-    for table in ("models", "runs", "evaluations"):
-        sql.execute(f"delete from {table}")
-    both = [dict(zip(TOKENS.tolist(), (np.array(one) / 20).tolist(), strict=True)) for one in (baseline, variant)]
-    enter(sql, {"LA": {"t": both[0]}, "DR": {"t": both[1]}})
-    shown = sql.execute("select factor from mean_factors where variant = 'DR' and task = 't'").fetchone()[0]
-    la, dr = (curve(list(one.values())) for one in both)
-    found = np.exp(mean_log_factor(la, dr, la.mean, dr.mean)[0])
-    assert np.isnan(found) if shown is None else found == pytest.approx(shown)
-
-
-def test_without_replicates_the_interval_is_over_the_seeds(path):
-    def right(count):
-        return [1.0] * count + [0.0] * (20 - count)
-
-    for seed, (la, dr) in enumerate(((0, 1), (1, 3), (0, 2))):
-        curves = {
-            variant: {"t": {10 * 2**place: right(2 + more + 4 * place) for place in range(4)}}
-            for variant, more in (("LA", la), ("DR", dr))
-        }
-        enter_scores(path, curves, seed=seed)
-    with results.connect(path) as connection:
-        found = compute_statistics(connection, "s", replicates=0)
-    means = found["mean_factor_intervals"]
-    interval = means[(means["variant"] == "DR") & (means["task"] == "t") & (means["metric"] == "accuracy")].iloc[0]
-    assert interval["low"] < interval["high"]
-    assert pd.isna(interval["item_error"])
-    assert found["factor_intervals"].query("variant == 'DR'")["low"].isna().all()
+def test_a_model_against_itself_has_the_factor_one_over_its_rise() -> None:
+    model = lines(0.0, 0.1)
+    found = mean_factor_interval(model, model)
+    assert (found.factor, found.low, found.high) == (1, 1, 1)
+    assert (found.range_low, found.range_high) == (pytest.approx(0.15), pytest.approx(0.55))

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[4]
 
 CPUINFO = {
     "processor : 0\nflags\t\t: fpu sse4_2 hypervisor avx2 md_clear bmi1\nbugs : none\n": {"sse4_2", "avx2", "bmi1"},
-    "processor : 0\nFeatures\t: fp asimd sve\n": {"fp", "asimd", "sve"},
     "processor : 0\n": set(),
 }
 

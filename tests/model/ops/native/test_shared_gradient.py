@@ -13,7 +13,7 @@ PRIVATE = ("_current_graph_task_id", "_will_engine_execute_node")
 
 
 def gradients(shared: bool) -> tuple[torch.Tensor, ...]:
-    """Gradients of weights that three products multiply, and of what they multiply, from two passes through a graph."""
+    """Gradients of weights that three products multiply, and of what they multiply, from two of three passes."""
     torch.manual_seed(0)
     weights, x = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 8, 8), (20, 8)))
     scores, tokens = torch.rand(20, 1, dtype=torch.float64), torch.randperm(20)
@@ -21,8 +21,10 @@ def gradients(shared: bool) -> tuple[torch.Tensor, ...]:
     multiplied = SharedWeights.apply(weights) if shared else weights
     for _ in range(3):
         y = torch.tanh(NativeMixedProduct.apply(y, scores, multiplied, None, tokens, ends))
-    first = torch.autograd.grad(y.square().sum(), (weights, x), retain_graph=True)
-    return *first, *torch.autograd.grad(y.square().sum(), (weights, x))
+    loss = y.square().sum()
+    torch.autograd.grad(loss, x, retain_graph=True)  # does not come to the weights, and leaves nothing to the next
+    first = torch.autograd.grad(loss, (weights, x), retain_graph=True)
+    return *first, *torch.autograd.grad(loss, (weights, x))
 
 
 @needs_compiler

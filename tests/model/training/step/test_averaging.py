@@ -1,16 +1,13 @@
 """The running average of the weights: a window that grows with the training, kept exactly over stops."""
 
-import dataclasses
-
 import pytest
 import torch
 
 from model.checkpoint import load_model, newest_state
 from model.train import train
-from model.training.config import TrainingConfig, read_run
+from model.training.config import read_run
 from model.training.step.averaging import WeightAverage, newest_share
 from model.training.trainer import Trainer
-from pipeline.errors import InputError
 from tests.model.packed_folder import write_run
 
 
@@ -50,12 +47,6 @@ def test_whole_numbers_have_no_average_and_power_0_keeps_none():
     none = WeightAverage(weights(), 0.0)
     none.update(1)
     assert none.tensors == {}
-
-
-def test_the_average_of_another_model_is_refused():
-    average = WeightAverage(weights(), 18.0)
-    with pytest.raises(InputError, match=r"the saved average is not of this model: bias is in one of them only"):
-        average.load({"matrix": torch.zeros(3, 2)})
 
 
 def test_training_averages_what_every_step_has_left(tmp_path):
@@ -100,15 +91,3 @@ def test_without_averaging_nothing_is_kept(tmp_path):
         "checkpoint.json",
         "checksums.json",
     }
-
-
-@pytest.mark.parametrize("averaging", [-1.0, float("nan"), float("inf")])
-def test_the_power_is_a_finite_number(averaging):
-    with pytest.raises(InputError, match=r"^training.averaging is "):
-        TrainingConfig(tokens=10, batch_tokens=4, averaging=averaging)
-
-
-def test_averaging_is_part_of_a_runs_identity(tmp_path):
-    run = read_run(write_run(tmp_path))
-    other = dataclasses.replace(run, training=dataclasses.replace(run.training, averaging=0.0))
-    assert run.settings() != other.settings()

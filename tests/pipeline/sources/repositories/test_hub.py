@@ -107,7 +107,7 @@ def run(program, tmp_path, endpoint, **environment):
     """A program in a process of its own, since the hub client reads its address when it is imported."""
     variables = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", **environment}
     return subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", PRELUDE + program],
         env=os.environ | variables,
         cwd=tmp_path,
         capture_output=True,
@@ -130,9 +130,7 @@ def attempt(**options):
 
 
 def test_a_downloaded_mirror_is_read_by_us_and_by_the_datasets_library(tmp_path, hub):
-    program = (
-        PRELUDE
-        + """
+    program = """
 download([resolve_source("gsm8k"), resolve_benchmark("gsm8k")], "mirror", progress=print)
 download([resolve_source({"name": "s", "repository": "openai/gsm8k", "configuration": "socratic", "text": "answer"})],
          "mirror")
@@ -142,7 +140,6 @@ import datasets
 for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "train")):
     print(datasets.load_dataset(str(folder), configuration, cache_dir="arrow")[split]["question"][:])
 """
-    )
     result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}", HF_TOKEN="hf_verysecret")
     assert result.returncode == 0, result.stderr
     said = result.stdout.splitlines()
@@ -161,14 +158,11 @@ for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "
 
 
 def test_what_is_cached_is_not_asked_for_again_and_half_a_split_is_none(tmp_path, hub):
-    program = (
-        PRELUDE
-        + f"""
+    program = f"""
 options = dict(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT}")
 print(attempt(**options))
 print(attempt(**options))
 """
-    )
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     result = run(program, tmp_path, endpoint)
     assert result.stdout.splitlines() == [f"cache/openai/gsm8k@{COMMIT[:12]}"] * 2
@@ -182,14 +176,11 @@ print(attempt(**options))
 
 def test_the_beginning_of_a_commit_pins_it_and_a_moments_failure_is_no_end(tmp_path, hub):
     hub.RequestHandlerClass.failing.add("main/train-00001-of-00002.jsonl")
-    program = (
-        PRELUDE
-        + f"""
+    program = f"""
 folder = attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT[:7]}",
                  progress=lambda done, words: print(round(done, 2), words))
 print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 """
-    )
     result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
     assert result.stdout.splitlines()[-1] == f"{COMMIT} 2", result.stderr
     assert "1.0 openai/gsm8k/main/train" in result.stdout
@@ -197,16 +188,13 @@ print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 
 
 def test_what_cannot_be_had_is_said_in_one_line(tmp_path, hub):
-    program = (
-        PRELUDE
-        + """
+    program = """
 options = dict(mirror="none", cache="cache", configurations=("main",), splits=("train",))
 attempt(repository="openai/gsm9k", **options)
 attempt(repository="gated/set", **options)
 attempt(revision="1234567", **options)
 attempt(**options | {"splits": ("dev",)})
 """
-    )
     result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
     missing, gated, revision, split = result.stdout.splitlines()
     assert "there is no such data set on the hub" in missing
@@ -218,16 +206,13 @@ attempt(**options | {"splits": ("dev",)})
 
 @pytest.mark.parametrize("environment", [{}, {"HF_HUB_OFFLINE": "1"}])
 def test_without_a_network_it_fails_within_seconds(tmp_path, environment):
-    program = (
-        PRELUDE
-        + """
+    program = """
 import time
 slept = []
 time.sleep = slept.append
 attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",))
 assert sum(slept) < 30  # not the minutes of the hub client's own attempts
 """
-    )
     result = run(program, tmp_path, "http://127.0.0.1:9", **environment)
     assert result.returncode == 0, result.stderr
     assert re.search(r"the hub (cannot be reached|may not be asked)", result.stdout)

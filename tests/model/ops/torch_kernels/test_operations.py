@@ -1,4 +1,4 @@
-"""The choice of experts by compiled code, and the sort of tokens by expert."""
+"""Norms and rotary codes, attention along the depth, the choice of experts and the sort of tokens by expert."""
 
 from __future__ import annotations
 
@@ -6,8 +6,47 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd import gradcheck
 
+from model import ops
+from model.dreamer import position_code
+from model.ops import reference
+from model.ops.torch_kernels.norms import rotate, rotated_norm
 from model.ops.torch_kernels.routing import MOST_ROUNDS, dispatch, route
+from tests.model.tiny_network import by_reference, double
+
+
+@pytest.fixture(autouse=True)
+def _seed():
+    torch.manual_seed(0)
+
+
+def test_norm_after_a_rotation_has_the_right_gradient():
+    code = position_code(torch.arange(4), 6, 10.0, torch.float64).unsqueeze(1)
+    assert gradcheck(lambda x, gain: rotated_norm(x, gain, 1e-6, code), (double(4, 3, 6), double(3, 6)))
+    assert gradcheck(lambda x, gain: ops.rms_norm(x, gain, 1e-6), (double(4, 6), double(6)))
+    x, gain = double(4, 3, 6), double(6)
+    expected = reference.rms_norm(reference.rotate(x, code), gain, 1e-6)
+    torch.testing.assert_close(rotated_norm(x, gain, 1e-6, code), expected)
+
+
+def test_rotating_back_undoes_a_rotation_and_keeps_lengths():
+    x, code = double(5, 8), position_code(torch.arange(5), 8, 100.0, torch.float64)
+    rotated = rotate(x, code)
+    torch.testing.assert_close(rotated.norm(dim=-1), x.norm(dim=-1))
+    torch.testing.assert_close(rotate(rotated, code, back=True), x)
+    narrow = rotate(x.bfloat16(), code)
+    torch.testing.assert_close(narrow.double(), rotated, atol=0.05, rtol=0.05)
+
+
+@pytest.mark.parametrize(("heads", "key_value_heads"), [(1, 1), (4, 2)])
+def test_depth_attention_is_attention(engine, heads, key_value_heads):
+    query = double(2, heads, 4)
+    entries = [double(2, key_value_heads, 4) for _ in range(6)]
+    assert gradcheck(lambda query, *e: ops.attend_depth(query, list(e[:3]), list(e[3:]))[0], (query, *entries))
+    attended, scores = ops.attend_depth(query, entries[:3], entries[3:])
+    torch.testing.assert_close((attended, scores), by_reference(ops.attend_depth, query, entries[:3], entries[3:]))
+    assert not scores.requires_grad
 
 
 @settings(max_examples=40)
@@ -28,7 +67,6 @@ def test_dispatch_sorts_pairs_by_expert(tokens, experts, data):
 @pytest.mark.parametrize("active", [1, 2, 3, 8, MOST_ROUNDS + 1])
 def test_compiled_code_chooses_the_first_of_the_best(active):
     """Experts are in pairs of equal keys and equal bias, so that every score is there twice."""
-    torch.manual_seed(0)
     experts = max(8, active + 1) // 2 * 2
     x, query, keys = torch.randn(50, 6), torch.randn(6, 4), torch.randn(experts // 2, 4).repeat(2, 1)
     given = x, (query, keys), torch.randn(experts // 2).repeat(2), active, True, 1e-6

@@ -1,0 +1,27 @@
+"""Write documents as a stage would, and read which of them a stage has dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
+
+
+def write_documents(folder: Path, documents: Iterable[tuple[str, str, str, str]]) -> Path:
+    """Write documents of these ids, sources, questions and responses as a stage output, and return `folder`."""
+    rows = [
+        {"id": name, "source": source, "row": row, "question": question, "response": response, "answer": ""}
+        for row, (name, source, question, response) in enumerate(documents)
+    ]
+    with DocumentWriter(folder) as writer:
+        writer.keep(pa.Table.from_pylist(rows, schema=SCHEMA))
+    return folder
+
+
+def read_dropped(folder: Path) -> dict[str, tuple[str, str]]:
+    """Read the ids of the documents that a stage dropped, each with the reason and the id of what caused it."""
+    batches = read_documents(folder, kind="dropped", columns=["id", "reason", "because"])
+    return {row["id"]: (row["reason"], row["because"]) for batch in batches for row in batch.to_pylist()}
