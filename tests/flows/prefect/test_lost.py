@@ -13,7 +13,7 @@ from prefect.states import Pending, Running
 from flows.prefect.in_process import environment
 from flows.prefect.lost import end_lost_runs, lost_runs
 from flows.prefect.server import own_server
-from flows.running.single import only_run
+from flows.watching.single import only_run
 from flows.study.loading import load_study
 from tests.flows.small_study import small_study
 
@@ -39,7 +39,7 @@ def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(tmp_path: Path) 
     lost.mkdir()
     with (
         environment({"PREFECT_HOME": str(tmp_path)}),
-        own_server(tmp_path / "prefect.db") as answering,
+        own_server() as answering,
         temporary_settings({PREFECT_API_URL: answering()}),
         only_run(load_study(path, root=alive)),
         get_client(sync_client=True) as client,
