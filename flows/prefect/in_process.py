@@ -71,7 +71,8 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
         stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **own_settings}))
         if own:
             say_lost_runs(every=True)
-        whose = f"this run's own, its secret is {secret()}" if own else "named by PREFECT_API_URL"
+        unheard = f"; none answers at {given}" if given else ""
+        whose = f"this run's own, its secret is {secret()}{unheard}" if own else "named by PREFECT_API_URL"
         progress.report(LABEL, 1.0, f"{address.removesuffix('/api')} ({whose})")
         return _call(full_study, arguments)
 
