@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import os
 import socket
 import sqlite3
 import stat
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -23,6 +20,7 @@ from flows.prefect.secret import secret
 from flows.prefect.serve import former_server_ended, only_one
 from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
 from pipeline.errors import InputError
+from tests.flows.prefect.strangers import refuses_strangers
 from tests.flows.small_study import PROJECT
 
 
@@ -82,38 +80,6 @@ def test_a_damaged_database_of_prefects_server_is_removed_and_said(
     start_anew_if_damaged(database)
     assert "prefect.db is damaged; no result depends on this file" in capsys.readouterr().err
     assert not list(tmp_path.glob("prefect.db*"))
-
-
-def ask(address: str, path: str, **headers: str) -> tuple[int, dict[str, str]]:
-    """The status and the headers of the answer to a POST, or to what the headers ask for beforehand."""
-    method = "OPTIONS" if "Access-Control-Request-Method" in headers else "POST"
-    request = urllib.request.Request(
-        f"{address}{path}", b"{}", {"Content-Type": "application/json", **headers}, method=method
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return answer.status, {name.lower(): value for name, value in answer.headers.items()}
-    except urllib.error.HTTPError as error:
-        return error.code, {name.lower(): value for name, value in error.headers.items()}
-
-
-def refuses_strangers(address: str) -> None:
-    """Check that a Prefect server does nothing for pages of other origins, nor for who has no secret."""
-    allowed = "access-control-allow-origin"
-    basic = "Basic " + base64.b64encode(secret().encode()).decode()
-    foreign = {"Origin": "https://evil.example"}
-    assert ask(address, "/flow_runs/filter", Authorization=basic)[0] == 200
-    for path in ("/flow_runs/filter", "/deployments/filter", "/deployments/"):
-        for headers in ({}, foreign, {"Authorization": "Basic ZHJlYW1lcjpndWVzcw=="}):
-            status, answered = ask(address, path, **headers)
-            assert status == 401
-            assert allowed not in answered
-    wanted = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type,authorization"}
-    status, answered = ask(address, "/deployments/", **foreign, **wanted)
-    assert status == 400
-    assert allowed not in answered
-    with urllib.request.urlopen(address.removesuffix("/api"), timeout=30) as page:
-        assert b"<html" in page.read().lower()
 
 
 @pytest.mark.slow
