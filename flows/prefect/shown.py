@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -66,7 +67,8 @@ class InPrefect:
         self._closed = threading.Event()
         if run := runtime.flow_run.id:
             self._attempt(_tag, run, study.name)
-            threading.Thread(target=self._look_for_cancellation, args=[run], daemon=True).start()
+            look = partial(self._context.copy().run, self._look_for_cancellation, run)  # which knows the server
+            threading.Thread(target=look, daemon=True).start()
 
     def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
         """Show a step of this process, and return what `body()` returns, whatever becomes of the server."""
