@@ -14,6 +14,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 
 from flows.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
+from flows.watching.looks import found_in
 from model.evaluation.job import INTROSPECTION
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
@@ -145,8 +147,10 @@ class Run:
     @property
     def tokens(self) -> int:
         """The tokens that the newest state of the run has been trained on; 0 where there is none."""
-        states = sorted(self.folder.glob("state/[0-9]*[0-9]/values.json"))
-        return json.loads(states[-1].read_text())["tokens"] if states else 0
+        while states := sorted(found_in(self.folder / "state", "[0-9]*[0-9]/values.json")):
+            with suppress(FileNotFoundError):  # the trainer has put a newer state in the place of this one
+                return json.loads(states[-1].read_text())["tokens"]
+        return 0
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -155,7 +159,7 @@ class Run:
         A checkpoint is taken at the first optimiser step at or above its planned tokens; other folders belong to
         studies with other checkpoints.
         """
-        there = sorted(int(folder.name) for folder in self.folder.glob("checkpoints/[0-9]*[0-9]"))
+        there = sorted(int(folder.name) for folder in found_in(self.folder / "checkpoints", "[0-9]*[0-9]"))
         found = []
         for point in self.points:
             tokens = next((tokens for tokens in there if tokens >= point), None)
@@ -168,6 +172,12 @@ class Run:
         """Whether the run has been trained to its goal, with every checkpoint on the way."""
         on_the_way = [point for point in self.points if point <= self.goal]
         return self.tokens >= self.goal and [one.point for one in self.checkpoints][: len(on_the_way)] == on_the_way
+
+    @property
+    def missed(self) -> list[int]:
+        """The planned tokens that the run has gone past without a checkpoint, for a study with other checkpoints."""
+        there, step = {one.point for one in self.checkpoints}, self.content["training"]["batch_tokens"]
+        return [point for point in self.points if point not in there and point + step <= self.tokens]
 
     @property
     def failure(self) -> str:

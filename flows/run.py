@@ -9,8 +9,9 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -23,6 +24,7 @@ from flows.prepare import prepare_data
 from flows.usage import register_user
 from flows.watching import progress
 from model.training.recording.records import choose_seed
+from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 from reports.data import StudyData
 
@@ -79,6 +81,7 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
     prepare_data(plan, shown.call)
     shown.call("match", "match models", lambda: plan.models)
     for run in plan.runs:
+        check_checkpoints(run)
         write_run(plan, run)
     register_user(plan)
     results = Results(plan, shown.drawn)
@@ -106,7 +109,7 @@ def train_and_evaluate(
 ) -> dict[str, BaseException]:
     """Train every run and evaluate its checkpoints as they come; returns what has failed, by the name of the job."""
     followed, failures = Followed(plan), dict[str, BaseException]()
-    asked: dict[str, Job] = {}
+    asked: set[str] = set()
     for run in plan.runs:
         (run.folder / FAILURE).unlink(missing_ok=True)  # of an earlier attempt
         if run.status == "racing" and run.tokens > run.goal:
@@ -116,10 +119,10 @@ def train_and_evaluate(
         """Submit the work that is left and was not submitted, after the races that have ended are decided."""
         for runs in plan.undecided:
             decide(plan, runs)
-        for job in work_left(plan, options):
-            if job.name not in asked:
-                asked[job.name] = job
-                jobs.submit(job)
+        for name, describe in work_left(plan, options):
+            if name not in asked:
+                asked.add(name)
+                jobs.submit(describe())
 
     try:
         submit()
@@ -145,8 +148,11 @@ def train_and_evaluate(
     return failures
 
 
-def work_left(plan: Plan, options: Options) -> Iterator[Job]:
-    """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints that are there."""
+def work_left(plan: Plan, options: Options) -> Iterator[tuple[str, Callable[[], Job]]]:
+    """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints that are there.
+
+    Yields the name of each job, and the function that describes the job, and writes its file where it has one.
+    """
     runs = plan.runs
     racing = any(run.status == "racing" for run in runs)
     going_on = [run for run in runs if run.status == "chosen"]
@@ -157,29 +163,34 @@ def work_left(plan: Plan, options: Options) -> Iterator[Job]:
         if not run.done:
             alone = run.status == "chosen" and len(going_on) < len(runs) and not racing
             ranks = of_chosen[going_on.index(run)] if alone else of_all[place]
-            yield training_job(run, ranks, options)
+            yield training_name(run), partial(training_job, run, ranks, options)
         if options.until in ("evaluate", "report"):
             missing: dict[Checkpoint, list[Evaluation]] = defaultdict(list)
             for one in plan.evaluations(run):
                 if not one.done:
                     missing[one.checkpoint].append(one)
             for checkpoint, evaluations in missing.items():
-                yield evaluation_job(plan, run, checkpoint, evaluations, options)
+                name = f"evaluate {run.name} at {checkpoint.tokens:,} tokens"
+                yield name, partial(evaluation_job, name, plan, run, checkpoint, evaluations, options)
+
+
+def training_name(run: Run) -> str:
+    """Name the training of a run to its goal."""
+    return f"{'train' if run.status == 'chosen' else 'screen'} {run.name}"
 
 
 def training_job(run: Run, ranks: int, options: Options) -> Job:
     """Describe the training of a run to its goal."""
-    race = run.status != "chosen"
-    arguments = [str(run.folder), "--wait", *(["--stop-at", str(run.goal)] if race else [])]
+    stop = [] if run.status == "chosen" else ["--stop-at", str(run.goal)]
+    arguments = [str(run.folder), "--wait", *stop]
     if options.accept_code_change:
         arguments.append("--accept-code-change")
-    name = f"{'screen' if race else 'train'} {run.name}"
-    log = run.folder / "log.txt"
+    name, log = training_name(run), run.folder / "log.txt"
     return Job("training", name, "model.train", tuple(arguments), run.folder, log, run.priority, ranks, goal=run.goal)
 
 
 def evaluation_job(
-    plan: Plan, run: Run, checkpoint: Checkpoint, evaluations: list[Evaluation], options: Options
+    name: str, plan: Plan, run: Run, checkpoint: Checkpoint, evaluations: list[Evaluation], options: Options
 ) -> Job:
     """Describe the evaluation of a checkpoint on the benchmarks on which it has not been evaluated yet."""
     study = plan.study
@@ -216,7 +227,7 @@ def evaluation_job(
     }
     return Job(
         "evaluation",
-        f"evaluate {run.name} at {checkpoint.tokens:,} tokens",
+        name,
         "model.evaluate",
         (str(folder / "job.json"),),
         folder,
@@ -224,6 +235,16 @@ def evaluation_job(
         EVALUATION_FIRST,
         environment=environment,
     )
+
+
+def check_checkpoints(run: Run) -> None:
+    """Raise InputError for a run that has gone past a checkpoint which the study wants: training does not go back."""
+    if run.missed:
+        points = ", ".join(f"{point:,}" for point in run.missed)
+        raise InputError(
+            f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; name "
+            f"checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train it again"
+        )
 
 
 def write_run(plan: Plan, run: Run) -> None:

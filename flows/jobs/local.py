@@ -94,8 +94,8 @@ class LocalJobs:
                     environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
                 self._events.put(Event(job, "started"))
                 self._run(job, environment, self._teller(job))
-        except BaseException as raised:
-            error = raised
+        except BaseException as raised:  # while the jobs are being stopped every end is by the stop
+            error = Stopped(job.name) if self._stopping.is_set() else raised
         with self._lock:
             self._free += taken
             self._room[job.kind] += 1
@@ -103,7 +103,7 @@ class LocalJobs:
         self._start_what_fits()
 
     def _run(self, job: Job, environment: Mapping[str, str], tick: Callable[[], None]) -> None:
-        """Run the command of a job. Raises Failed, InputError (exit status 2), or Stopped."""
+        """Run the command of a job. Raises Failed, or InputError (exit status 2)."""
         if not self._gpus and job.devices == 1:
             self._staying.ask(job, tick)
             return
@@ -112,7 +112,7 @@ class LocalJobs:
                 tick()
                 group.wait(TICK_SECONDS)
             tick()
-        check_status(group, status, job, stopping=self._stopping.is_set())
+        check_status(group, status, job)
 
     def _teller(self, job: Job) -> Callable[[], None]:
         """Return a function that tells of the progress of a job, and of checkpoints that have come."""

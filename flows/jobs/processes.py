@@ -33,10 +33,8 @@ def started(
     return ProcessGroup(program, *arguments, log=log, environment=variables, ranks=ranks, asked=asked)
 
 
-def check_status(group: ProcessGroup, status: int, job: Job, *, stopping: bool) -> None:
-    """Raise what an exit status other than 0 means: InputError, Failed, or Stopped while the jobs are being stopped."""
-    if status and stopping:
-        raise Stopped(job.name)
+def check_status(group: ProcessGroup, status: int, job: Job) -> None:
+    """Raise what an exit status other than 0 means: InputError, or Failed."""
     line = group.last_line() if status else ""
     if status == BAD_INPUT:
         raise InputError(line)
@@ -72,7 +70,7 @@ class Staying:
             if not answer:
                 status = process.finish()
                 assert status, "a process answers or fails"
-                check_status(process, status, job, stopping=self._closed)
+                check_status(process, status, job)
         except BaseException:
             self._end(process)
             raise

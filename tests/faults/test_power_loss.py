@@ -26,7 +26,7 @@ from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import train_tokenizer
 from tests.faults.power_loss import NAMES, outlive
 from tests.flows.small_study import small_study
-from tests.model.evaluation.evaluation_world import carried, write_job, write_place
+from tests.model.evaluation.evaluation_world import plain_specifications, write_job, write_place
 from tests.model.packed_folder import write_run
 from tests.pipeline.storage.test_resumable import corpus
 from tests.pipeline.tokens.token_documents import DOCUMENTS, write
@@ -115,7 +115,7 @@ def test_training(tmp_path: Path, names: str) -> None:
 @pytest.mark.parametrize("names", NAMES)
 def test_evaluation(tmp_path: Path, names: str) -> None:
     place = write_place(tmp_path / "root")
-    write_job(place, "job", tasks=carried(place))
+    write_job(place, "job", tasks=plain_specifications(place))
     shutil.copytree(place, tmp_path / "calm")
     evaluate_job(tmp_path / "calm")
     assert outlive(evaluate_job, place, tmp_path / "kept", names) > 3

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from pathlib import Path
 
 import pytest
 
-from flows.running import private
-from flows.running.machines.devices import lock_gpus
-from flows.running.private import private_folder
-from flows.running.processes import run_module
+from flows.jobs import private
+from flows.jobs.devices import lock_gpus
+from flows.jobs.private import private_folder
+from flows.jobs.processes import started
 from pipeline.errors import InputError
 
 
@@ -36,7 +37,9 @@ def test_compiled_libraries_lie_where_the_user_says_else_in_a_private_folder(
     monkeypatch.setenv("PYTHONPATH", str(shared))
     for wanted in ("", "/mine"):
         monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", wanted)
-        run_module("tells", [], log=shared / "log")
+        group = started("tells", [], shared / "log", {})
+        while group.poll() is None:
+            group.wait(1)
     assert (shared / "log").read_text().split() == [str(private_folder("compiled")), "/mine"]
 
 
@@ -60,6 +63,6 @@ def test_the_lock_of_a_device_truncates_no_file_behind_a_link(shared: Path) -> N
     victim = shared / "thesis.txt"
     victim.write_text("years of work")
     (private_folder("devices") / "0").symlink_to(victim)
-    with pytest.raises(OSError, match="0"), lock_gpus(["0"]):
+    with pytest.raises(OSError, match="0"), lock_gpus(["0"], 1, time.sleep):
         pass
     assert victim.read_text() == "years of work"

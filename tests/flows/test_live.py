@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.flows.stages.training_by_hand import Evaluating, Training, never, tiny
 
 import flows.running.processes
 import flows.running.silence
@@ -36,7 +37,6 @@ from pipeline.errors import InputError
 from pipeline.storage.store import Missing, Store
 from sql.results import ingest, query
 from tests.flows.heard import Heard
-from tests.flows.stages.training_by_hand import Evaluating, Training, never, tiny
 from tests.waiting import until
 
 
