@@ -84,7 +84,7 @@ def _run(chosen: Study, options: Options) -> Path | None:
     with only_run(chosen), recorded(chosen), in_turn():
         check_study(chosen, trust_code=options.trust_code)
         say(study_warnings(chosen))
-        shown, jobs = InPrefect(chosen), LocalJobs(chosen)
+        jobs, shown = LocalJobs(chosen), InPrefect(chosen)
         try:
             return run_study(Plan(chosen), jobs, shown, options)
         finally:
