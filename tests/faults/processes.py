@@ -57,4 +57,4 @@ def started_for(folder: Path) -> list[int]:
 
 def trains(root: Path) -> bool:
     """Whether a training has saved a state."""
-    return bool(list(root.glob("store/training/*.partial/seed*/state/*/values.json")))
+    return bool(list(root.glob("store/runs/*/state/*/values.json")))

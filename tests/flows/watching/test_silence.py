@@ -11,7 +11,7 @@ import pytest
 import flows.watching.silence
 from flows.jobs import Event, Job
 from flows.watching import progress
-from flows.watching.following import Followed
+from flows.following import Followed
 from flows.watching.silence import EVALUATION_SILENT_SECONDS, KEY_END, SILENT_SECONDS, Watch, silence
 from tests.flows.by_hand import tiny
 from tests.flows.heard import Heard
