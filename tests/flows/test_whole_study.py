@@ -37,10 +37,17 @@ def same_tables(one: Path, other: Path) -> None:
     assert len(expected["evaluations"])
 
 
+def start(root: Path) -> subprocess.Popen[bytes]:
+    """Run the tiny study; what is said is appended to `<root>.log`."""
+    with root.with_suffix(".log").open("ab") as log:
+        command = [DREAMER, "run", str(TINY), "--root", str(root), "--plain"]
+        return subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
+
+
 @pytest.mark.slow
 def test_three_kills_change_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
-    calm = start(TINY, tmp_path / "calm", tmp_path / "calm.log")
+    calm = start(tmp_path / "calm")
     assert calm.wait(PATIENCE_SECONDS) == 0, (tmp_path / "calm.log").read_text()
     seconds = time.monotonic() - started
     seed = time.time_ns()
@@ -48,7 +55,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     moments = random.Random(seed)
     kills = 0
     while kills < 3:
-        process = start(TINY, tmp_path / "killed", tmp_path / "killed.log")
+        process = start(tmp_path / "killed")
         pause = moments.uniform(0.1, 0.3) * seconds  # short enough for three to fit before the work is done
         try:
             process.wait(pause)
@@ -61,13 +68,16 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             assert process.returncode == 0, (tmp_path / "killed.log").read_text()
             break  # the work was done before another kill
     assert kills >= 1
-    last = start(TINY, tmp_path / "killed", tmp_path / "killed.log")
+    last = start(tmp_path / "killed")
     assert last.wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
     same_tables(tmp_path / "calm", tmp_path / "killed")
     study = load_study(TINY, root=tmp_path / "killed")
     assert not list(study.store_folder.glob("*/*.partial"))
     again = subprocess.run(
-        [DREAMER, "run", str(TINY), "--root", str(tmp_path / "killed")], cwd=PROJECT, capture_output=True, text=True
+        [DREAMER, "run", str(TINY), "--root", str(tmp_path / "killed"), "--plain"],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
     )
     assert again.returncode == 0
     assert "Nothing to do" in again.stderr

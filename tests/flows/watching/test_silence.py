@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 import flows.watching.silence
+from flows.following import Followed
 from flows.jobs import Event, Job
 from flows.watching import progress
-from flows.watching.following import Followed
 from flows.watching.silence import EVALUATION_SILENT_SECONDS, KEY_END, SILENT_SECONDS, Watch, silence
 from tests.flows.by_hand import tiny
 from tests.flows.heard import Heard

@@ -18,18 +18,18 @@ import pytest
 import yaml
 
 from flows import checks
+from flows.following import Followed
 from flows.jobs import Event, Failed
 from flows.models import plan_models
 from flows.plan import Plan
 from flows.run import decide
+from flows.states import State, _lives, overall, read_states
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.usage import stored
 from flows.watching import progress
-from flows.watching.following import Followed
 from flows.watching.record import recorded
 from flows.watching.single import LOCK, only_run, runs_elsewhere
-from flows.watching.states import State, _lives, overall, read_states
 from pipeline.errors import InputError
 from tests.flows.by_hand import train, write_checkpoint
 from tests.flows.small_study import PROJECT, TINY, small_study
@@ -194,21 +194,13 @@ def test_failures_are_named(study: Study) -> None:
 def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
     path = small_study(tmp_path, tokens=300_000, save_every_seconds=1)
     study, training = load_study(path, root=tmp_path / "root"), []
-    command = [
-        sys.executable,
-        "-m",
-        "flows.commands.cli",
-        "run",
-        str(path),
-        "--root",
-        str(tmp_path / "root"),
-        "--plain",
-    ]
+    root = ["--root", str(tmp_path / "root")]
+    command = [sys.executable, "-m", "flows.commands.cli", "run", str(path), *root, "--plain"]
     first = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def under_way() -> bool:
         training.append(states(study)["train LA-2 0"])  # one look: another one may come when the run has ended
-        return training[-1].progress >= 0.02
+        return training[-1].progress >= 0.02 and "tokens/s" in training[-1].rate
 
     try:
         until(under_way, first)
@@ -216,7 +208,6 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
         os.killpg(first.pid, signal.SIGKILL)
         first.wait()
     assert training[-1].state == "running"
-    assert "tokens/s" in training[-1].rate
     assert states(study)["train LA-2 0"].state == "stopped"
     watched = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
     until(lambda: runs_elsewhere(study), watched)
