@@ -12,7 +12,7 @@ from typing import Any
 from flows.jobs import Failed, Stopped
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.secret import secret
-from flows.prefect.server import NoServer, allow_loopback, healthy, own_server, start_anew_if_damaged
+from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, start_anew_if_damaged
 from flows.study.configuration import Study
 from flows.study.loading import pinned
 from flows.watching import progress
@@ -49,7 +49,7 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
             start_anew_if_damaged(Path(home) / "prefect.db")
-            answering = stack.enter_context(own_server())
+            server, address = stack.enter_context(own_server())
             os.environ["PREFECT_API_AUTH_STRING"] = secret()
         # Prefect reads its environment when it is imported; while the server starts, which takes seconds, this process
         # imports what the flow needs.
@@ -62,10 +62,16 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
         )
 
         from flows.prefect.flow import full_study
+        from flows.prefect.shown import when_lost
 
         gc.freeze()  # what is imported stays: the collector need not look through it again and again
         stack.callback(gc.unfreeze)
-        address = answering() if own else given
+        if own:
+            await_server(server, address)
+            when_lost.append(server.kill)
+            stack.callback(when_lost.clear)
+        else:
+            address = given
         # The run's own server has no use for heartbeats, and a flow would end up to a second later for them.
         own_settings = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_API_AUTH_STRING: secret()} if own else {}
         stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **own_settings}))

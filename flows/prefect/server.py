@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -132,18 +132,18 @@ def start_anew_if_damaged(database: Path) -> None:
 
 
 @contextmanager
-def own_server() -> Iterator[Callable[[], str]]:
+def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run a Prefect server on a free loopback port during the block, with its data in PREFECT_HOME.
 
-    Yields a function that waits until the server answers, and returns the address of its API: starting takes seconds,
-    in which others can work.
+    Yields the server, which is starting, and the address of its API, for `await_server`: starting takes seconds, in
+    which others can work.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
     server = start_server(address)
     try:
-        yield lambda: await_server(server, address) and address
+        yield server, address
     finally:
         end_server(server)
 

@@ -41,6 +41,9 @@ from reports.page.summary import summary
 TELL_SECONDS = 5.0  # between two updates of a progress artifact
 LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
 CLOSE_SECONDS = 5.0  # for the tasks of jobs to end, when the study has
+when_lost: list[Callable[[], object]] = []
+"""What is called when the server is lost: one of the run's own is killed, since nobody can wait for one that hangs."""
+
 KINDS = ("download", "data", "match", "training", "evaluation", "statistics", "report")
 
 
@@ -172,6 +175,8 @@ class InPrefect:
             self._lost.set()
             reason = " ".join(str(error).split()) or type(error).__name__
             progress.write_line(f"Prefect's server is lost ({reason}); the study goes on without showing itself there")
+            for act in when_lost:
+                act()
 
     def _look_for_cancellation(self, run: str) -> None:
         """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that would stop it."""

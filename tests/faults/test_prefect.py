@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.prefect.in_process import environment
-from flows.prefect.server import own_server
+from flows.prefect.server import await_server, own_server
 from sql.results import query
 from tests.faults.processes import ask, child, start, started_for, trains
 from tests.flows.small_study import small_study
@@ -26,11 +26,12 @@ class Run:
 
     def __init__(self, folder: Path, **training: object) -> None:
         self.root, self.log = folder / "run", folder / "log"
+        self.log.unlink(missing_ok=True)
+        study = small_study(folder, **training)
         # An address at which nothing answers is no reason to do without a server.
-        self.process = start(
-            small_study(folder, **training), self.root, self.log, PREFECT_API_URL="http://127.0.0.1:9/api"
-        )
-        until(lambda: trains(self.root), self.process, self.log)
+        self.process = start(study, self.root, self.log, PREFECT_API_URL="http://127.0.0.1:9/api")
+        until(lambda: " train LA-2 seed 0 " in self.log.read_text() and trains(self.root), self.process, self.log)
+        assert "Prefect's server is lost" not in self.log.read_text()
 
     @property
     def server(self) -> int:
@@ -132,8 +133,9 @@ def test_a_signal_while_models_train_is_one_line(folder: Path, number: signal.Si
 
 def flow_states(root: Path) -> list[str]:
     """The states of the flow runs of an ended study, by a server over its database."""
-    with environment({"PREFECT_HOME": str(root / ".prefect")}), own_server() as answering:
-        return [one["state_type"] for one in ask(answering(), "flow_runs/filter", {})]
+    with environment({"PREFECT_HOME": str(root / ".prefect")}), own_server() as (server, address):
+        await_server(server, address)
+        return [one["state_type"] for one in ask(address, "flow_runs/filter", {})]
 
 
 def slowness() -> float:

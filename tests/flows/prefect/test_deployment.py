@@ -4,11 +4,8 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -19,49 +16,26 @@ import duckdb
 import pytest
 import yaml
 
+from flows.prefect.in_process import environment as process_environment
+from flows.prefect.server import await_server, own_server
 from flows.study.loading import load_study
-from tests.faults.processes import commands, started_for, trains
+from model.training.ranks.launch import free_port
+from tests.faults.processes import ask, commands, started_for, trains
 from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import until
 
 PREFECT = Path(sys.executable).with_name("prefect")
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A Prefect of its own: home, port and server, which ends with the test."""
-    port = free_port()
-    variables = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")},
-        "PREFECT_HOME": str(tmp_path / "prefect"),
-        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
-        "NO_PROXY": "127.0.0.1,localhost",
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(PROJECT),  # of which `prefect deploy` imports the flow
-    }
-    command = [PREFECT, "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (tmp_path / "server.log").open("wb") as log:
-        server = subprocess.Popen(command, env=variables, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
-    try:
-        deadline = time.monotonic() + 400
-        while True:
-            try:
-                urllib.request.urlopen(f"{variables['PREFECT_API_URL']}/health", timeout=2).close()
-                break
-            except OSError:
-                assert server.poll() is None, (tmp_path / "server.log").read_text()
-                assert time.monotonic() < deadline
-                time.sleep(0.5)
-        yield variables
-    finally:
-        server.terminate()
-        server.wait(30)
+    """The variables for a Prefect of its own: home, and a server that ends with the test."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    home = {"PREFECT_HOME": str(tmp_path / "prefect"), "NO_PROXY": "127.0.0.1,localhost", "OMP_NUM_THREADS": "1"}
+    with process_environment(home), own_server() as (server, address):
+        await_server(server, address)
+        # Of which `prefect deploy` imports the flow.
+        yield {**ours, **home, "PREFECT_API_URL": address, "PYTHONPATH": str(PROJECT)}
 
 
 def prefect(environment: dict[str, str], *arguments: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
@@ -72,11 +46,7 @@ def prefect(environment: dict[str, str], *arguments: str, seconds: float = 300) 
 
 def flow_runs(environment: dict[str, str]) -> list[dict[str, Any]]:
     """All runs that the server knows, the first first."""
-    query = json.dumps({"sort": "START_TIME_ASC"}).encode()
-    url = f"{environment['PREFECT_API_URL']}/flow_runs/filter"
-    request = urllib.request.Request(url, query, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+    return ask(environment["PREFECT_API_URL"], "flow_runs/filter", {"sort": "START_TIME_ASC"})
 
 
 class Webhook:
@@ -159,10 +129,7 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     nowhere = {"study": str(tmp_path / "nowhere.yaml")}
     started = prefect(environment, "deployment", "run", "demo", "--params", json.dumps(nowhere))
     assert started.returncode == 0, started.stdout + started.stderr
-    deadline = time.monotonic() + 400
-    while not webhook.posted:
-        assert time.monotonic() < deadline, worker.read_text()[-3000:]
-        time.sleep(1)
+    until(lambda: webhook.posted, log=worker)
     (text,) = [posted["text"] for posted in webhook.posted]
     assert text.startswith("nowhere has failed: ")
     assert "neither a preset" in text

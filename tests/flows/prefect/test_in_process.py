@@ -85,12 +85,13 @@ def test_a_server_that_takes_no_flow_run_is_none(tmp_path: Path, monkeypatch: py
 def test_a_study_runs_where_no_server_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails() -> str:
+    def fails(*_: object) -> None:
         raise NoServer("no memory for a server")
 
     ran: list[Study] = []
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(flows.prefect.in_process, "own_server", lambda: nullcontext(fails))
+    monkeypatch.setattr(flows.prefect.in_process, "own_server", lambda: nullcontext((None, "")))
+    monkeypatch.setattr(flows.prefect.in_process, "await_server", fails)
     monkeypatch.setattr(flows.commands.running.run, "run_study", lambda plan, *_: ran.append(plan.study))
     monkeypatch.setattr(progress, "end_now", lambda status: None)
     assert main(["run", str(TINY), "--root", str(tmp_path), "--until", "train"]) == 0

@@ -18,7 +18,7 @@ from flows.prefect.in_process import environment
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.secret import secret
 from flows.prefect.serve import former_server_ended, only_one
-from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
+from flows.prefect.server import await_server, check_port, healthy, own_server, start_anew_if_damaged
 from pipeline.errors import InputError
 from tests.flows.prefect.strangers import refuses_strangers
 from tests.flows.small_study import PROJECT
@@ -84,8 +84,9 @@ def test_a_damaged_database_of_prefects_server_is_removed_and_said(
 
 @pytest.mark.slow
 def test_the_server_of_a_run_answers_nobody_without_the_secret(tmp_path: Path) -> None:
-    with environment({"PREFECT_HOME": str(tmp_path)}), own_server() as answering:
-        refuses_strangers(answering())
+    with environment({"PREFECT_HOME": str(tmp_path)}), own_server() as (server, address):
+        await_server(server, address)
+        refuses_strangers(address)
 
 
 def test_the_secret_is_in_a_file_of_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
