@@ -1,16 +1,13 @@
-"""Plan the models of a study: match every variant to LA of its depth, and describe each training run."""
+"""Plan the models of a study: match every variant to LA of its depth."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from flows.study.configuration import Study, Variant
 from model.accounting import flops_per_token, memory_bytes, parameters
 from model.config import DreamerConfig, la
 from model.matching import match
-from model.training.config import HOW_IT_RUNS
-from pipeline.storage.store import Output, digest
 
 FAMILIES: dict[str, dict[str, bool]] = {  # how a family differs from the layered baseline
     "LA": {},
@@ -51,21 +48,3 @@ def _match(variant: Variant, baseline: DreamerConfig) -> DreamerConfig:
         return baseline
     config = DreamerConfig.from_dict({**baseline.to_dict(), **changes})
     return match(baseline, config) if variant.match else config
-
-
-def describe_run(study: Study, packed: Output, model: PlannedModel, seed: int) -> dict[str, Any]:
-    """Build a run's `run.json`, without the path of its data. The run's id is a digest of what decides its results."""
-    content = {
-        "variant": model.variant,
-        "depth": model.depth,
-        "seed": seed,
-        "model": model.config.to_dict(),
-        "training": study.training.recipe(seed),
-    }
-    return {"run_id": f"{model.model_id}-s{seed}-{digest([identity(content), packed.key])[:8]}", **content}
-
-
-def identity(run: dict[str, Any]) -> dict[str, Any]:
-    """Remove from a run's description what only says how the run is computed."""
-    training = {name: value for name, value in run["training"].items() if name not in HOW_IT_RUNS}
-    return {**run, "training": training}

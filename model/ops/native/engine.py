@@ -5,13 +5,14 @@ Functions that are not here, or that a size rules out, are those of torch_kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from model.ops import torch_kernels
 from model.ops.native.functions import (
+    NativeAttendDepth,
     NativeAttendSequence,
     NativeHeads,
     NativeKeys,
@@ -22,7 +23,7 @@ from model.ops.native.functions import (
 from model.ops.native.fused import NativeAttention, NativeExperts
 from model.ops.native.library import available
 from model.ops.native.shared_gradient import SharedWeights
-from model.ops.torch_kernels import attend_depth, cross_entropy_sum, gradient_taps, swiglu_experts
+from model.ops.torch_kernels import cross_entropy_sum, gradient_taps, swiglu_experts
 from model.ops.torch_kernels.routing import dispatch
 from model.ops.types import Attended, AttentionOperands, Documents, ExpertOperands, Routing, Visible
 
@@ -86,6 +87,11 @@ def attend_sequence(query: Tensor, key: Tensor, value: Tensor, visible: Visible)
     return NativeAttendSequence.apply(query, key.flatten(0, 1), value.flatten(0, 1), visible.starts)
 
 
+def attend_depth(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Attend along the depth in C."""
+    return NativeAttendDepth.apply(query, *keys, *values)
+
+
 def whole_attention(operands: ExpertOperands | AttentionOperands) -> Callable[..., Attended] | None:
     """Return the function that computes an attention in one call, from its norm to its output.
 
@@ -125,4 +131,4 @@ def _small(*weights: Tensor) -> bool:
     return all(max(each.shape[-2:]) <= 1024 and each.shape[-2] * each.shape[-1] <= 2**18 for each in weights)
 
 
-__all__ = ["attend_depth", "available", "cross_entropy_sum", "gradient_taps", "swiglu_experts"]
+__all__ = ["available", "cross_entropy_sum", "gradient_taps", "swiglu_experts"]

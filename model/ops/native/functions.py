@@ -1,7 +1,7 @@
 """Single operations in C with their gradients, as autograd functions; model/ops/reference.py states the mathematics.
 
 Axes: T tokens, H hidden, E experts, A active experts, R routing size, N and M query and key/value heads, K head size,
-I and O inputs and outputs, L depths of a code.
+I and O inputs and outputs, L depths of a code, D visible depths.
 """
 
 from __future__ import annotations
@@ -199,3 +199,27 @@ class NativeAttendSequence(torch.autograd.Function):
         outputs = empty_like(*saved[:3])
         call("attend_backward", *saved, gradient.contiguous(), *outputs)
         return *outputs, None
+
+
+class NativeAttendDepth(torch.autograd.Function):
+    """Attend over depths: query [T, N, K], D keys, then D values [T, M, K] -> [T, N, K] and scores [T, N, D]."""
+
+    @staticmethod
+    def forward(ctx, query: Tensor, *keys_and_values: Tensor) -> tuple[Tensor, Tensor]:
+        query, *keys_and_values = contiguous(query, *keys_and_values)
+        D = len(keys_and_values) // 2
+        attended, scores = torch.empty_like(query), query.new_empty(*query.shape[:2], D)
+        call("depth_forward", query, keys_and_values[:D], keys_and_values[D:], attended, scores)
+        ctx.save_for_backward(query, scores, *keys_and_values)
+        ctx.mark_non_differentiable(scores)
+        return attended, scores
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, gradient: Tensor, _: Tensor) -> tuple[Tensor, ...]:
+        query, scores, *keys_and_values = ctx.saved_tensors
+        D = scores.shape[-1]
+        outputs = torch.empty_like(query), *query.new_empty(2, D, *keys_and_values[0].shape)
+        inputs = query, keys_and_values[:D], keys_and_values[D:], scores, gradient.contiguous()
+        call("depth_backward", *inputs, *outputs)
+        return outputs[0], *outputs[1], *outputs[2]

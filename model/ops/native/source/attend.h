@@ -142,3 +142,22 @@ INLINE void attend_depths_backward(int64 N, int64 M, int64 K, int64 D, int64 t, 
         }
     }
 }
+
+int depth_forward(int64 T, int64 N, int64 M, int64 K, int64 D, in(query, T, N, K), in_list(keys, D, T, M, K),
+    in_list(values, D, T, M, K), out(attended, T, N, K), out(scores, T, N, D)) {
+    for (int64 t = 0; t < T; t++)
+        FOR_SIZE(K, attend_depths(N, M, size, D, t, query + t * N * K, keys, values, attended + t * N * K,
+                        scores + t * N * D));
+    return 0;
+}
+
+int depth_backward(int64 T, int64 N, int64 M, int64 K, int64 D, in(query, T, N, K), in_list(keys, D, T, M, K),
+    in_list(values, D, T, M, K), in(scores, T, N, D), in(gradient, T, N, K), out(query_gradient, T, N, K),
+    out(keys_gradient, D, T, M, K), out(values_gradient, D, T, M, K)) {
+    WORKSPACE(memory, D);
+    for (int64 t = 0; t < T; t++)
+        FOR_SIZE(K, attend_depths_backward(N, M, size, D, t, query + t * N * K, keys, values, scores + t * N * D,
+                        gradient + t * N * K, query_gradient + t * N * K, keys_gradient, values_gradient, T * M * K,
+                        memory));
+    return 0;
+}

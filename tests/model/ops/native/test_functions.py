@@ -20,7 +20,7 @@ from model.dreamer import (
     depth_code,
     position_code,
 )
-from model.ops import Documents, Routing, expert_weights, rms_norm
+from model.ops import Documents, Routing, attend_depth, expert_weights, rms_norm
 from model.ops.native import engine as native
 from model.ops.native.functions import NativeAttendSequence
 from model.ops.native.fused import NativeAttention, NativeExperts
@@ -259,6 +259,17 @@ def test_whichever_parameters_are_frozen(checkpointing):
             for name, parameter in model.named_parameters():
                 if parameter.requires_grad:
                     torch.testing.assert_close(parameter.grad, gradients[name], msg=f"{own} {frozen} {name}")
+
+
+@needs_compiler
+@settings(max_examples=30)
+@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 2), st.integers(1, 40), st.integers(1, 5), DTYPES)
+def test_depth_attention(tokens, keys, share, size, depths, dtype):
+    assert_both_ways_agree(
+        lambda query, *entries: attend_depth(query, list(entries[:depths]), list(entries[depths:]))[0],
+        normal(tokens, keys * share, size, dtype=dtype),
+        *[normal(tokens, keys, size, dtype=dtype) for _ in range(2 * depths)],
+    )
 
 
 @needs_compiler

@@ -8,15 +8,14 @@ import pytest
 import torch
 
 from model.ops.native import build, library
-from model.ops.native.functions import NativeAttendSequence, NativeHeads, NativeRMSNorm
-from model.ops.native.fused import NativeAttention
+from model.ops.native.functions import NativeAttendDepth, NativeAttendSequence, NativeHeads, NativeRMSNorm
 from model.ops.native.signatures import signatures
 from tests.model.compiler import needs_compiler
 
 
 def test_signatures_are_those_of_the_c_code():
     text = "\n".join(path.read_text() for path in build.SOURCE.iterdir())
-    assert len(signatures()) == len(re.findall(r"^int \w+\(", text, re.MULTILINE)) == 17
+    assert len(signatures()) == len(re.findall(r"^int \w+\(", text, re.MULTILINE)) == 19
     norm = signatures()["norm_forward"]
     assert norm.sizes == ["T", "H"]
     assert [each and each.shape for each in norm.parameters] == [None, ("T", "H"), ("H",), ("T", "H"), ("T",)]
@@ -33,7 +32,9 @@ WRONG = [
     (ValueError, r"key is \[3, 2, 5\], but must be", lambda: attend(key=x(3, 2, 5))),
     (TypeError, "starts is torch.int32", lambda: attend(starts=torch.zeros(3, dtype=torch.int32))),
     (ValueError, "4 query heads are no multiple of 3 key heads", lambda: attend(key=x(3, 3, 4), value=x(3, 3, 4))),
-    (ValueError, r"keys is \[3, 1, 4\]", lambda: attend_depths(x(3, 2, 4), x(3, 1, 4))),
+    (ValueError, r"values is \[3, 1, 4\]", lambda: NativeAttendDepth.apply(x(3, 4, 4), x(3, 2, 4), x(3, 1, 4))),
+    (ValueError, "values are 2, but must be 1", lambda: NativeAttendDepth.apply(x(3, 4, 4), *[x(3, 2, 4)] * 3)),
+    (ValueError, "keys are 0", lambda: NativeAttendDepth.apply(x(3, 4, 4))),
     (ValueError, "must be contiguous", lambda: library.call("transpose_weights", x(2, 4, 3).mT, x(2, 4, 3))),
 ]
 
@@ -48,15 +49,9 @@ def attend(**changes):
     return NativeAttendSequence.apply(*{**inputs, **changes}.values())
 
 
-def attend_depths(*earlier):
-    routing = x(3, 4), x(4), x(4, 4), x(2, 4), x(2)
-    banks = x(2, 4, 12), None, x(2, 4, 4), None
-    return NativeAttention.apply(*routing, *banks, x(4), x(4), x(1, 2, 2), None, 1e-6, 1, 1, *earlier)
-
-
 @needs_compiler
 @pytest.mark.parametrize(("error", "message", "function"), WRONG)
 def test_tensors_that_do_not_fit_raise_errors(error, message, function):
-    heads(), attend(), attend_depths(x(3, 1, 4), x(3, 1, 4))
+    heads(), attend()
     with pytest.raises(error, match=message):
         function()
