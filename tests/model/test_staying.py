@@ -1,4 +1,4 @@
-"""One process trains run after run, each to the bits of a process of its own, and ends as such a process does."""
+"""One process does job after job, each to the bits of a process of its own, and ends as such a process does."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from model.checkpoint import newest_state
+from tests.model.evaluation.evaluation_world import evaluated, plain_specifications, rows, write_job, write_place
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
+TABLES = ("evaluations", "items", "evaluation_versions")
 LA = {"recurrent": False, "depth_attention": False}
 
 
 class Process:
-    """Run `python -m model.trainer`."""
+    """Run `python -m model.staying`."""
 
-    def __init__(self) -> None:
+    def __init__(self, program: str = "model.train") -> None:
         pipe = subprocess.PIPE
-        command = [sys.executable, "-m", "model.trainer", "somewhere"]
+        command = [sys.executable, "-m", "model.staying", program, "somewhere"]
         self.popen = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
 
     def send(self, arguments: Any, log: Path) -> None:
@@ -85,6 +87,25 @@ def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path,
         assert content(folder) == content(alone[kind]), kind
         last = folder.with_suffix(".log").read_text().splitlines()[-1]
         assert last.endswith("complete"), "each training writes to its own log"
+
+
+@pytest.mark.slow
+def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path) -> None:
+    place, process = write_place(tmp_path / "place"), Process("model.evaluate")
+    tasks = plain_specifications(place)
+    asked = [write_job(place, f"asked-{number}", tasks=tasks) for number in range(2)]
+    for path in (*asked, asked[0]):
+        process.send([str(path)], path.with_suffix(".log"))
+        assert process.popen.stdout.readline() == "0\n"
+    process.send([str(place / "nowhere.json")], place / "nowhere.log")
+    assert process.end() == (2, "", "")
+    assert (place / "nowhere.log").read_text() == f"{place / 'nowhere.json'}: there is no such job file\n"
+    alone = evaluated(write_job(place, "alone", tasks=tasks))
+    for path in asked:
+        lines = path.with_suffix(".log").read_text().splitlines()
+        assert [line.split(":")[0] for line in lines] == ["run 500", "run 1,000"]
+        for folder, other in zip(evaluated(path), alone, strict=True):
+            assert [rows(folder, name) for name in TABLES] == [rows(other, name) for name in TABLES]
 
 
 def test_bad_input_ends_the_process_without_an_answer(tmp_path: Path, process: Process) -> None:
