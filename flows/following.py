@@ -12,12 +12,13 @@ from flows.watching.silence import EVALUATION_SILENT_SECONDS, SILENT_SECONDS, Wa
 
 
 class Followed:
-    """Report the progress of jobs, and processes that live and do nothing."""
+    """Report the progress of jobs, and warn of processes that have written nothing for too long."""
 
     def __init__(self, plan: Plan) -> None:
         self._expected = len(plan.study.training.points)
         self._evaluated = Counter({f"evaluate {run.name}": _evaluated(plan, run) for run in plan.runs})
         self._watched: dict[Job, Watch] = {}
+        self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
 
     def tell(self, event: Event) -> None:
         """Hear of an event of a job."""
@@ -44,7 +45,9 @@ class Followed:
         self._evaluated[key] += event.kind == "finished"
         done, state = self._evaluated[key], read_progress(event.job.folder / "progress.json")
         rate = f", {state['items_per_second']:,.0f} items/s" if not event.ends and "items_per_second" in state else ""
-        words = f"failed: {event.error}" if event.kind == "failed" else f"{done} of {self._expected} checkpoints{rate}"
+        if event.kind == "failed":
+            self._failed.setdefault(key, f"failed: {event.error}")
+        words = self._failed.get(key, f"{done} of {self._expected} checkpoints{rate}")
         progress.report(key, done / self._expected, words)
 
 

@@ -94,7 +94,7 @@ class Results:
         began = time.monotonic()
         try:
             work()
-        except InputError as error:  # another program holds the file
+        except Exception as error:  # another program holds the file, or a defect, which the end of the study tells
             progress.report("live results", 0.0, f"later: {error}")
         ended = time.monotonic()
         return ended + self._throttle.rest(ended - began)

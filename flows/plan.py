@@ -1,7 +1,7 @@
 """Plan a study: everything that follows from the study and from what has been decided so far.
 
 A plan knows every data output, model, run, checkpoint and evaluation with its key and folder, and whether it is done.
-A plan reads files and writes none. Running a study and `dreamer plan`, `status`, `verify`, `clean` and `checkpoints`
+A plan reads files and writes none but texts of benchmarks for lm-eval. Running a study and `dreamer plan`, `status`, `verify`, `clean` and `checkpoints`
 ask the plan.
 
 What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), and which seed of a race
@@ -323,7 +323,7 @@ class Plan:
         return self._output("items", configuration, [world] if world else [])
 
     def _late(self, benchmark: Benchmark, curated: Output) -> Output:
-        """Plan which items of a late benchmark stand in the data."""
+        """Plan the output that lists which items of a late benchmark occur in the data."""
         rules = self.study.data.decontaminate
         shape = {"benchmark": _defined(benchmark), "data": self._digests(benchmark), "rules": plain(rules)}
         return self._output("late", shape, [curated])
@@ -450,7 +450,7 @@ class Plan:
 
     @cached_property
     def _decisive(self) -> dict[str, Any]:
-        """What decides the scores of each benchmark beside the checkpoint, in the order of the tasks."""
+        """For each benchmark all that its scores depend on, apart from the checkpoint, in the order of the tasks."""
         by_name = {one.name: one for one in self.benchmarks}
         found: dict[str, Any] = {}
         for task in self.tasks:
@@ -499,7 +499,9 @@ class Plan:
     @property
     def trained(self) -> bool:
         """Whether every run has been trained as far as the study wants, and every race is decided."""
-        return self.prepared and all(run.done and run.status != "racing" for run in self.runs)
+        return self.prepared and all(
+            run.status == "screened" or (run.done and run.status == "chosen") for run in self.runs
+        )
 
     @property
     def evaluated(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from importlib import metadata
@@ -55,11 +55,11 @@ def enter_study(plan: Plan) -> None:
     curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]
     tables = {"studies": [row], "models": models, "curation": curation, "sources": _sources(plan)}
     tables["benchmarks"] = _overridden_benchmarks(plan)
-    _enter(plan, {name: pa.Table.from_pylist(rows) for name, rows in tables.items() if rows})
+    _enter(plan, {name: _table(rows) for name, rows in tables.items() if rows})
 
 
 def enter_runs(plan: Plan) -> None:
-    """Enter the rows of `runs`, `run_details`, `steps` and `checkpoints`, and which evaluations the study claims."""
+    """Enter the rows of `runs`, `run_details`, `steps` and `checkpoints`, and `claims`: which evaluations are the study's."""
     runs = plan.runs
     rows = [_run_row(plan, run) for run in runs]
     details = [
@@ -71,9 +71,9 @@ def enter_runs(plan: Plan) -> None:
         for run in runs
     ]
     checkpoints = [one for run in runs for one in _checkpoints(run)]
-    tables: dict[str, Any] = {"runs": pa.Table.from_pylist(rows), "run_details": pa.Table.from_pylist(details)}
+    tables: dict[str, Any] = {"runs": _table(rows), "run_details": _table(details)}
     if checkpoints:
-        tables["checkpoints"] = pa.Table.from_pylist(checkpoints)
+        tables["checkpoints"] = _table(checkpoints)
     tables["steps"] = [path for run in runs if (path := run.folder / "rows" / "steps.parquet").exists()]
     _enter(plan, tables)
     claimed = [
@@ -170,6 +170,12 @@ def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
 
 def _is_loss(metric: str) -> bool:
     return "perplexity" in metric or metric == "bits_per_byte"
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Make a table with the columns of all rows: a run that has not begun has fewer than the others."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 
 
 def _enter(plan: Plan, tables: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from reports.data import StudyData
 
 Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
+EVALUATING = "evaluating"  # a folder of the study, with one for each evaluation that is under way or has failed
 EVALUATION_FIRST = (0,)  # before the trainings that wait: an evaluation is short and shows a result
 
 T = TypeVar("T")
@@ -45,7 +46,7 @@ class Shown(Protocol):
         """Show what has happened to a job."""
 
     def drawn(self, data: StudyData) -> None:
-        """Show results of which a report was written."""
+        """Show the data of a report that has just been written."""
 
 
 class Unseen:
@@ -84,16 +85,16 @@ def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()
         check_checkpoints(run)
         write_run(plan, run)
     register_user(plan)
-    results = Results(plan, shown.drawn)
     path, failures = None, {}
     if options.until != "prepare":
+        results = Results(plan, shown.drawn)
         failures = train_and_evaluate(plan, jobs, shown, results, options)
     if options.until in ("evaluate", "report"):
         shown.call("statistics", "statistics", results.finish)
     if options.until == "report":
         path = shown.call("report", "report", results.write_report)
     register_user(plan)
-    if options.until in NEXT:
+    if options.until in NEXT and not failures:
         following = f"dreamer run {plan.study.arguments}"
         progress.write_line(f"{options.until}: done; `{following}` goes on with {NEXT[options.until]}")
     if failures:
@@ -134,17 +135,21 @@ def train_and_evaluate(
                 if event.job.kind == "training":
                     reason = event.error.reason.removeprefix(f"{event.job.folder}: ")
                     write_text_atomically(event.job.folder / FAILURE, reason)
+            if event.kind == "finished" and event.job.kind == "training":
+                (event.job.folder / FAILURE).unlink(missing_ok=True)  # of another study that shares the run
             if event.ends or event.kind == "checkpoint":
                 submit()
                 results.changed()
-            if event.kind == "finished" and event.job.kind == "evaluation":
-                shutil.rmtree(event.job.folder, ignore_errors=True)
             shown.tell(event)
             followed.tell(event)
             results.update()
     except BaseException:
         jobs.stop()
         raise
+    for name, _ in work_left(plan, options):
+        failures.setdefault(name, Failed(f"{name}: the process has ended well, and the work is not done"))
+    if not failures:
+        shutil.rmtree(plan.study.folder / EVALUATING, ignore_errors=True)
     return failures
 
 
@@ -158,7 +163,7 @@ def work_left(plan: Plan, options: Options) -> Iterator[tuple[str, Callable[[], 
     going_on = [run for run in runs if run.status == "chosen"]
     of_all, of_chosen = share_ranks(plan.study, len(runs)), share_ranks(plan.study, max(1, len(going_on)))
     for place, run in enumerate(runs):
-        if run.failure:
+        if run.failure or (run.status == "screened" and not run.done):  # a failed seed has lost its race
             continue
         if not run.done:
             alone = run.status == "chosen" and len(going_on) < len(runs) and not racing
@@ -181,8 +186,7 @@ def training_name(run: Run) -> str:
 
 def training_job(run: Run, ranks: int, options: Options) -> Job:
     """Describe the training of a run to its goal."""
-    stop = [] if run.status == "chosen" else ["--stop-at", str(run.goal)]
-    arguments = [str(run.folder), "--wait", *stop]
+    arguments = [str(run.folder), "--wait", "--stop-at", str(run.goal)]  # another study may want the run further
     if options.accept_code_change:
         arguments.append("--accept-code-change")
     name, log = training_name(run), run.folder / "log.txt"
@@ -194,7 +198,7 @@ def evaluation_job(
 ) -> Job:
     """Describe the evaluation of a checkpoint on the benchmarks on which it has not been evaluated yet."""
     study = plan.study
-    folder = (study.folder / "evaluating" / f"{run.run_id}-{checkpoint.tokens}").resolve()
+    folder = (study.folder / EVALUATING / f"{run.run_id}-{checkpoint.tokens}").resolve()
     named = ("limit", "batch_tokens", "max_new_tokens", "weights")
     settings = {name: getattr(study.evaluation, name) for name in named}
     values = {
@@ -223,7 +227,7 @@ def evaluation_job(
     environment = {
         "HF_HUB_OFFLINE": "1",
         "HF_DATASETS_OFFLINE": "1",
-        "HF_HOME": str((study.folder / "evaluating" / "cache").resolve()),
+        "HF_HOME": str((study.folder / EVALUATING / "cache").resolve()),
     }
     return Job(
         "evaluation",
@@ -262,7 +266,7 @@ def write_run(plan: Plan, run: Run) -> None:
 
 
 def decide(plan: Plan, runs: list[Run]) -> None:
-    """Choose the seed of a model that goes on after a race: the one with the lowest loss (section 4.1).
+    """Choose the seed of a model that is trained to the end after a race: the one with the lowest loss.
 
     A seed whose training has failed has lost.
     """

@@ -151,7 +151,7 @@ def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: flo
     key = f"evaluate {run.name}"
     state = partial(State, "evaluate", run.model.model_id, run.seed)
     evaluations = plan.evaluations(run)
-    share = sum(one.done for one in evaluations) / (len(plan.benchmark_names) * len(run.points))
+    share = sum(one.done for one in evaluations) / max(1, len(plan.benchmark_names) * len(run.points))
     if share >= 1:
         return state(state=COMPLETE, progress=1.0)
     silent = [name for name in record if name.startswith(f"{key} at ") and name.endswith(KEY_END)]

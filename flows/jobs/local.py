@@ -128,7 +128,7 @@ class LocalJobs:
 
     @contextmanager
     def _alive(self, group: ProcessGroup) -> Iterator[ProcessGroup]:
-        """Let `stop` end a group of processes during the block, and let no process outlive the block."""
+        """Register a group of processes, so that `stop` can end it; kill what is left of it after the block."""
         with self._lock:
             self._living.add(group)
         try:

@@ -67,20 +67,26 @@ def full_study(
     """
     outlive_readers()
     plain_errors()
-    chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
-    with only_run(chosen), recorded(chosen), in_turn():
-        check_study(chosen, trust_code=trust_code)
-        say(study_warnings(chosen))
-        shown, jobs = InPrefect(chosen), LocalJobs(chosen)
-        try:
-            path = run_study(Plan(chosen), jobs, shown, Options(until, accept_code_change, trust_code))
-            ended.append(None)
-            return str(path) if path else None
-        except Stopped as error:  # Prefect would call any other error a failure
+    try:
+        chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
+        path = _run(chosen, Options(until, accept_code_change, trust_code))
+    except BaseException as error:
+        ended.append(error)
+        if isinstance(error, Stopped):  # Prefect would call any other error a failure
             return Cancelled(message=str(error))
-        except BaseException as error:
-            ended.append(error)
-            raise
+        raise
+    ended.append(None)
+    return str(path) if path else None
+
+
+def _run(chosen: Study, options: Options) -> Path | None:
+    """Run a study, shown in Prefect; returns the path of its report."""
+    with only_run(chosen), recorded(chosen), in_turn():
+        check_study(chosen, trust_code=options.trust_code)
+        say(study_warnings(chosen))
+        jobs, shown = LocalJobs(chosen), InPrefect(chosen)
+        try:
+            return run_study(Plan(chosen), jobs, shown, options)
         finally:
             jobs.close()
             shown.close()

@@ -9,9 +9,10 @@ from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.jobs import Failed
+from flows.jobs import Failed, Stopped
+from flows.prefect.lost import say_lost_runs
 from flows.prefect.secret import secret
-from flows.prefect.server import allow_loopback, healthy, own_server
+from flows.prefect.server import NoServer, allow_loopback, healthy, own_server, start_anew_if_damaged
 from flows.study.configuration import Study
 from flows.study.loading import pinned
 from flows.watching import progress
@@ -34,8 +35,8 @@ SETTINGS = {
 def run_in_process(chosen: Study, **arguments: Any) -> bool:
     """Run `full-study` on a server of the run's own, or on the one that PREFECT_API_URL in the environment names.
 
-    Says which. Returns whether the server was lost meanwhile. Raises what the study raises, and Failed where no server
-    starts.
+    Says which. Returns whether the server was lost meanwhile. Raises what the study raises, and NoServer, before the
+    study has begun, where no server starts.
     """
     given, home = os.environ.get("PREFECT_API_URL", ""), str((chosen.folder / ".prefect").resolve())
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
@@ -47,6 +48,7 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
         stack.enter_context(pinned(chosen))
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
+            start_anew_if_damaged(Path(home) / "prefect.db")
             answering = stack.enter_context(own_server())
             os.environ["PREFECT_API_AUTH_STRING"] = secret()
         # Prefect reads its environment when it is imported; while the server starts, which takes seconds, this process
@@ -67,25 +69,31 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
         # The run's own server has no use for heartbeats, and a flow would end up to a second later for them.
         own_settings = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_API_AUTH_STRING: secret()} if own else {}
         stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **own_settings}))
-        whose = f"this run's own, its secret is {secret()}" if own else "named by PREFECT_API_URL"
+        if own:
+            say_lost_runs(every=True)
+        unheard = f"; none answers at {given}" if given else ""
+        whose = f"this run's own, its secret is {secret()}{unheard}" if own else "named by PREFECT_API_URL"
         progress.report(LABEL, 1.0, f"{address.removesuffix('/api')} ({whose})")
         return _call(full_study, arguments)
 
 
 def _call(flow: Any, arguments: Mapping[str, Any]) -> bool:
-    """Call a flow; what counts is what its function returns or raises, whatever becomes of the server."""
-    from prefect.exceptions import CancelledRun
+    """Call a flow; what counts is what its function returns or raises, whatever becomes of the server.
 
+    Raises NoServer where the function was not called.
+    """
     from flows.prefect.flow import ended
 
     ended.clear()
     try:
         flow(**arguments)
-    except CancelledRun:
-        raise Failed("the run was cancelled in Prefect; run the same command again to go on") from None
     except Exception as error:  # of the study, or whatever the engine, the client and its transport may raise
-        if not ended or ended[0] is not None:
-            raise (ended[0] if ended and ended[0] is not None else error) from None
+        if not ended:
+            raise NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})") from None
+        if isinstance(ended[0], Stopped):
+            raise Failed("the run was cancelled in Prefect; run the same command again to go on") from None
+        if ended[0] is not None:
+            raise ended[0] from None
         return True
     return False
 

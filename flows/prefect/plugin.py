@@ -45,7 +45,8 @@ def _find_bare_names() -> None:
             wanted = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
             found = await self.read_deployments(deployment_filter=wanted)
         except httpx.ConnectError:
-            print(f"no Prefect server answers at {self.api_url}; `make up` starts one", file=sys.stderr)
+            address = str(self.api_url).rstrip("/")
+            print(f"no Prefect server answers at {address}; `make up` starts one", file=sys.stderr)
             raise SystemExit(1) from None
         if len(found) == 1:
             return found[0]

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from flows.jobs import BAD_INPUT, Failed
 from flows.jobs.private import open_private, private_folder
 from flows.prefect.in_process import environment
-from flows.prefect.lost import end_lost_runs
+from flows.prefect.lost import say_lost_runs
 from flows.prefect.report_links import serving_reports
 from flows.prefect.secret import secret
 from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive
@@ -108,16 +108,6 @@ def former_server_ended(address: str) -> Iterator[int]:
 def _mark(address: str, kind: str) -> Path:
     place = urlsplit(address)
     return private_folder("up") / f"{place.hostname}-{place.port}.{kind}"
-
-
-def say_lost_runs() -> None:
-    """End lost flow runs, and print a line for each; where that is not possible, print why, and go on."""
-    try:
-        for name in end_lost_runs():
-            print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
-    except Exception as error:  # of Prefect, its client or its database: what is shown as running harms nobody
-        why = (str(error) or type(error).__name__).splitlines()[0]
-        print(f"which flow runs have ended meanwhile is not known ({why})", file=sys.stderr, flush=True)
 
 
 def deployments(path: Path = DEPLOYMENTS) -> list[Any]:

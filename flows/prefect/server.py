@@ -6,13 +6,15 @@ import os
 import shlex
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from flows.jobs import Failed
@@ -22,6 +24,10 @@ from pipeline.errors import InputError
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 END_SECONDS = 30
+
+
+class NoServer(Failed):
+    """No Prefect server starts, or the server that is there takes no flow run."""
 
 
 def allow_loopback() -> None:
@@ -83,18 +89,18 @@ def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subp
 def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Popen[bytes]:
     """Wait until a server that was started answers, and return the server.
 
-    Raises Failed when the server ends or does not answer in time.
+    Raises NoServer when the server ends or does not answer in time.
     """
     deadline = time.monotonic() + START_SECONDS
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
                 command = shlex.join(server.args[6:])  # type: ignore[index]  # behind what `bound_command` adds
-                raise Failed(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
+                raise NoServer(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
             if healthy(address):
                 return server
             time.sleep(0.1)
-        raise Failed(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
+        raise NoServer(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
     except BaseException:
         end_server(server)
         raise
@@ -108,6 +114,21 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
     server.wait()
+
+
+def start_anew_if_damaged(database: Path) -> None:
+    """Remove the database of a study's own Prefect server where SQLite finds damage: no result depends on it."""
+    if not database.exists():
+        return
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    except sqlite3.DatabaseError:
+        whole = False
+    if not whole:
+        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
+        for path in database.parent.glob(f"{database.name}*"):
+            path.unlink()
 
 
 @contextmanager
@@ -133,8 +154,8 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
 
     `keeps` as in `start_server`.
 
-    Raises InputError where another program has the port, Failed where the server does not start. Ends this process with
-    status 1 where the server does not start again: studies under way need no server, and go on.
+    Raises InputError where another program has the port, NoServer where the server does not start. Ends this process
+    with status 1 where the server does not start again: studies under way need no server, and go on.
     """
     check_port(address)
     servers, ending = [await_server(start_server(address, keeps=keeps), address)], threading.Event()
@@ -148,7 +169,7 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
             print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
             try:
                 servers.append(await_server(start_server(address, keeps=keeps), address))
-            except Failed as error:
+            except NoServer as error:
                 print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
                 os._exit(1)
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -66,7 +67,8 @@ class InPrefect:
         self._closed = threading.Event()
         if run := runtime.flow_run.id:
             self._attempt(_tag, run, study.name)
-            threading.Thread(target=self._look_for_cancellation, args=[run], daemon=True).start()
+            look = partial(self._context.copy().run, self._look_for_cancellation, run)  # which knows the server
+            threading.Thread(target=look, daemon=True).start()
 
     def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
         """Show a step of this process, and return what `body()` returns, whatever becomes of the server."""
@@ -132,7 +134,7 @@ class InPrefect:
         self._futures.append(TASKS[job.kind].submit(job.name, lambda: self._show_job(job, box)))
 
     def _show_job(self, job: Job, box: SimpleQueue[Event | None]) -> None:
-        """Be the task of a job until the job has ended; raises what the job has failed by."""
+        """Pass on the log and the progress of a job until the job has ended; raises what the job has failed by."""
         logger, log = get_run_logger(), _Tail(job.log)
         shown: list[Any] = []
         told = 0.0
@@ -200,11 +202,12 @@ class _Tail:
 
     def lines(self) -> list[str]:
         """Return the whole lines that have come since the last call."""
-        if not self._path.exists():
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._place)
+                text = file.read()
+        except FileNotFoundError:  # not there yet, or removed with its folder
             return []
-        with self._path.open("rb") as file:
-            file.seek(self._place)
-            text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
         self._place += len(whole)
         return whole.decode(errors="replace").splitlines()

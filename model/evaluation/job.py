@@ -144,11 +144,12 @@ def check_settings(job: Job) -> None:
             raise InputError(f"{job.output}: holds results of other settings ({name}); name another folder as output")
 
 
-def _definition(task: Mapping[str, Any]) -> dict[str, str]:
-    """Describe what decides a task's items and scores: its metric and filter, and the digests of its files."""
+def _definition(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe what decides a task's items and scores: metric, filter, digests of its files, and what is left out."""
     files = {name: Path(task[name]) for name in ("plain", "yaml") if task.get(name)}
     digests = {name: _digest(path) for name, path in files.items() if path.is_file()}
-    return {"metric": task["metric"], "filter": task["filter"], **digests}
+    left_out = {"left_out": task["left_out"]} if task.get("left_out") else {}
+    return {"metric": task["metric"], "filter": task["filter"], **digests, **left_out}
 
 
 def _digest(path: Path) -> str:

@@ -8,11 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.stages.prepare import prepare_data
+from flows.plan import DataPlan, Plan
+from flows.prepare import prepare_data
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
-from pipeline.storage.store import Store
+from tests.flows.by_hand import at_once
 
 LONG = 10_000_000
 
@@ -28,6 +29,12 @@ def study(tmp_path: Path, *sources: str, **data: Any) -> Any:
             "evaluation": {"benchmarks": [{"name": "b", "repository": "owner/items", "task": "b", "metric": "acc"}]},
         }
     )
+
+
+def prepare(chosen: Any) -> DataPlan:
+    plan = Plan(chosen)
+    prepare_data(plan, at_once)
+    return plan.data
 
 
 @pytest.fixture
@@ -58,10 +65,10 @@ def mirror(tmp_path: Path) -> Path:
 
 def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
     chosen = study(mirror, "nested", "mixed")
-    prepared = prepare_data(chosen, Store(chosen.store_folder))
+    data = prepare(chosen)
     for name, rows in (("nested", 69), ("mixed", 48)):
         read, stripped, cleaned = (
-            next(o for o in prepared.stages if o.stage == stage and o.results["counts"][0]["source"] == name)
+            next(o for o in data.counted if o.stage == stage and o.results["counts"][0]["source"] == name)
             for stage in ("documents", "traces", "clean")
         )
         before = rows
@@ -69,8 +76,8 @@ def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
             counts = output.results["counts"]
             assert sum(row["documents"] for row in counts) == before, output.stage
             before = sum(row["documents"] for row in counts if row["reason"] == KEPT)
-    reasons = {row["reason"]: 0 for output in prepared.stages for row in output.results["counts"]}
-    for output in prepared.stages:
+    reasons = {row["reason"]: 0 for output in [*data.counted, data.packed] for row in output.results["counts"]}
+    for output in [*data.counted, data.packed]:
         for row in output.results["counts"]:
             reasons[row["reason"]] += row["documents"]
     assert reasons["malformed row"] == 3
@@ -82,12 +89,11 @@ def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
     assert reasons["exact_duplicate"] == 2
     ids = [
         id
-        for output in prepared.stages
-        if output.stage != "tokens"
+        for output in data.counted
         for batch in read_documents(output.path, kind="dropped")
         for id in batch["id"].to_pylist()
     ]
-    curated = next(o for o in prepared.stages if o.stage == "decontaminate")
+    curated = next(o for o in data.counted if o.stage == "decontaminate")
     ids += [id for batch in read_documents(curated.path) for id in batch["id"].to_pylist()]
     assert len(ids) == len(set(ids)) == 69 + 48
 
@@ -95,8 +101,7 @@ def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
 @pytest.mark.slow  # byte-pair encoding of long texts
 def test_long_documents_can_be_kept(mirror: Path) -> None:
     chosen = study(mirror, "nested", clean={"longest_response": None, "looping": None}, memory="1GB")
-    prepared = prepare_data(chosen, Store(chosen.store_folder))
-    assert prepared.packed.results["counts"][0]["characters"] > LONG
+    assert prepare(chosen).packed.results["counts"][0]["characters"] > LONG
 
 
 def test_a_file_that_is_cut_off_is_one_line_and_leaves_nothing_half_done(mirror: Path) -> None:
@@ -104,7 +109,7 @@ def test_a_file_that_is_cut_off_is_one_line_and_leaves_nothing_half_done(mirror:
     path.write_bytes(path.read_bytes()[:-100])
     chosen = study(mirror, "nested")
     with pytest.raises(InputError, match=r"train.parquet: cut off or damaged .*fetch it again"):
-        prepare_data(chosen, Store(chosen.store_folder))
+        prepare(chosen)
     assert not list(chosen.store_folder.glob("documents/*/manifest.json"))
 
 
@@ -112,7 +117,7 @@ def test_an_empty_source_is_refused(mirror: Path) -> None:
     (mirror / "owner/mixed/default/train.jsonl").write_text("")
     chosen = study(mirror, "mixed")
     with pytest.raises(InputError, match="source 'mixed' has no rows"):
-        prepare_data(chosen, Store(chosen.store_folder))
+        prepare(chosen)
 
 
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:

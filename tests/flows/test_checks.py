@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from flows import checks
+from flows.checks import check_study, checkpoint_bytes, machine_memory, study_warnings
 from flows.commands.cli import main
-from flows.stages import checks
-from flows.stages.checks import check_study, checkpoint_bytes, machine_memory, study_warnings
-from flows.stages.models import plan_models
+from flows.models import plan_models
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from tests.flows.small_study import TINY

@@ -1,26 +1,22 @@
 """Stages on a Dask cluster: the same outputs as here, and errors in one line."""
 
 import json
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.stages.prepare import prepare_data
-from flows.stages.sources import Located, curate_source
+import flows.prepare
+from flows.plan import Plan
+from flows.prepare import prepare_data
 from flows.study.loading import load_study
-from pipeline.clean import CleanSettings
 from pipeline.errors import InputError
-from pipeline.sources.table import resolve_source
 from pipeline.storage.documents import read_documents
-from pipeline.storage.parallel import at_once, workers
-from pipeline.storage.store import Output, Store, file_digest
+from pipeline.storage.parallel import workers
+from tests.flows.by_hand import at_once
 
 pytestmark = pytest.mark.slow  # starting Dask's workers takes seconds
 
-CURATION = ("documents", "traces", "clean", "deduplicate", "decontaminate")
 NAMES = ("first", "second", "third")
 BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "split": "train"}
 
@@ -46,11 +42,23 @@ def entry(name: str) -> dict[str, str]:
     return {"name": name, "repository": f"owner/{name}", "question": "q", "response": "r"}
 
 
-def chain(mirror: Path, name: str, store: Path, **changed: str) -> Callable[..., list[Output]]:
-    files = (mirror / "owner" / name / "default" / "train.jsonl",)
-    located = Located(resolve_source(entry(name) | changed), files)
-    digests = {files[0]: file_digest(files[0])}
-    return partial(curate_source, Store(store), located, digests=digests, limit=None, rules=CleanSettings())
+def prepare(mirror: Path, root: Path, cluster: str | None = None, **changed: str) -> Plan:
+    """Prepare a study of all sources, of which the first may be changed."""
+    first, *others = [entry(name) for name in NAMES]
+    data = {"sources": [first | changed, *others], "mirror": str(mirror), "tokenizer": {"vocabulary_size": 300}}
+    plan = Plan(
+        load_study(
+            {
+                "name": "spread",
+                "root": str(root),
+                "data": {**data, "cluster": cluster},
+                "training": {"tokens": 10_000, "sequence_length": 64},
+                "evaluation": {"benchmarks": [BENCHMARK]},
+            }
+        )
+    )
+    prepare_data(plan, at_once)
+    return plan
 
 
 def texts(outputs: list[Any]) -> list[Any]:
@@ -65,56 +73,31 @@ def texts(outputs: list[Any]) -> list[Any]:
     ]
 
 
-def test_a_cluster_writes_what_one_process_writes(mirror: Path, tmp_path: Path) -> None:
-    pytest.importorskip("distributed")
-    here = [chain(mirror, name, tmp_path / "here")() for name in NAMES]
-    with workers(2, "local") as run:
-        there = at_once(lambda name: chain(mirror, name, tmp_path / "there")(run=run), NAMES, len(NAMES))
-    assert [[o.key for o in outputs] for outputs in here] == [[o.key for o in outputs] for outputs in there]
-    assert [texts(outputs) for outputs in here] == [texts(outputs) for outputs in there]
-    assert [[dict(o.results) for o in outputs] for outputs in here] == [
-        [dict(o.results) for o in outputs] for outputs in there
-    ]
-
-
-def test_a_study_prepared_on_a_running_cluster_is_the_same_study(mirror: Path, tmp_path: Path) -> None:
+def test_a_study_prepared_on_a_running_cluster_is_the_same_study(
+    mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     distributed = pytest.importorskip("distributed")
-
-    def study(root: Path, cluster: str | None) -> Any:
-        return load_study(
-            {
-                "name": "spread",
-                "root": str(root),
-                "data": {
-                    "sources": [entry(name) for name in NAMES],
-                    "mirror": str(mirror),
-                    "tokenizer": {"vocabulary_size": 300},
-                    "cluster": cluster,
-                },
-                "training": {"tokens": 10_000, "sequence_length": 64},
-                "evaluation": {"benchmarks": [BENCHMARK]},
-            }
-        )
-
+    monkeypatch.setattr(flows.prepare, "WORTH_PROCESSES", 0)
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-        there = study(tmp_path / "there", cluster.scheduler_address)
-        spread = prepare_data(there, Store(there.store_folder))
-    here = study(tmp_path / "here", None)
-    alone = prepare_data(here, Store(here.store_folder))
-    assert there.study_id == here.study_id
-    assert spread.outputs == alone.outputs
-    stages = [[output for output in prepared.stages if output.stage in CURATION] for prepared in (spread, alone)]
-    assert texts(stages[0]) == texts(stages[1])
-    found = [[o.path / "matches.parquet" for o in each if o.stage == "decontaminate"] for each in stages]
-    assert found[0][0].read_bytes() == found[1][0].read_bytes()
+        there = prepare(mirror, tmp_path / "there", cluster.scheduler_address)
+    monkeypatch.undo()
+    here = prepare(mirror, tmp_path / "here")
+    assert there.study.study_id == here.study.study_id
+    spread, alone = there.data, here.data
+    assert [output.name for output in spread.outputs] == [output.name for output in alone.outputs]
+    assert texts(spread.counted) == texts(alone.counted)
+    assert [dict(one.results) for one in spread.counted] == [dict(one.results) for one in alone.counted]
+    matches = [(one.curated.path / "matches.parquet").read_bytes() for one in (spread, alone)]
+    assert matches[0] == matches[1]
     for name in ("tokens-00000.bin", "index-00000.npy"):
         assert (spread.packed.path / name).read_bytes() == (alone.packed.path / name).read_bytes()
 
 
-def test_an_error_on_a_worker_is_the_same_error(mirror: Path, tmp_path: Path) -> None:
+def test_an_error_on_a_worker_is_the_same_error(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
-    with workers(2, "local") as run, pytest.raises(InputError, match="has nothing at solution"):
-        chain(mirror, "first", tmp_path, response="solution")(run=run)
+    monkeypatch.setattr(flows.prepare, "WORTH_PROCESSES", 0)
+    with pytest.raises(InputError, match="has nothing at solution"):
+        prepare(mirror, tmp_path, "local", response="solution")
 
 
 def test_a_cluster_that_is_not_there_is_one_line(mirror: Path, tmp_path: Path) -> None:

@@ -162,4 +162,4 @@ def test_a_late_benchmark_trains_nothing_and_leaves_out_what_stands_in_the_corpu
     made = {path.parent for path in new if path.parent.parent.name == "evaluations"}
     assert len(made) == 2 * 2, "two checkpoints of two runs, on the new benchmark"
     for folder in made:
-        assert set(pq.read_table(folder / "evaluations.parquet")["items"].to_pylist()) == {5}
+        assert set(pq.read_table(folder / "evaluations.parquet")["items"].to_pylist()) == {4}, "one of the first five"

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import flows.stages.sources
-from flows.stages.prepare import prepare_data
-from flows.stages.usage import stored
+import flows.prepare
+from flows.plan import Plan
+from flows.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.documents import read_documents
-from pipeline.storage.store import Store
+from tests.flows.by_hand import at_once
 
 BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "split": "train"}
 WORDS = [f"{a}{b}{c}" for a in "klmn" for b in "aeiou" for c in "prst"]
@@ -42,17 +42,16 @@ def study(mirror: Path, root: Path, *names: str) -> Study:
 
 
 def kept(chosen: Study) -> list[str]:
-    prepared = prepare_data(chosen, Store(chosen.store_folder))
-    unique = prepared.output("deduplicate")
-    assert unique
-    return [i for batch in read_documents(unique.path) for i in batch["id"].to_pylist()]
+    plan = Plan(chosen)
+    prepare_data(plan, at_once)
+    return [i for batch in read_documents(plan.data.unique.path) for i in batch["id"].to_pylist()]
 
 
 def test_a_new_source_is_signed_alone(mirror: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     signed = []
-    sign = flows.stages.sources.sign_source
+    sign = flows.prepare.sign_source
     monkeypatch.setattr(
-        flows.stages.sources,
+        flows.prepare,
         "sign_source",
         lambda source, *rest, **named: (signed.append(1), sign(source, *rest, **named))[1],
     )
@@ -66,9 +65,6 @@ def test_a_new_source_is_signed_alone(mirror: Path, tmp_path: Path, monkeypatch:
 
 def test_the_key_of_deduplication_does_not_depend_on_signatures(mirror: Path, tmp_path: Path) -> None:
     """A study that deduplicated before its sources were signed by themselves keeps all that it has trained."""
-    prepared = prepare_data(study(mirror, tmp_path / "run", "first", "second"), Store(tmp_path / "run" / "store"))
-    unique = prepared.output("deduplicate")
-    assert unique
-    assert [name.partition("/")[0] for name in unique.manifest["inputs"]] == ["clean", "clean"]
-    used = [output for output in stored(tmp_path / "run" / "store", [tmp_path / "run"]) if output.users]
-    assert [output.stage for output in used].count("signatures") == 2
+    data = Plan(study(mirror, tmp_path / "run", "first", "second")).data
+    assert [name.partition("/")[0] for name in data.unique.inputs] == ["clean", "clean"]
+    assert [output.stage for output in data.outputs].count("signatures") == 2

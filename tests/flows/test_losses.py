@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +12,29 @@ import pytest
 import yaml
 
 from flows.commands.cli import main
-from flows.stages.losses import check_kept, repetition, unmarked, unmarked_warnings, warnings
-from flows.stages.prepare import prepare_data
-from flows.stages.sources import Located, curate_source
+from flows.losses import check_kept, repetition, unmarked, unmarked_warnings, warnings
+from flows.plan import Plan
+from flows.prepare import prepare_data
 from flows.study.loading import load_study
-from pipeline.clean import CleanSettings
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
-from pipeline.sources.table import resolve_source
-from pipeline.storage.store import Output, Store, file_digest
+from pipeline.storage.store import Output
+from tests.flows.by_hand import at_once, tiny
 from tests.flows.small_study import TINY
 
 
 def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:
-    file = folder / "train.jsonl"
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = resolve_source({"name": "s", "repository": "a/b", "question": "q", "response": "r"} | fields)
-    chain = curate_source(
-        Store(folder / "store"),
-        Located(source, (file,), "c0ffee"),
-        digests={file: file_digest(file)},
-        limit=None,
-        rules=CleanSettings(),
-    )
-    return source, chain
+    """Curate one source; its first stages, which are made whatever becomes of the others."""
+    place = folder / "a" / "b" / "default"
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    entry = {"name": "s", "repository": "a/b", "question": "q", "response": "r"} | fields
+    data = {"sources": [entry], "mirror": str(folder), "tokenizer": {"vocabulary_size": 300}}
+    plan = Plan(tiny(folder / "run", data=data))
+    with suppress(InputError):
+        prepare_data(plan, at_once)
+    (one,) = plan.data.sources
+    return one.source, [one.documents, one.traces, one.clean]
 
 
 def test_nothing_kept_names_the_source_and_the_main_reason(tmp_path: Path) -> None:
@@ -52,7 +52,6 @@ def test_more_than_half_lost_for_one_reason_is_a_line(tmp_path: Path) -> None:
     check_kept(source, outputs)
     assert warnings(outputs) == ["documents dropped 6 of the 9 documents of source 's' as 'empty response'"]
     assert unmarked_warnings(outputs[1]) == []
-    assert outputs[0].results["commit"] == "c0ffee"
 
 
 def test_responses_without_the_marks_that_the_source_declares_are_counted(tmp_path: Path) -> None:
@@ -96,8 +95,7 @@ def test_few_data_are_told_when_they_are_there_and_in_the_plan(
     plan = ["plan", str(path), "--root", str(tmp_path / "run")]
     assert main(plan) == 0
     assert re.search(r"WARNING: training reads its data \d+\.\d times over", capsys.readouterr().out)
-    study = load_study(path, root=tmp_path / "run")
-    prepare_data(study, Store(study.store_folder))
+    prepare_data(Plan(load_study(path, root=tmp_path / "run")), at_once)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "times over" in line]
     assert line.startswith("WARNING: training reads its data")
     assert main(plan) == 0

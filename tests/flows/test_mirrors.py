@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.stages.sources import locate_sources
+from flows.plan import Plan
+from flows.prepare import prepare_data
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from tests.flows.by_hand import at_once
 
 BENCHMARK = {"name": "b", "repository": "owner/items", "task": "b", "metric": "acc", "question": "q", "answer": "a"}
 
@@ -37,7 +39,7 @@ def test_all_data_sets_that_are_not_here_are_named_with_the_study(tmp_path: Path
     path.write_text(json.dumps(content))
     study = load_study(path, mirror=tmp_path / "mirror", root=tmp_path / "run")
     with pytest.raises(InputError) as error:
-        locate_sources(study, None)
+        prepare_data(Plan(study), at_once)
     said = str(error.value)
     assert said.startswith("openai/gsm8k: ")
     assert f"`dreamer download {path} --mirror <folder>`" in said

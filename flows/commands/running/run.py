@@ -54,16 +54,20 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(study: Study, options: argparse.Namespace) -> bool:
-    """Run a study; returns whether Prefect's server was lost."""
+    """Run a study; returns whether Prefect's server was lost, or none was there."""
     if not options.plain:
         from flows.prefect.in_process import run_in_process
+        from flows.prefect.server import NoServer
 
-        return run_in_process(study, **flow_arguments(options))
+        try:
+            return run_in_process(study, **flow_arguments(options))
+        except NoServer as error:  # on which no result depends
+            progress.write_line(f"{error}; the study goes on without Prefect")
     from flows.jobs.local import LocalJobs
 
     with recorded(study), closing(LocalJobs(study)) as jobs:
         run_study(Plan(study), jobs, Unseen(), Options(options.until, options.accept_code_change, options.trust_code))
-    return False
+    return not options.plain
 
 
 def _complete(study: Study) -> bool:

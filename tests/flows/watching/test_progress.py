@@ -1,22 +1,18 @@
-"""Progress reaches who listens, at little cost and under keys that Prefect accepts, and ends no work."""
+"""Progress reaches who listens, at little cost, and ends no work."""
 
 from __future__ import annotations
 
 import errno
-import re
 import sys
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prefect.client.schemas.actions import ArtifactCreate
 
-from flows.running import progress, throttle
-from flows.running.artifacts import artifact_key
-from flows.running.engine import forget_loss, note_loss
-from flows.running.throttle import FIRST_SHARE, LAST_SHARE, LONGEST_SECONDS, Throttle, look_again, share
-from flows.stages.losses import say
+from flows.losses import say
+from flows.watching import progress, throttle
+from flows.watching.throttle import FIRST_SHARE, LAST_SHARE, LONGEST_SECONDS, Throttle, look_again, share
 from tests.flows.heard import Heard
 
 
@@ -31,8 +27,6 @@ def test_a_standard_error_that_fails_ends_no_work(monkeypatch: pytest.MonkeyPatc
     with progress.on_terminal(), progress.listening(Heard()) as heard:
         progress.report("train", 0.5, "half")
         say(["a stage lost much"])
-        note_loss(RuntimeError("no server"))
-        forget_loss()
     assert heard.reports == [("train", 0.5, "half")], "the other listeners are told"
 
 
@@ -51,23 +45,6 @@ def test_what_goes_on_is_never_shown_as_done(fraction: float, shown: float) -> N
     with progress.listening(Heard()) as heard:
         progress.report("evaluate", fraction)
     assert heard.reports == [("evaluate", shown, "")]
-
-
-names = st.text(min_size=1, max_size=12)
-
-
-@given(names, names)
-def test_every_key_is_one_that_prefect_accepts(study: str, key: str) -> None:
-    made = artifact_key(study, key)
-    assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", made)
-    assert ArtifactCreate(key=made).key == made
-
-
-def test_keys_can_be_read_and_tell_names_apart() -> None:
-    assert artifact_key("mini", "train DR+DA-4 seed 0") == "mini-train-dr-plus-da-4-seed-0"
-    assert artifact_key("étude", "clean Übung").startswith("etude-clean-ubung-")
-    alike = ["clean Übung", "clean Ubung", "clean übung", "clean ubung_", "clean ubung."]
-    assert len({artifact_key("s", name) for name in alike}) >= 4  # letters differ in case alone: one key
 
 
 SECONDS = st.floats(0, 1e7)

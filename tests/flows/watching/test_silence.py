@@ -4,12 +4,16 @@ import json
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-import flows.running.silence
-from flows.running import progress
-from flows.running.silence import Watch, silence
+import flows.watching.silence
+from flows.jobs import Event, Job
+from flows.watching import progress
+from flows.watching.following import Followed
+from flows.watching.silence import EVALUATION_SILENT_SECONDS, KEY_END, SILENT_SECONDS, Watch, silence
+from tests.flows.by_hand import tiny
 from tests.flows.heard import Heard
 
 
@@ -34,7 +38,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     stopped = Clock()
-    monkeypatch.setattr(flows.running.silence, "time", stopped)
+    monkeypatch.setattr(flows.watching.silence, "time", stopped)
     return stopped
 
 
@@ -50,17 +54,17 @@ def test_a_minute_without_progress_is_silence(tmp_path: Path, clock: Clock) -> N
     assert silence(path, started=clock.now - 65).endswith("process unknown")  # the file is of an earlier process
 
 
-def test_a_file_of_several_processes_names_none_and_may_rest_longer(tmp_path: Path, clock: Clock) -> None:
+def test_an_evaluation_may_rest_longer(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "progress.json"
     clock.write(path, age=590)
-    assert silence(path, shared=True) == ""
+    assert silence(path, seconds=EVALUATION_SILENT_SECONDS) == ""
     clock.write(path, age=610)
-    assert silence(path, shared=True) == silence(path).partition(",")[0]
+    assert silence(path, seconds=EVALUATION_SILENT_SECONDS).startswith("silent since ")
 
 
 def test_silence_and_its_end_are_reported_once(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "progress.json"
-    watch = Watch("train LA-2 seed 0", path)
+    watch = Watch("train LA-2 seed 0", path, SILENT_SECONDS)
     with progress.listening(Heard()) as heard:
         watch.look()
         clock.write(path, age=0)
@@ -76,15 +80,21 @@ def test_silence_and_its_end_are_reported_once(tmp_path: Path, clock: Clock) -> 
     assert again == (key, 1.0, "goes on")
 
 
-def test_what_is_not_at_work_is_never_silent(tmp_path: Path, clock: Clock) -> None:
-    watch = Watch("evaluate LA-2 seed 0", tmp_path / "progress.json")
-    clock.write(tmp_path / "progress.json", age=3600)
+def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "run").mkdir()
+    clock.write(tmp_path / "run" / "progress.json", age=3600)  # what was written an hour ago says nothing
+    job = Job("training", "train LA-2 seed 0", "model.train", (), tmp_path / "run", tmp_path / "log.txt", goal=10)
+    followed = Followed(SimpleNamespace(study=tiny(tmp_path), runs=[]))
     with progress.listening(Heard()) as heard:
-        watch.look(at_work=False)
-        watch.look()  # begins now: what was written an hour ago says nothing
-        assert heard.reports == []
+        followed.tell(Event(job, "progress"))  # which waits still
+        followed.tell(Event(job, "started"))
+        followed.tell(Event(job, "progress"))
+        assert not [key for key, *_ in heard.reports if key.endswith(KEY_END)]
         clock.wait(70)
-        watch.look()
-        watch.look(at_work=False)
-    assert [words for _, _, words in heard.reports][1:] == ["has ended"]
-    assert heard.reports[0][2].endswith("process unknown")
+        followed.tell(Event(job, "progress"))
+        followed.tell(Event(job, "finished"))
+        clock.wait(70)
+        followed.tell(Event(job, "progress"))
+    (silent,) = [words for key, _, words in heard.reports if key.endswith(KEY_END)]
+    assert silent.endswith("process unknown")
+    assert (job.name, 1.0, "done") in heard.reports

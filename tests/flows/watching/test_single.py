@@ -11,16 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from flows.full_study import evaluate_checkpoints_flow, prepare_data_flow, report_flow, train_models_flow
-from flows.running import progress
-from flows.running.single import TURN, in_turn, only_run, runs_elsewhere
 from flows.study.loading import load_study
+from flows.watching import progress
+from flows.watching.single import TURN, in_turn, only_run, runs_elsewhere
 from pipeline.errors import InputError
 from tests.flows.small_study import PROJECT, TINY
 
 HOLD = """
 import sys, time
-from flows.running.single import only_run
+from flows.watching.single import only_run
 from flows.study.loading import load_study
 with only_run(load_study(sys.argv[1], root=sys.argv[2])):
     print("holds", flush=True)
@@ -30,7 +29,7 @@ with only_run(load_study(sys.argv[1], root=sys.argv[2])):
 
 TAKE = """
 import sys, time
-from flows.running.single import in_turn
+from flows.watching.single import in_turn
 with in_turn():
     print("holds", flush=True)
     time.sleep(float(sys.argv[3]))
@@ -62,18 +61,6 @@ def test_a_second_start_follows(tmp_path: Path) -> None:
     study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 1)
     with only_run(study, follow=True):
         assert first.wait(300) == 0
-
-
-def test_sub_flows_alone_take_the_lock_too(tmp_path: Path) -> None:
-    first = hold(tmp_path, 900)
-    try:
-        arguments = {"study": str(TINY), "root": str(tmp_path)}
-        for flow in (prepare_data_flow, train_models_flow, evaluate_checkpoints_flow, report_flow):
-            with pytest.raises(InputError, match=rf"running already \(process {first.pid} on "):
-                flow.fn(**arguments)
-    finally:
-        first.kill()
-        first.wait()
 
 
 def test_studies_of_make_up_wait_for_their_turn_and_others_do_not(

@@ -17,69 +17,71 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from flows.running import progress
-from flows.running.record import recorded
-from flows.running.single import LOCK, only_run, runs_elsewhere
-from flows.stages import checks
-from flows.stages.evaluate import _Stage
-from flows.stages.models import describe_run, plan_models
-from flows.stages.outputs import Evaluated, Prepared, Run, Trained, read_returned, write_returned
-from flows.stages.states import State, _lives, _newest_runs, overall, read_states
-from flows.stages.train import lookouts
-from flows.stages.usage import stored
+from flows import checks
+from flows.jobs import Event, Failed
+from flows.models import plan_models
+from flows.plan import Plan
+from flows.run import decide
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from flows.usage import stored
+from flows.watching import progress
+from flows.watching.following import Followed
+from flows.watching.record import recorded
+from flows.watching.single import LOCK, only_run, runs_elsewhere
+from flows.watching.states import State, _lives, overall, read_states
 from pipeline.errors import InputError
-from pipeline.storage.files import PARTIAL
-from pipeline.storage.store import Store
+from tests.flows.by_hand import train, write_checkpoint
 from tests.flows.small_study import PROJECT, TINY, small_study
 from tests.waiting import PATIENCE_SECONDS, until
+
+Planned = Callable[..., Plan]
 
 
 def states(study: Study) -> dict[str, State]:
     """The states by stage, model and seed; data stages that are complete are left out."""
     return {
         " ".join(str(part) for part in (one.stage, one.model, one.seed) if part not in ("", None)): one
-        for one in read_states(study)
+        for one in read_states(Plan(study))
         if one.model or one.stage == "report" or one.state != "complete"
     }
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
-    """One model, two seeds, screening; the data are prepared."""
-    content = yaml.safe_load(TINY.read_text())
-    content["models"]["variants"] = ["LA"]
-    study = load_study(content, root=tmp_path)
-    store = Store(study.store_folder)
-    outputs = [
-        store.build(stage, 1, {}, [], lambda folder, values=values: values)
-        for stage, values in {
-            "tokens": {"counts": []},
-            "tokenizer": {"vocabulary_size": 400},
-            "items": {},
-            "funnel": {},
-        }.items()
-    ]
-    write_returned(study, Prepared(study.study_id, store.root, tuple(output.name for output in outputs)))
-    return study
+def study(prepared: Planned) -> Study:
+    """One model, two seeds, a race; the data are prepared."""
+    race = {"seeds": [0, 1], "screening": 0.25}
+    return prepared(models={"variants": ["LA"]}, training=race, evaluation={"introspect": False}).study
 
 
 def begin_training(study: Study, seed: int, **values: object) -> Path:
     """Write what the trainer of a run writes."""
-    packed = Prepared(study.study_id, study.store_folder, ("tokens/" + Store.key("tokens", 1, {}, []),)).packed
-    run = describe_run(study, packed, plan_models(study, 400)[0], seed)
-    folder = study.store_folder / "training" / "key.partial" / f"seed{seed}"
+    folder = next(run.folder for run in Plan(study).runs if run.seed == seed)
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps(run))
-    progress = {"tokens": 12_000, "target": 24_000, "loss": 2.5, "tokens_per_second": 1000.0, "seconds_left": 12.0}
-    (folder / "progress.json").write_text(json.dumps({**progress, "note": "", "state": "running", **values}))
+    told = {"tokens": 12_000, "target": 24_000, "loss": 2.5, "tokens_per_second": 1000.0, "seconds_left": 12.0}
+    (folder / "progress.json").write_text(json.dumps({**told, "note": "", "state": "running", **values}))
     return folder
+
+
+def choose(study: Study, evaluated: int = 0) -> None:
+    """Hold the race, which the first seed wins, train the first seed to its end and evaluate so many checkpoints."""
+    plan = Plan(study)
+    for run in plan.runs:
+        train(run, run.points[0])
+    decide(plan, plan.runs)
+    chosen = plan.runs[0]
+    for point in chosen.points[1:]:
+        write_checkpoint(chosen.folder, point + 7)
+    (chosen.folder / "state" / f"{chosen.goal + 7:015d}").mkdir()
+    (chosen.folder / "state" / f"{chosen.goal + 7:015d}" / "values.json").write_text(f'{{"tokens": {chosen.goal + 7}}}')
+    for checkpoint in chosen.checkpoints[:evaluated]:
+        for one in plan.evaluations_of(chosen, checkpoint):
+            one.folder.mkdir(parents=True)
 
 
 def test_nothing_is_written_about_a_study_that_has_not_begun(tmp_path: Path) -> None:
     study = load_study(TINY, root=tmp_path / "root")
-    found = read_states(study)
+    found = read_states(Plan(study))
     assert {one.state for one in found} == {"waiting"}
     assert overall(found, runs=False) == "not started"
     assert not study.folder.exists()
@@ -112,7 +114,7 @@ def test_a_training_runs_while_the_lock_is_held_and_is_stopped_after(study: Stud
         assert found["train LA-2 0"] == State("train", "LA-2", 0, "running", 0.5, "1,000 tokens/s", 12.0, "loss 2.500")
         assert found["train LA-2 1"].state == found["evaluate LA-2 0"].state == "waiting"
     assert states(study)["train LA-2 0"].state == "stopped"
-    assert overall(read_states(study), runs=False) == "stopped"
+    assert overall(read_states(Plan(study)), runs=False) == "stopped"
 
 
 def test_a_training_of_an_earlier_start_waits_until_its_turn(study: Study) -> None:
@@ -134,26 +136,21 @@ def test_a_training_that_writes_nothing_is_named(study: Study) -> None:
 
 
 def test_an_evaluation_with_other_settings_is_not_that_of_the_study(study: Study) -> None:
-    settings = study.evaluation.model_copy(update={"limit": 7})
-    evaluate(study.model_copy(update={"evaluation": settings}))
-    assert states(study)["evaluate LA-2 0"].state == "waiting"
-    evaluate(study)
+    choose(study, evaluated=4)
     assert states(study)["evaluate LA-2 0"].state == "complete"
+    settings = study.evaluation.model_copy(update={"limit": 7})
+    assert states(study.model_copy(update={"evaluation": settings}))["evaluate LA-2 0"].progress == 0
 
 
-def evaluate(study: Study) -> None:
-    """Store the evaluation of the first run, which has no rows, as the evaluating stage does."""
-    store, prepared = Store(study.store_folder), read_returned(study, Prepared)
-    run = lookouts(study, store, prepared.packed, plan_models(study, 400))[0]()
-    stage = _Stage(study, store, prepared, None, lambda: None, False, lambda run, rows: None)
-    stage._build(run, lambda folder: (folder / "results" / run.run_id).mkdir(parents=True))
+def test_an_evaluation_is_done_as_far_as_its_checkpoints_are(study: Study) -> None:
+    choose(study, evaluated=1)
+    found = states(study)["evaluate LA-2 0"]
+    assert (found.state, found.progress) == ("stopped", 1 / 4)
 
 
 def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None:
-    evaluate(study)
-    (folder,) = study.store_folder.glob("evaluation/*")
-    folder.rename(folder.with_name(folder.name + PARTIAL))
-    key, words = "evaluate LA-2 seed 0: no progress", "silent since 2026-11-22 12:03:11"
+    choose(study, evaluated=1)
+    key, words = "evaluate LA-2 seed 0 at 12,007 tokens: no progress", "silent since 2026-11-22 12:03:11"
     with only_run(study):
         assert states(study)["evaluate LA-2 0"].state == "waiting"
         with recorded(study):
@@ -166,46 +163,47 @@ def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None
     assert states(study)["evaluate LA-2 0"].state == "stopped"
 
 
-def test_an_evaluation_is_not_done_where_checkpoints_are_to_come(study: Study) -> None:
-    evaluate(study)
-    (folder,) = study.store_folder.glob("evaluation/*")
-    folder = folder.rename(folder.with_name(folder.name + PARTIAL))
-    told = {"done": 20, "total": 20, "checkpoints": 1.0}  # by a process that began when there was one
-    (folder / "results" / "progress.json").write_text(json.dumps(told))
-    assert states(study)["evaluate LA-2 0"].progress == 1 / len(study.training.points)
-
-
-def test_a_screened_seed_is_not_evaluated(study: Study) -> None:
-    begin_training(study, 0, state="stopped", tokens=6000, target=6000)
-    folder = begin_training(study, 1, state="complete", tokens=24_000)
-    (folder.parent / "chosen.json").write_text("[1]")
+def test_a_seed_that_lost_the_race_is_not_evaluated(study: Study) -> None:
+    choose(study)
     found = states(study)
-    assert found["train LA-2 0"].state == "screened"
-    assert found["train LA-2 1"].state == "complete"
-    assert [name for name in found if name.startswith("evaluate")] == ["evaluate LA-2 1"]
+    assert found["train LA-2 0"].state == "complete"
+    assert found["train LA-2 1"].state == "screened"
+    assert [name for name in found if name.startswith("evaluate")] == ["evaluate LA-2 0"]
 
 
 def test_failures_are_named(study: Study) -> None:
-    folder = begin_training(study, 0, state="failed")
-    assert states(study)["train LA-2 0"].state == "failed"
-    ids = [json.loads((begun / "run.json").read_text())["run_id"] for begun in (folder, begin_training(study, 1))]
-    runs = [
-        Run(ids[0], "LA-2", 0, "failed", "training/key", folder, "the loss is not a number"),
-        Run(ids[1], "LA-2", 1, "complete", "training/key", folder),
-    ]
-    write_returned(study, Trained(study.study_id, study.store_folder, "packed", tuple(runs)))
-    write_returned(study, Evaluated(study.study_id, study.store_folder, {}, {ids[1]: "no memory"}))
+    choose(study)
+    plan = Plan(study)
+    loser = plan.runs[1]
+    (loser.folder / "failure.txt").write_text("the loss is not a number")
+    for path in loser.folder.glob("state/*/values.json"):
+        path.unlink()
+    evaluation = SimpleNamespace(kind="evaluation", name="evaluate LA-2 seed 0 at 6,007 tokens", folder=study.folder)
+    with recorded(study):
+        Followed(plan).tell(Event(evaluation, "failed", Failed("no memory")))
     found = states(study)
-    assert (found["train LA-2 0"].state, found["train LA-2 0"].detail) == ("failed", "the loss is not a number")
-    assert (found["evaluate LA-2 1"].state, found["evaluate LA-2 1"].detail) == ("failed", "no memory")
-    assert overall(read_states(study), runs=False) == "failed"
+    assert (found["train LA-2 1"].state, found["train LA-2 1"].detail.split(" (see")[0]) == (
+        "failed",
+        "the loss is not a number",
+    )
+    assert (found["evaluate LA-2 0"].state, found["evaluate LA-2 0"].detail) == ("failed", "failed: no memory")
+    assert overall(read_states(plan), runs=False) == "failed"
 
 
 @pytest.mark.slow
 def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
     path = small_study(tmp_path, tokens=300_000, save_every_seconds=1)
     study, training = load_study(path, root=tmp_path / "root"), []
-    command = [sys.executable, "-m", "flows.commands.cli", "run", str(path), "--root", str(tmp_path / "root")]
+    command = [
+        sys.executable,
+        "-m",
+        "flows.commands.cli",
+        "run",
+        str(path),
+        "--root",
+        str(tmp_path / "root"),
+        "--plain",
+    ]
     first = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL, start_new_session=True)
 
     def under_way() -> bool:
@@ -222,7 +220,7 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
     assert states(study)["train LA-2 0"].state == "stopped"
     watched = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.DEVNULL)
     until(lambda: runs_elsewhere(study), watched)
-    watch = [*command[:3], "status", *command[4:], "--watch"]
+    watch = [*command[:3], "status", *command[4:-1], "--watch"]
     said = subprocess.run(watch, cwd=PROJECT, capture_output=True, text=True)
     assert watched.wait(PATIENCE_SECONDS) == 0
     assert said.returncode == 0
@@ -232,7 +230,7 @@ def test_a_real_study_runs_is_killed_and_ends(tmp_path: Path) -> None:
 @pytest.fixture
 def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with a run whose files are listed, and are gone when they are looked at."""
-    run = tmp_path / "training" / "key.partial" / "seed0"
+    run = tmp_path / "runs" / "a"
     run.mkdir(parents=True)
     for name in ("run.json", "progress.json"):
         (run / name).write_text('{"run_id": "a"}')
@@ -255,7 +253,7 @@ def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_size_of_a_store_is_counted_without_them(vanishing: Path) -> None:
     (output,) = stored(vanishing, [])
-    assert (output.stage, output.size) == ("training", 0)
+    assert (output.stage, output.size) == ("runs", 0)
 
 
 def test_a_check_of_the_disk_goes_on(vanishing: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,6 +263,5 @@ def test_a_check_of_the_disk_goes_on(vanishing: Path, monkeypatch: pytest.Monkey
         checks._check_disk(study, plan_models(study, 300))
 
 
-def test_the_states_of_runs_are_those_without_them(vanishing: Path) -> None:
-    assert _newest_runs(vanishing) == {}
-    assert not _lives(vanishing / "training" / "key.partial" / "seed0" / "progress.json", 0.0)
+def test_a_progress_file_that_is_gone_is_of_no_living_process(vanishing: Path) -> None:
+    assert not _lives(vanishing / "runs" / "a" / "progress.json", 0.0)

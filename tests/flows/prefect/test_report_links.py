@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.running.report_links import link_to_report, serving_reports
+from flows.prefect.report_links import link_to_report, serving_reports
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from tests.flows.small_study import TINY
