@@ -32,8 +32,8 @@ CHECKPOINTS = 40
 BENCHMARKS = 4  # three of the world, and held-out documents; and what is observed of the models
 EVALUATIONS = CHECKPOINTS * (BENCHMARKS + 1)
 
-# Enters every benchmark of every checkpoint of an evaluation's output as it appears, until told that no more will: arguments are the
-# results file, the output, a file that says so, and how long to wait for the results file.
+# Enters every benchmark of every checkpoint of an evaluation as it appears, until told that no more will: arguments are
+# the results file, the output, a file that says so, and how long to wait for the results file.
 ENTER = """
     import sys
     import time
