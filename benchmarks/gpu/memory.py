@@ -63,7 +63,7 @@ def count_step(config: DreamerConfig, settings: dict[str, Any]) -> Ledger:
             rows=2 * micro // length,
             document_lengths=(length // 8, length // 2),
         )
-        recipe = {**settings, "batch_tokens": 2 * micro, "precision": "bfloat16"}
+        recipe = {**settings, "batch_tokens": 2 * micro, "precision": "bfloat16", "compile": False}
         with patch.object(training, "choose_device", lambda *_: device()):
             trainer = training.Trainer(write_run(Path(place) / "run", data, config, **recipe))
         ledger.waits.clear()

@@ -105,6 +105,8 @@ class Ranks:
         if self.count > 1:
             first = torch.tensor([self.rank if failure else self.count])
             self._together(dist.all_reduce, first, dist.ReduceOp.MIN)
+            if first.item() != self.count:
+                dist.destroy_process_group()  # whose threads could abort the end of the interpreter
             if first.item() not in (self.rank, self.count):
                 raise OtherRankFailed(status=2) from failure
         if failure:
