@@ -1,8 +1,8 @@
 """Plan a study: everything that follows from the study and from what has been decided so far.
 
 A plan knows every data output, model, run, checkpoint and evaluation with its key and folder, and whether it is done.
-A plan reads files and writes none but texts of benchmarks for lm-eval. Running a study and `dreamer plan`, `status`, `verify`, `clean` and `checkpoints`
-ask the plan.
+A plan reads files and writes none but texts of benchmarks for lm-eval. Running a study and `dreamer plan`, `status`,
+`verify`, `clean` and `checkpoints` ask the plan.
 
 What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), and which seed of a race
 goes on (`choose_seed`). A plan that is asked again after a decision knows what follows from it.

@@ -59,7 +59,7 @@ def enter_study(plan: Plan) -> None:
 
 
 def enter_runs(plan: Plan) -> None:
-    """Enter the rows of `runs`, `run_details`, `steps` and `checkpoints`, and `claims`: which evaluations are the study's."""
+    """Enter the rows of runs and of what is recorded of them, and `claims`: which evaluations are the study's."""
     runs = plan.runs
     rows = [_run_row(plan, run) for run in runs]
     details = [

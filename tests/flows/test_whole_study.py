@@ -37,7 +37,7 @@ def same_tables(one: Path, other: Path) -> None:
     assert len(expected["evaluations"])
 
 
-def start(root: Path) -> subprocess.Popen[bytes]:
+def run_tiny(root: Path) -> subprocess.Popen[bytes]:
     """Run the tiny study; what is said is appended to `<root>.log`."""
     with root.with_suffix(".log").open("ab") as log:
         command = [DREAMER, "run", str(TINY), "--root", str(root), "--plain"]
@@ -47,7 +47,7 @@ def start(root: Path) -> subprocess.Popen[bytes]:
 @pytest.mark.slow
 def test_three_kills_change_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
-    calm = start(tmp_path / "calm")
+    calm = run_tiny(tmp_path / "calm")
     assert calm.wait(PATIENCE_SECONDS) == 0, (tmp_path / "calm.log").read_text()
     seconds = time.monotonic() - started
     seed = time.time_ns()
@@ -55,7 +55,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
     moments = random.Random(seed)
     kills = 0
     while kills < 3:
-        process = start(tmp_path / "killed")
+        process = run_tiny(tmp_path / "killed")
         pause = moments.uniform(0.1, 0.3) * seconds  # short enough for three to fit before the work is done
         try:
             process.wait(pause)
@@ -68,7 +68,7 @@ def test_three_kills_change_nothing(tmp_path: Path) -> None:
             assert process.returncode == 0, (tmp_path / "killed.log").read_text()
             break  # the work was done before another kill
     assert kills >= 1
-    last = start(tmp_path / "killed")
+    last = run_tiny(tmp_path / "killed")
     assert last.wait(PATIENCE_SECONDS) == 0, (tmp_path / "killed.log").read_text()
     same_tables(tmp_path / "calm", tmp_path / "killed")
     study = load_study(TINY, root=tmp_path / "killed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reports.data import QUERIES
 from tests.sql.by_hand import enter, put
 
 OF_TASKS = ("study_evaluations", "token_accuracy", "raw_accuracy", "depth_accuracy")
@@ -24,6 +25,10 @@ def shared(sql):
     put(sql, "raw_evaluations", rows)
     put(sql, "depth_evaluations", [{**row, "depth": 2} for row in rows])
     put(sql, "steps", [{**RUN, "step": n, "tokens": 10 * n, "loss": 1.0} for n in (1, 2, 3, 4)])
+    put(sql, "depth_attention", [{**RUN, "tokens": at, "query_depth": 1, "key_depth": 0} for at in (10, 20, 40)])
+    put(sql, "checkpoints", [{**RUN, "tokens": at, "step": at // 10} for at in (10, 20, 40)])
+    versions = [{key: row[key] for key in ("run_id", "tokens", "task")} for row in rows]
+    put(sql, "evaluation_versions", [{**row, "code_version": row["task"]} for row in versions])
     put(sql, "expert_usage", [{**RUN, "tokens": at, "depth": 1, "expert": 0, "selections": 5} for at in (10, 20, 40)])
     return sql
 
@@ -48,3 +53,11 @@ def test_a_study_sees_nothing_of_its_runs_that_was_made_for_another(shared):
     average = "select tokens, accuracy from token_accuracy where study_id = 's' and task = 'average' order by tokens"
     assert shared.execute(average).fetchall() == [(10, 0.1), (20, 0.2)]
     assert shared.execute("select distinct task from compared_tasks('s')").fetchall() == [("t",)]
+
+
+def test_a_report_has_nothing_that_was_made_for_another_study(shared):
+    put(shared, "claims", [{**RUN, "study_id": "s", "tokens": at, "task": "t"} for at in (10, 20)])
+    for name, query in QUERIES.items():
+        frame = shared.execute(query, ["s"]).df()
+        assert "tokens" not in frame or not frame["tokens"].max() > 20, name
+        assert "task" not in frame or "late" not in set(frame["task"]), name
