@@ -79,4 +79,4 @@ def test_work_that_rests_takes_its_share_of_a_day(costs: list[float]) -> None:
 @given(SECONDS, st.floats(0.5, 5))
 def test_looks_at_what_is_silent(silence: float, least: float) -> None:
     assert least <= look_again(silence, least) <= max(least, LONGEST_SECONDS)
-    assert look_again(silence, least) <= max(least, silence * 0.01)
+    assert look_again(silence, least) <= max(least, silence / 100)
