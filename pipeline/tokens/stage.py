@@ -96,9 +96,9 @@ def pack(
     `shard_bytes` of text make a shard; a process needs about four times that in memory. `cluster` as in
     `pipeline.storage.parallel.workers`.
 
-    Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the items written,
-    "counts": by source and reason, with tokens}. Tokens include end marks, not padding; "padding" is the fraction of all
-    positions that is padded.
+    Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the items written, and
+    "counts": by source and reason, with tokens}. Tokens include end marks, not padding; "padding" is the padded share
+    of all positions.
 
     A document of a source with one of the `weights` is packed that often on average: as often as the whole part of the
     weight says, and once more with the probability of the rest. "counts" count each packed document once, and as

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flows.losses import say
 from flows.watching import progress, throttle
-from flows.watching.throttle import FIRST_SHARE, LAST_SHARE, LONGEST_SECONDS, Throttle, look_again, share
+from flows.watching.throttle import FIRST_SHARE, LAST_SHARE, Throttle, share
 from tests.flows.heard import Heard
 
 
@@ -74,9 +74,3 @@ def test_work_that_rests_takes_its_share_of_a_day(costs: list[float]) -> None:
             assert spent / (spent + rest) == pytest.approx(share(clock))
             clock, worked, turn = clock + rest, worked + spent, turn + 1
     assert worked / clock < 0.003
-
-
-@given(SECONDS, st.floats(0.5, 5))
-def test_looks_at_what_is_silent(silence: float, least: float) -> None:
-    assert least <= look_again(silence, least) <= max(least, LONGEST_SECONDS)
-    assert look_again(silence, least) <= max(least, silence / 100)
