@@ -61,7 +61,7 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(prep
     assert set(query(study.database, "select status from runs")["status"]) == {"complete"}
     assert len(query(study.database, "select distinct run_id, tokens from evaluations")) == 8
     assert study.study_id in study.report.read_text()
-    assert not list((study.folder / "evaluating").iterdir())
+    assert not (study.folder / "evaluating").exists()
     assert [user.finished for user in users_of(study.store_folder)] == [True]
     again = JobsByHand()
     run(Plan(study), again, Options())
