@@ -158,6 +158,7 @@ def test_what_is_done_is_known(prepared: Planned) -> None:
     assert [one.point for one in run.checkpoints] == [6000, 12_000]
     for point in (18_000, 24_000):
         write_checkpoint(run.folder, point + 7)
+    assert not run.done, "killed between the last checkpoint and its state, which is still that of 12,000"
     (run.folder / "state" / f"{24_007:015d}").mkdir()
     (run.folder / "state" / f"{24_007:015d}" / "values.json").write_text('{"tokens": 24007}')
     assert run.done
