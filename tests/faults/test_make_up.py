@@ -168,7 +168,7 @@ def test_a_study_waits_for_the_one_that_a_killed_make_up_has_left(up: MakeUp, tm
     up.until(lambda: "turn" in _reports(waits))
     time.sleep(5)
     assert _reports(waits) == ["turn"]
-    assert not list((waits / "store").iterdir())
+    assert not list(waits.glob("store/*"))
     os.kill(json.loads((left / LOCK).read_text())["process"], signal.SIGKILL)
     assert up.end(run) == "COMPLETED"
     assert (waits / "report" / "index.html").exists()

@@ -88,6 +88,8 @@ def _staying(folder: Path) -> Iterator[None]:
     except Exception:
         if folder.exists() and os.path.samestat(before, folder.stat()):
             raise
+        if folder.exists() and os.listdir(folder) == [".prefect"]:  # where Prefect has kept how the flow failed
+            shutil.rmtree(folder)
         first = "; another folder is there now, to be moved away first" if folder.exists() else ""
         raise InputError(
             f"{folder} was moved or removed while the study ran; move it back and run the same command again, or give "
