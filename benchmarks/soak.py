@@ -56,8 +56,8 @@ TABLES = {
 }
 VICTIMS = {
     "flow": "flows.commands.cli",
-    "trainer": "-m model.train",  # model.trainer, and model.train for one run
-    "evaluator": "-m model.evaluat",  # model.evaluator, and model.evaluate for one job
+    "trainer": "-m model.staying model.train",
+    "evaluator": "-m model.staying model.evaluate",
     "server": "server start",
 }
 LONGEST_SECONDS = 1200  # for one study

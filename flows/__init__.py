@@ -1,3 +1,3 @@
-"""Prefect flows over the plain functions of `pipeline`, `model`, `sql` and `reports`, and the `dreamer` command.
+"""Run studies: the study file, the plan of what follows from it, the run, its jobs, Prefect, the `dreamer` command.
 
-Imports go downwards: commands, full_study and prefect; stages; running; study; then the other packages."""
+Imports go downwards: commands and prefect; run; what a run does; jobs and the plan; study; then the other packages."""

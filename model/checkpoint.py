@@ -46,10 +46,13 @@ def save_weights(
     raw: Mapping[str, Tensor],
     extra: Mapping[str, Any] | None = None,
     averaged: Mapping[str, Tensor] | None = None,
+    *,
+    keep_raw: bool = True,
 ) -> None:
     """Write a model's tensors, with `extra` as checkpoint.json, to a new folder. Raises InputError if it exists.
 
-    `averaged` holds averages of the model's tensors, by name; tensors without an average are written as they are.
+    `averaged` holds averages of the model's tensors, by name; tensors without an average are written as they are. Then
+    the raw tensors are written only with `keep_raw`.
     """
     if folder.exists():
         raise InputError(
@@ -58,7 +61,8 @@ def save_weights(
     with atomic_folder(folder) as partial:
         values = config.to_dict()
         notes = {"config": json.dumps(values)}
-        _save_tensors(partial / FILES["raw"], raw, notes)
+        if keep_raw:
+            _save_tensors(partial / FILES["raw"], raw, notes)
         if averaged:
             _save_tensors(partial / FILES["averaged"], {**raw, **averaged}, notes)
         (partial / "config.json").write_text(json.dumps(values, indent=1))
@@ -81,6 +85,8 @@ def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: 
         raise InputError(f"no model in {folder}: config.json is missing")
     config = _load_config(folder / "config.json")
     file = folder / FILES[weights_in(folder, weights)]
+    if weights == "raw" and not file.exists() and (folder / FILES["averaged"]).exists():
+        raise InputError(f"{folder} holds averaged weights alone; a study keeps raw ones with evaluation.weights: both")
     model = empty_model(config)
     load_tensors(model, _load_tensors(file), folder)
     _check_same(config, file)
@@ -179,6 +185,17 @@ def _checksum(path: Path) -> str:
         while block := file.read(2**22):
             total = zlib.crc32(block, total)
     return f"{total:08x}"
+
+
+def damaged_tensors(folder: Path) -> dict[str, str]:
+    """Say what is wrong with the files of tensors in a folder, by name, from their checksums."""
+    try:
+        known = read_object(folder / CHECKSUMS)
+    except (FileNotFoundError, InputError):
+        return {CHECKSUMS: "is missing or damaged"}
+    found = {name: "is missing" for name in known if not (folder / name).exists()}
+    there = [name for name in known if name not in found]
+    return found | {name: "has other content" for name in there if _checksum(folder / name) != known[name]}
 
 
 def _load_config(path: Path) -> DreamerConfig:

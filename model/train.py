@@ -16,7 +16,6 @@ one of several ranks gets such a signal, all stop, the others with 143.
 from __future__ import annotations
 
 import argparse
-import fcntl
 import signal
 import sys
 import time
@@ -31,11 +30,15 @@ from model.ops.gpu import on_gpu, slow_products
 from model.training.config import read_run
 from model.training.failures import TrainingFailed
 from model.training.origins.code_changes import record_code_change
+from model.training.origins.provenance import source_digests
 from model.training.ranks.distributed import OtherRankFailed, process_group
 from model.training.recording.recorder import Recorder
 from model.training.trace import write_trace
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
+from pipeline.storage.locks import try_lock
+
+LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
 
 
 def train(
@@ -43,6 +46,7 @@ def train(
     *,
     stop_at: int | None = None,
     accept_code_change: bool = False,
+    wait: bool = False,
     stopped: Callable[[], bool] = lambda: False,
     line: Callable[[str], object] = lambda text: None,
     notice: Callable[[str], object] = lambda text: None,
@@ -52,17 +56,18 @@ def train(
     Returns 'complete' (the target is reached), 'stopped' (at `stop_at`) or 'interrupted' (`stopped`, called after every
     step, was true on a rank). `line` gets a line of progress every few seconds, `notice` what happens once. Another
     call resumes the run, also on a copy of the folder. With `accept_code_change` a run that other code has started
-    resumes, and the change is recorded in its folder (`code_changes.json`). Raises InputError for bad input;
+    resumes, and the change is recorded in its folder (`code_changes.json`). With `wait` the call waits while another
+    process trains the run. Raises InputError for bad input;
     TrainingFailed when loss or gradients are not finite, the loss spikes, or memory is short; OtherRankFailed in one of
     several ranks, when another rank says what is wrong.
     """
     with process_group() as ranks, ExitStack() as held:
         with ranks.failing_together():
-            run = read_run(folder)
             if stop_at is not None and stop_at < 1:
                 raise InputError(f"--stop-at is {stop_at}, but it must be at least 1")
             if ranks.is_first:
-                held.enter_context(_alone(run.folder))
+                held.enter_context(_alone(Path(folder), wait, stopped))
+            run = read_run(folder)
             trainer = Trainer(run, ranks, accept_code_change=accept_code_change)
             if ranks.is_first and (change := trainer.code_change):
                 record_code_change(run.folder, change)
@@ -105,14 +110,24 @@ def _train(trainer: Trainer, goal: int, stopped: Callable[[], bool], recorder: R
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Lock the folder; the lock ends with its process. Raises InputError if another process trains there."""
+def _alone(folder: Path, wait: bool, stopped: Callable[[], bool]) -> Iterator[None]:
+    """Lock the folder; the lock ends with its process.
+
+    Raises InputError if another process trains there, with `wait` only when this one is stopped before the other ends.
+    """
+    if not (folder / "run.json").exists():
+        raise InputError(f"no run in {folder}: run.json is missing")
     with (folder / ".lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise InputError(f"{folder} is being trained by another process; wait for it or stop it") from error
+        while not try_lock(file):
+            if not wait or stopped():
+                raise InputError(f"{folder} is being trained by another process; wait for it or stop it")
+            time.sleep(LOOK_SECONDS)
         yield
+
+
+def prepare_staying() -> None:
+    """Note the code of this program as it has been imported: its files may change while a process stays."""
+    source_digests(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -125,6 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--accept-code-change", action="store_true", help="go on where other code has started, and record the change"
     )
+    parser.add_argument("--wait", action="store_true", help="wait while another process trains the run")
     parser.add_argument("--verbose", action="store_true", help="print progress also where there is no terminal")
     parser.add_argument("--profile", type=int, metavar="STEPS", help="only trace so many steps, to trace.json")
     options = parser.parse_args(arguments)
@@ -143,6 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.folder,
             stop_at=options.stop_at,
             accept_code_change=options.accept_code_change,
+            wait=options.wait,
             stopped=lambda: bool(received),
             line=(lambda text: print(text, flush=True)) if talks else (lambda text: None),
             notice=lambda text: print(text, file=sys.stderr, flush=True),

@@ -64,16 +64,16 @@ QUERIES = {
     "and depth is not null and variant <> 'LA' and run_id in (select run_id from expert_runs)",
     "diversity": "select depth_of_model as model_depth, * from expert_diversity where study_id = ?",
     "attention": "select variant, depth, a.* from depth_attention a join model_runs using (run_id) "
-    f"where study_id = ? {NEWEST}",
+    f"where study_id = ? and a.tokens <= coalesce(claimed_tokens, a.tokens) {NEWEST}",
     "other_depths": "select trained_depth as model_depth, * from depth_accuracy where study_id = ?",
     "checkpoints": "select variant, m.depth, seed, status, c.* from checkpoints c join model_runs m using (run_id) "
-    "where study_id = ?",
+    "where study_id = ? and c.tokens <= coalesce(claimed_tokens, c.tokens)",
     "mismatches": "from stream_mismatches where study_id = ?",
     "going_back": "select g.* from steps_going_back g join model_runs using (run_id) where study_id = ?",
     "entered_twice": "select t.* from rows_entered_twice_at(true) t join model_runs using (run_id) where study_id = ?",
     "evaluated_with": "select distinct task, code_version, data_version, harness_version, packages, weights "
-    "from evaluation_versions join model_runs using (run_id) where study_id = ?",
-    "versions": "select distinct task, task_version from evaluations join model_runs using (run_id) where study_id = ?",
+    "from study_evaluations join evaluation_versions using (run_id, tokens, task) where study_id = ?",
+    "versions": "select distinct task, task_version from study_evaluations where study_id = ?",
 }
 
 

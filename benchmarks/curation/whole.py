@@ -27,11 +27,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.curation.corpus import MEAN_WORDS, corpus
 from benchmarks.tables import print_table
-from flows.stages.prepare import prepare_data
+from flows.plan import Plan
+from flows.prepare import prepare_data
+from flows.run import Unseen
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.documents import SCHEMA, shards
-from pipeline.storage.files import atomic_folder, link
+from pipeline.storage.files import atomic_folder
 from pipeline.storage.store import Output, Store, digest
 
 ITEMS = 1_000  # documents of the corpus that are benchmark items too
@@ -48,7 +50,7 @@ def mirror_of(folder: Path, documents: int, mean_words: int = MEAN_WORDS) -> Pat
         rows = partial / "synthetic" / "documents" / "default" / "train"
         rows.mkdir(parents=True)
         for shard in shards(place):
-            link(shard, rows / shard.name)
+            os.link(shard, rows / shard.name)
         items = partial / "synthetic" / "items" / "default"
         items.mkdir(parents=True)
         pq.write_table(pq.read_table(shards(place)[0], schema=SCHEMA).slice(0, ITEMS), items / "test.parquet")
@@ -106,12 +108,11 @@ class MeasuringStore(Store):
         super().__init__(root)
         self.spent: Counter[str] = Counter()
 
-    def build(self, stage: str, *arguments: Any, **options: Any) -> Output:
+    def build(self, output: Output, *arguments: Any, **options: Any) -> None:
         """Build an output as `Store.build` does."""
         before = time.process_time()
-        output = super().build(stage, *arguments, **options)
-        self.spent[stage] += time.process_time() - before
-        return output
+        super().build(output, *arguments, **options)
+        self.spent[output.stage] += time.process_time() - before
 
 
 def size_of(folder: Path) -> int:
@@ -126,10 +127,12 @@ def measure(mirror: Path, root: Path, cluster: str | None) -> tuple[dict[str, An
     The latter are empty where other processes did some of the work.
     """
     study = study_of(mirror, root, cluster)
-    store = MeasuringStore(study.store_folder)
+    plan = Plan(study)
+    plan.store = store = MeasuringStore(study.store_folder)
     started, before = time.monotonic(), os.times()
     with watched() as most:
-        packed = prepare_data(study, store).packed
+        prepare_data(plan, Unseen().call)
+    packed = plan.data.packed
     after = os.times()
     spent, by_others = sum(after[:4]) - sum(before[:4]), sum(after[2:4]) - sum(before[2:4])
     tokens = {

@@ -13,7 +13,7 @@ from functools import partial
 from importlib import import_module
 
 from flows.commands.parser import GROUPS, parser
-from flows.running.processes import BAD_INPUT, Failed, Stopped
+from flows.jobs import BAD_INPUT, Failed, Stopped
 from pipeline.errors import InputError, nearest_name
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
@@ -24,8 +24,17 @@ GRACE, LONG_GRACE = 3.0, 40.0  # seconds to end in after a signal; a run waits f
 ONLY_PRINT = {"plan", "status", "sql", "report", "compare", "checkpoints", "sources", "dropped", "preview"}
 
 
+def _trust_no_modules_here() -> None:
+    """Take no module from the current folder, in this process and all that it starts: its files may be anybody's."""
+    os.environ["PYTHONSAFEPATH"] = "1"
+    if not sys.flags.safe_path and sys.path and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status (0 done, 1 failed, 2 bad input, 130 or 143 stopped by a signal)."""
+    if arguments is None:
+        _trust_no_modules_here()
     status = _run(list(sys.argv[1:] if arguments is None else arguments))
     if arguments is None and status:  # libraries have nothing to say after our one line, at the interpreter's end
         sys.stdout.flush()

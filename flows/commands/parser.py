@@ -88,6 +88,13 @@ def parser() -> argparse.ArgumentParser:
         "--accept-code-change", action="store_true", help="go on with trainings that other code has started; recorded"
     )
     run.add_argument("--follow", action="store_true", help="if the study is running already, wait for its end")
+    run.add_argument(
+        "--until",
+        choices=("prepare", "train", "evaluate", "report"),
+        default="report",
+        help="end after this stage (default report)",
+    )
+    run.add_argument("--plain", action="store_true", help="run without Prefect")
     run.add_argument("--trust-code", action="store_true", help="let the study's own task files run Python")
     plan = add(
         "plan",

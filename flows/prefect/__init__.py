@@ -1,4 +1,3 @@
-"""Prefect around the flows: a plugin for bare deployment names, the server, the deployments, lost runs, one run here.
+"""Prefect: the flow with its tasks, the server, the deployments, lost runs, a plugin for bare deployment names.
 
-Imports `flows.full_study`, `flows.running`, `flows.study` and `model.training.ranks.launch`.
-"""
+No other folder imports Prefect."""

@@ -5,24 +5,26 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.prefect.server import allow_loopback, healthy, own_server
-from flows.running import progress
-from flows.running.processes import Failed, wait_unless_stopping
-from flows.running.record import recorded
+from flows.jobs import Failed, Stopped
+from flows.prefect.lost import say_lost_runs
+from flows.prefect.secret import secret
+from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, start_anew_if_damaged
 from flows.study.configuration import Study
-from pipeline.storage.store import Store
+from flows.study.loading import pinned
+from flows.watching import progress
 
 LABEL = "Prefect's server"
 SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_LOGGING_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",  # what went wrong reaches the user as our own error, once
     "PREFECT_INTERNAL_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_API_REQUEST_TIMEOUT": "10",  # seconds; with one retry, a server that hangs holds a stage's end for 45 s
+    "PREFECT_API_REQUEST_TIMEOUT": "10",  # seconds
     "PREFECT_CLIENT_MAX_RETRIES": "1",
     "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # a study has none, and registering takes a seventh of a start
     "PREFECT_MEMOIZE_BLOCK_AUTO_REGISTRATION": "false",
@@ -30,49 +32,76 @@ SETTINGS = {
 }
 
 
-def run_in_process(chosen: Study, **arguments: Any) -> None:
+def run_in_process(chosen: Study, **arguments: Any) -> bool:
     """Run `full-study` on a server of the run's own, or on the one that PREFECT_API_URL in the environment names.
 
-    Says which. Where no server starts, the study runs without one.
+    Says which. Returns whether the server was lost meanwhile. Raises what the study raises, and NoServer, before the
+    study has begun, where no server starts.
     """
     given, home = os.environ.get("PREFECT_API_URL", ""), str((chosen.folder / ".prefect").resolve())
     settings = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
     with environment({**settings, "PREFECT_HOME": home}), ExitStack() as stack:
         allow_loopback()
+        Path(home).mkdir(parents=True, exist_ok=True)
+        # Prefect reads settings from files in the current folder, and settings can name code.
+        stack.enter_context(chdir(home))
+        stack.enter_context(pinned(chosen))
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
-            answering = stack.enter_context(own_server(Path(home) / "prefect.db"))
-            whose = f"this run's own; none answers at {given}" if given else "this run's own"
-        else:
-            answering, whose = lambda: given, "named by PREFECT_API_URL"
-        # Prefect reads its environment when it is imported. While the server starts, which takes seconds, this process
-        # imports what the flow needs and writes the built-in world, which the flow then finds in the store.
+            start_anew_if_damaged(Path(home) / "prefect.db")
+            server, address = stack.enter_context(own_server())
+            os.environ["PREFECT_API_AUTH_STRING"] = secret()
+        # Prefect reads its environment when it is imported; while the server starts, which takes seconds, this process
+        # imports what the flow needs.
         from prefect.settings import (
+            PREFECT_API_AUTH_STRING,
             PREFECT_API_URL,
             PREFECT_FLOWS_HEARTBEAT_FREQUENCY,
             PREFECT_HOME,
             temporary_settings,
         )
 
-        from flows.full_study import full_study
-        from flows.running.engine import call, forget_loss, note_loss
-        from flows.stages.prepare import prepare_world
+        from flows.prefect.flow import full_study
+        from flows.prefect.shown import when_lost
 
         gc.freeze()  # what is imported stays: the collector need not look through it again and again
         stack.callback(gc.unfreeze)
-        forget_loss()
         if own:
-            with recorded(chosen):
-                prepare_world(chosen, Store(chosen.store_folder, wait=wait_unless_stopping))
-        try:
-            address = answering()
-            # The run's own server has no use for heartbeats, and a flow would end up to a second later for them.
-            silent = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if own else {}
-            stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **silent}))
-            progress.report(LABEL, 1.0, f"{address} ({whose})")
-        except Failed as error:
-            note_loss(error)
-        call(full_study, **arguments)
+            await_server(server, address)
+            when_lost.append(server.kill)
+            stack.callback(when_lost.clear)
+        else:
+            address = given
+        # The run's own server has no use for heartbeats, and a flow would end up to a second later for them.
+        own_settings = {PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None, PREFECT_API_AUTH_STRING: secret()} if own else {}
+        stack.enter_context(temporary_settings({PREFECT_API_URL: address, PREFECT_HOME: home, **own_settings}))
+        if own:
+            say_lost_runs(every=True)
+        unheard = f"; none answers at {given}" if given else ""
+        whose = f"this run's own, its secret is {secret()}{unheard}" if own else "named by PREFECT_API_URL"
+        progress.report(LABEL, 1.0, f"{address.removesuffix('/api')} ({whose})")
+        return _call(full_study, arguments)
+
+
+def _call(flow: Any, arguments: Mapping[str, Any]) -> bool:
+    """Call a flow; what counts is what its function returns or raises, whatever becomes of the server.
+
+    Raises NoServer where the function was not called.
+    """
+    from flows.prefect.flow import ended
+
+    ended.clear()
+    try:
+        flow(**arguments)
+    except Exception as error:  # of the study, or whatever the engine, the client and its transport may raise
+        if not ended:
+            raise NoServer(f"Prefect's server takes no flow run ({' '.join(str(error).split())})") from None
+        if isinstance(ended[0], Stopped):
+            raise Failed("the run was cancelled in Prefect; run the same command again to go on") from None
+        if ended[0] is not None:
+            raise ended[0] from None
+        return True
+    return False
 
 
 @contextmanager

@@ -1,21 +1,34 @@
-"""End flow runs that Prefect shows as under way though no process runs their study, as after a killed `make up`.
+"""End flow runs that Prefect shows as under way though no process runs their study, as after a `kill -9`.
 
-The runner that tells Prefect of ended flow runs was killed too, so Prefect would show these flow runs as under way for
-ever.
+Nobody has told Prefect of the end of these flow runs, so Prefect would show them as under way for ever.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
-from flows.running.single import runs_elsewhere
 from flows.study.loading import load_study
+from flows.watching.single import runs_elsewhere
 from pipeline.errors import InputError
 
 
-def end_lost_runs() -> list[str]:
-    """Set flow runs whose process is gone to the state `Crashed`; return the names of the runs that users started."""
+def say_lost_runs(*, every: bool = False) -> None:
+    """End lost flow runs, and print a line for each that a user has started; where that fails print why, and go on."""
+    try:
+        for name in end_lost_runs(every=every):
+            print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
+    except Exception as error:  # of Prefect, its client or its database: what is shown as running harms nobody
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        print(f"which flow runs have ended meanwhile is not known ({why})", file=sys.stderr, flush=True)
+
+
+def end_lost_runs(*, every: bool = False) -> list[str]:
+    """Set flow runs whose process is gone to the state `Crashed`; return the names of the runs that users started.
+
+    With `every`, all that are under way: on the server of one study, before its next run begins.
+    """
     from prefect import get_client
     from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterState, FlowRunFilterStateType
     from prefect.client.schemas.objects import StateType
@@ -23,7 +36,8 @@ def end_lost_runs() -> list[str]:
 
     under_way = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
     with get_client(sync_client=True) as client:
-        runs = lost_runs(client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way))))
+        runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way)))
+        runs = runs if every else lost_runs(runs)
         for run in runs:
             said = "The process of this run has ended, and no server heard how. `dreamer status` shows the study"
             client.set_flow_run_state(run.id, Crashed(message=said), force=True)

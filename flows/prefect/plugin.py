@@ -1,4 +1,4 @@
-"""Let Prefect find a deployment by its bare name: `prefect deployment run full-study`.
+"""Let Prefect find a deployment by its bare name: `prefect deployment run full-study`, and send our server its secret.
 
 Prefect itself accepts only `<flow>/<deployment>`. The entry point `prefect.plugins` is public (pyproject.toml switches
 the plugin on); replacing a method of the client is not, so a test runs the real command. `full-study/full-study` works
@@ -7,16 +7,31 @@ without this plugin.
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
+from urllib.parse import urlsplit
 
-from prefect.plugins import register_hook
+from prefect.plugins import SetupResult, register_hook
 
 PREFECT_PLUGIN_API_REQUIRES = ">=0.1,<1"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @register_hook
-def setup_environment(*, ctx: Any) -> None:
-    """Replace the client's look-up: search a name without a slash among all deployments."""
+def setup_environment(*, ctx: Any) -> SetupResult | None:
+    """Replace the client's look-up, and set the secret of the server on this machine unless another one is set."""
+    _find_bare_names()
+    if os.environ.get("PREFECT_API_AUTH_STRING") or urlsplit(ctx.api_url or "").hostname not in LOOPBACK:
+        return None
+    from flows.prefect.secret import secret
+
+    return SetupResult(env={"PREFECT_API_AUTH_STRING": secret()}, note="the secret of this user's own server")
+
+
+def _find_bare_names() -> None:
+    """Let the client search a name without a slash among all deployments, and say in a line that no server answers."""
+    import httpx
     from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
     from prefect.exceptions import ObjectNotFound
@@ -24,10 +39,15 @@ def setup_environment(*, ctx: Any) -> None:
     by_full_name = PrefectClient.read_deployment_by_name
 
     async def read_deployment_by_name(self: PrefectClient, name: str) -> Any:
-        if "/" in name:
-            return await by_full_name(self, name)
-        wanted = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
-        found = await self.read_deployments(deployment_filter=wanted)
+        try:
+            if "/" in name:
+                return await by_full_name(self, name)
+            wanted = DeploymentFilter(name=DeploymentFilterName(any_=[name]))
+            found = await self.read_deployments(deployment_filter=wanted)
+        except httpx.ConnectError:
+            address = str(self.api_url).rstrip("/")
+            print(f"no Prefect server answers at {address}; `make up` starts one", file=sys.stderr)
+            raise SystemExit(1) from None
         if len(found) == 1:
             return found[0]
         if not found:

@@ -6,6 +6,7 @@ The deployment `full-study` runs the `demo` preset unless told otherwise; beside
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import tempfile
@@ -16,14 +17,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from flows.jobs import BAD_INPUT, Failed
+from flows.jobs.private import open_private, private_folder
 from flows.prefect.in_process import environment
-from flows.prefect.lost import end_lost_runs
+from flows.prefect.lost import say_lost_runs
+from flows.prefect.report_links import serving_reports
+from flows.prefect.secret import secret
 from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive
-from flows.running.private import open_private, private_folder
-from flows.running.processes import BAD_INPUT, Failed
-from flows.running.report_links import serving_reports
-from flows.running.single import TURN
 from flows.study.loading import read_yaml
+from flows.watching.single import TURN
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 
@@ -32,6 +34,7 @@ DEPLOYMENTS = Path("prefect.yaml")
 
 def main() -> None:
     """Serve the deployments; ends with one line where that is not possible."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # no process of a study takes modules from the current folder
     try:
         up()
     except (InputError, Failed) as error:
@@ -66,6 +69,8 @@ def up() -> None:
                     say_lost_runs()
                 whose = " (a server that was there before, and stays)" if joins else ""
                 print(f"Prefect answers at {address.removesuffix('/api')}{whose}", flush=True)
+                if not joins:
+                    print(f"Its pages ask for this secret: {secret()}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
                 print(f"Reports are at {reports}/STUDY/", flush=True)
                 serve(*deployments(), limit=1)
@@ -105,19 +110,9 @@ def _mark(address: str, kind: str) -> Path:
     return private_folder("up") / f"{place.hostname}-{place.port}.{kind}"
 
 
-def say_lost_runs() -> None:
-    """End lost flow runs, and print a line for each; where that is not possible, print why, and go on."""
-    try:
-        for name in end_lost_runs():
-            print(f"{name}: its process has ended meanwhile; start the study again to go on", flush=True)
-    except Exception as error:  # of Prefect, its client or its database: what is shown as running harms nobody
-        why = (str(error) or type(error).__name__).splitlines()[0]
-        print(f"which flow runs have ended meanwhile is not known ({why})", file=sys.stderr, flush=True)
-
-
 def deployments(path: Path = DEPLOYMENTS) -> list[Any]:
     """Build the deployments that `prefect.yaml` lists."""
-    from flows.full_study import full_study
+    from flows.prefect.flow import full_study
 
     known = ("name", "description", "parameters", "tags")
     listed = read_yaml(str(path), path.read_text())["deployments"]

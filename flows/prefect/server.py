@@ -1,10 +1,10 @@
-"""Start, watch and end a Prefect server on this machine."""
+"""Start, watch and end Prefect servers on this machine, which answer nobody without this user's secret."""
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -12,21 +12,22 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from flows.running.private import private_folder
-from flows.running.processes import Failed
+from flows.jobs import Failed
+from flows.prefect.secret import secret
 from model.training.ranks.launch import bound_command
 from pipeline.errors import InputError
-from pipeline.storage.files import atomic_file
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs
 END_SECONDS = 30
-UNUSABLE = (OSError, sqlite3.Error, InputError)  # of the empty database that studies share: a server makes its own
+
+
+class NoServer(Failed):
+    """No Prefect server starts, or the server that is there takes no flow run."""
 
 
 def allow_loopback() -> None:
@@ -58,111 +59,93 @@ def check_port(address: str) -> None:
         ) from None
 
 
-def start_server(
-    address: str, *options: str, command: str = "prefect", keeps: Sequence[int] = ()
-) -> subprocess.Popen[bytes]:
+def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a Prefect server at an address; the server ends when this process ends.
 
-    `options` are further ones of `prefect server start`, `command` is a module with the command `prefect`, `keeps` are
-    open files that the server keeps open.
+    `options` are further ones of `prefect server start`, `keeps` are open files that the server keeps open. Pages of
+    other origins get no answer, nor does anybody without the secret.
     """
     place = urlsplit(address)
-    place_options = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
-    bound = bound_command(command, "server", "start", *place_options, *options)
+    at = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
+    environment = {
+        **os.environ,
+        "PREFECT_SERVER_API_AUTH_STRING": secret(),
+        "PREFECT_API_AUTH_STRING": secret(),
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": address.removesuffix("/api"),
+        "PREFECT_SERVER_UI_API_URL": address,
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    }
+    bound = bound_command("prefect", "server", "start", *at, *options)
     return subprocess.Popen(
-        bound, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True, pass_fds=keeps
+        bound,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=keeps,
+        env=environment,
     )
 
 
 def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Popen[bytes]:
     """Wait until a server that was started answers, and return the server.
 
-    Raises Failed when the server ends or does not answer in time.
+    Raises NoServer when the server ends or does not answer in time.
     """
     deadline = time.monotonic() + START_SECONDS
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                command = shlex.join(server.args[5:])  # type: ignore[index]  # behind what `bound_command` adds
-                raise Failed(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
+                command = shlex.join(server.args[6:])  # type: ignore[index]  # behind what `bound_command` adds
+                raise NoServer(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
             if healthy(address):
                 return server
             time.sleep(0.1)
-        raise Failed(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
+        raise NoServer(f"Prefect's server did not answer at {address} within {START_SECONDS} s")
     except BaseException:
         end_server(server)
         raise
 
 
 def end_server(server: subprocess.Popen[bytes]) -> None:
-    """End a server; by force where it does not answer a request to end."""
+    """End a server and what it has started; by force where it does not answer a request to end, or was killed."""
     server.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         server.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        server.kill()
-        server.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(server.pid, signal.SIGKILL)
+    server.wait()
+
+
+def start_anew_if_damaged(database: Path) -> None:
+    """Remove the database of a study's own Prefect server where SQLite finds damage: no result depends on it."""
+    if not database.exists():
+        return
+    try:
+        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
+    except sqlite3.DatabaseError:
+        whole = False
+    if not whole:
+        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
+        for path in database.parent.glob(f"{database.name}*"):
+            path.unlink()
 
 
 @contextmanager
-def own_server(database: Path) -> Iterator[Callable[[], str]]:
-    """Run a Prefect server on a free loopback port during the block.
+def own_server() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Run a Prefect server on a free loopback port during the block, with its data in PREFECT_HOME.
 
-    Yields a function that waits until the server answers, and returns the address of its API: starting takes seconds,
-    in which others can work. The server keeps its runs in `database`, which PREFECT_HOME in the environment must name
-    too. A server for one study has no services: no schedules, late runs, automations, nor the events and single tasks
-    of runs.
+    Yields the server, which is starting, and the address of its API, for `await_server`: starting takes seconds, in
+    which others can work.
     """
-    start_anew_if_damaged(database)
-    new = not database.exists()
-    if new:
-        with suppress(*UNUSABLE):
-            _take_tables(database)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{probe.getsockname()[1]}/api"
-    server = start_server(address, "--no-services", command="flows.prefect.study_server")
-
-    def answering() -> str:
-        await_server(server, address)
-        if new:
-            with suppress(*UNUSABLE):
-                _keep_tables(database)
-        return address
-
+    server = start_server(address)
     try:
-        yield answering
+        yield server, address
     finally:
         end_server(server)
-
-
-def _empty_database() -> Path:
-    """Return where the user's first study leaves its database for others: half of a start is spent on making tables."""
-    return private_folder("prefect") / f"{version('prefect')}.db"
-
-
-def _take_tables(database: Path) -> None:
-    """Copy the empty database, where there is a whole one, to a new place."""
-    empty = _empty_database()
-    start_anew_if_damaged(empty)
-    if empty.exists():
-        database.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(database, durable=False) as partial:
-            shutil.copyfile(empty, partial)
-
-
-def _keep_tables(database: Path) -> None:
-    """Copy a database that its server has open, and that no run is in yet, to be the empty one of later studies."""
-    empty = _empty_database()
-    if empty.exists():
-        return
-    with (
-        atomic_file(empty, shared=True, durable=False) as partial,
-        closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as source,
-        closing(sqlite3.connect(partial)) as target,
-    ):
-        source.backup(target)
-        target.execute("PRAGMA journal_mode = DELETE")  # one file, that readers leave alone
 
 
 @contextmanager
@@ -171,8 +154,8 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
 
     `keeps` as in `start_server`.
 
-    Raises InputError where another program has the port, Failed where the server does not start. Ends this process with
-    status 1 where the server does not start again: studies under way need no server, and go on.
+    Raises InputError where another program has the port, NoServer where the server does not start. Ends this process
+    with status 1 where the server does not start again: studies under way need no server, and go on.
     """
     check_port(address)
     servers, ending = [await_server(start_server(address, keeps=keeps), address)], threading.Event()
@@ -186,7 +169,7 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
             print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
             try:
                 servers.append(await_server(start_server(address, keeps=keeps), address))
-            except Failed as error:
+            except NoServer as error:
                 print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
                 os._exit(1)
 
@@ -196,18 +179,3 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
     finally:
         ending.set()
         end_server(servers[-1])
-
-
-def start_anew_if_damaged(database: Path) -> None:
-    """Remove the database of a study's own Prefect server where SQLite finds damage: results need no server."""
-    if not database.exists():
-        return
-    try:
-        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
-    except sqlite3.DatabaseError:
-        whole = False
-    if not whole:
-        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
-        for path in database.parent.glob(f"{database.name}*"):
-            path.unlink()

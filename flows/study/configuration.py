@@ -56,6 +56,12 @@ class Data(Section):
         description="documents held out of training, by question, to measure the loss on them at every checkpoint; "
         "at most 2 % of the curated documents; 0: none",
     )
+    tuning: int = Field(
+        0,
+        ge=0,
+        description="further documents held out of training, by question, to choose settings on; 0: none",
+    )
+    seed: int = Field(0, ge=0, description="of the order of the documents in the packed tokens")
     memory: str = Field("4GB", description="that curation takes at most")
     cluster: str | None = Field(
         None,
@@ -150,12 +156,17 @@ class Models(Section):
         return distinct(depths, "depths")
 
 
-class Training(settings_section(TrainingConfig, without=["seed"])):
+class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoints"])):
     """The settings of TrainingConfig, the same for every model, and what a study adds to them."""
 
     batch_tokens: int = Field(2**20, description="of one optimiser step, padding included")
     save_every_seconds: float = Field(60, description="between two states to resume from")
     checkpoints: int | list[int] = Field(12, description="how many, evenly spaced, or the token counts themselves")
+    checkpoint_every: int | None = Field(
+        None,
+        ge=1,
+        description="tokens between checkpoints, in place of their number: a longer study keeps their places",
+    )
     sequence_length: int = Field(4096, ge=8, le=LONGEST_SEQUENCE, description="tokens of a row")
     seeds: list[int] = Field(default=[0, 1], min_length=1, description="each model is trained once with each")
     screening: float = Field(
@@ -174,6 +185,10 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     @model_validator(mode="after")
     def _accepted_by_the_trainer(self) -> Training:
+        if self.checkpoint_every and "checkpoints" in self.model_fields_set:
+            raise ValueError("checkpoints and checkpoint_every say the same in two ways: give one of them")
+        if self.checkpoint_every and self.tokens / self.checkpoint_every > MOST_CHECKPOINTS:
+            raise ValueError(f"checkpoint_every={self.checkpoint_every:,}: more than {MOST_CHECKPOINTS:,} checkpoints")
         if self.tokens > MOST_TOKENS:
             raise ValueError(f"tokens={self.tokens:,}: give at most {MOST_TOKENS:,}")
         if self.batch_tokens % self.sequence_length:
@@ -193,7 +208,7 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
 
     def recipe(self, seed: int) -> dict[str, Any]:
         """Return the fields of TrainingConfig for one seed."""
-        apart = {"seeds", "screening", "checkpoints", "sequence_length", "ranks"}
+        apart = {"seeds", "screening", "checkpoints", "checkpoint_every", "sequence_length", "ranks"}
         return {
             **self.model_dump(exclude=apart, exclude_none=True),
             "seed": seed,
@@ -209,6 +224,8 @@ class Training(settings_section(TrainingConfig, without=["seed"])):
     @property
     def points(self) -> tuple[int, ...]:
         """Return the token counts at which checkpoints are taken; the final one is the whole budget."""
+        if self.checkpoint_every:
+            return (*range(self.checkpoint_every, self.tokens, self.checkpoint_every), self.tokens)
         if isinstance(self.checkpoints, int):
             return tuple(round(self.tokens * (i + 1) / self.checkpoints) for i in range(self.checkpoints))
         return tuple(sorted({*(p for p in self.checkpoints if p < self.tokens), self.tokens}))
@@ -250,6 +267,7 @@ class Study(Section):
     evaluation: Evaluation
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
+    _start: Path = PrivateAttr(default_factory=Path.cwd)  # what relative paths are relative to, also after a change
 
     @model_validator(mode="after")
     def _has_the_weights_it_evaluates(self) -> Study:
@@ -273,7 +291,7 @@ class Study(Section):
     @property
     def place(self) -> Path:
         """The folder of the study file, below which its task files lie; the current folder for a preset."""
-        return self._place
+        return self._start / self._place
 
     @property
     def study_id(self) -> str:
@@ -291,17 +309,22 @@ class Study(Section):
     @property
     def folder(self) -> Path:
         """The folder that the study writes to."""
-        return self.root if self.root is not None else Path("runs") / self.name
-
-    @property
-    def mirror(self) -> Path | None:
-        """The folder of data sets that is looked in before the hub."""
-        return self.data.mirror
+        return self._start / (self.root if self.root is not None else Path("runs") / self.name)
 
     @property
     def store_folder(self) -> Path:
         """The folder of the stage outputs, which studies may share."""
-        return self.store if self.store is not None else self.folder / "store"
+        return self._start / self.store if self.store is not None else self.folder / "store"
+
+    @property
+    def mirror(self) -> Path | None:
+        """The folder of data sets that is looked in before the hub."""
+        return self._start / self.data.mirror if self.data.mirror else None
+
+    @property
+    def tokenizer_file(self) -> Path | None:
+        """The file of the tokenizer, where the study names one."""
+        return self._start / self.data.tokenizer.file if self.data.tokenizer.file else None
 
     @property
     def database(self) -> Path:

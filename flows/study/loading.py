@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,20 @@ def presets() -> list[str]:
     """List the names of the studies that come with the package."""
     files = resources.files("flows.study.presets").iterdir()
     return sorted(file.name.removesuffix(".yaml") for file in files if file.name.endswith(".yaml"))
+
+
+_pinned: dict[str, Study] = {}
+
+
+@contextmanager
+def pinned(study: Study) -> Iterator[None]:
+    """Let `load_study` return this study for its name or path during the block, from whatever folder: loaded once."""
+    name = shlex.split(study.arguments)[0]
+    _pinned[name] = study
+    try:
+        yield
+    finally:
+        del _pinned[name]
 
 
 def as_file(study: str | Study, *, root: Path | str | None = None) -> str:
@@ -43,6 +58,8 @@ def load_study(
     exist, is not YAML, or does not validate, and for a file where the study's folder is to be.
     """
     named = None if isinstance(study, Mapping) else str(study)
+    if named in _pinned:
+        return _pinned[named]
     content = dict(study) if isinstance(study, Mapping) else _read_content(str(study))
     if mirror is not None:
         content["data"] = {**(content.get("data") or {}), "mirror": str(mirror)}

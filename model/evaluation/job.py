@@ -15,7 +15,7 @@ from model.checked import Count, FileName, checked, parse_file, read_object
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
 
-PARTS = ".parts"  # ends the name of the folder in which a checkpoint's evaluation goes on
+INTROSPECTION = "introspection"  # stands for a benchmark: what is observed of a model's attention and experts
 
 
 @checked("evaluation")
@@ -32,13 +32,25 @@ class EvaluationSettings:
     weights: Literal["averaged", "raw", "both"] = "averaged"  # "raw": as trained
 
 
+@checked("output")
+class Output:
+    """The folder for the rows of a checkpoint and a benchmark; `configuration` is what decides the rows."""
+
+    folder: Path
+    configuration: dict[str, Any] | None = None
+
+
 @checked("checkpoint")
 class Checkpoint:
-    """A model to evaluate: its run, the tokens it was trained on, and its folder."""
+    """A model to evaluate: its run, the tokens it was trained on, and its folder.
+
+    `outputs` are the benchmarks to evaluate, all where none is named.
+    """
 
     run_id: FileName
     tokens: Annotated[int, Field(ge=0)]
     path: Path
+    outputs: dict[str, Output] = Field(default_factory=dict)
 
 
 @checked("job")
@@ -54,14 +66,22 @@ class Job(EvaluationSettings):
     output: Path
     device: str = "auto"
     trust_code: bool = False  # task files and overrides may run Python
-    trained_to: Count | None = None  # tokens that runs end with, where further checkpoints may come
     observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
 
     def other_depths(self, checkpoint: Checkpoint, trained: int) -> tuple[int, ...]:
         """Return the depths at which a recurrent checkpoint of depth `trained` is evaluated besides its own."""
         known = (other.tokens for other in self.checkpoints if other.run_id == checkpoint.run_id)
-        is_last = checkpoint.tokens >= (self.trained_to or max(known))
+        is_last = checkpoint.tokens >= max(known)
         return tuple(depth for depth in self.depths if depth != trained) if is_last else ()
+
+    def outputs(self, checkpoint: Checkpoint) -> Mapping[str, Output]:
+        """Return the outputs of a checkpoint by benchmark, by default in `<output>/<run_id>/<tokens>/<benchmark>`."""
+        if checkpoint.outputs:
+            return checkpoint.outputs
+        names = [INTROSPECTION] if self.observe else []
+        names += dict.fromkeys(task["benchmark"] for task in self.tasks)
+        place = self.output / checkpoint.run_id / f"{checkpoint.tokens:015d}"
+        return {name: Output(folder=place / name) for name in names}
 
 
 def read_job(path: Path | str) -> Job:
@@ -73,13 +93,21 @@ def read_job(path: Path | str) -> Job:
         raise InputError(f"{path}: there is no such job file") from None
     return dataclasses.replace(
         job,
-        checkpoints=tuple(dataclasses.replace(one, path=place / one.path) for one in job.checkpoints),
+        checkpoints=tuple(_placed(one, place) for one in job.checkpoints),
         tokenizer=place / job.tokenizer,
         tasks=tuple(_with_places(task, place) for task in job.tasks),
         output=place / job.output,
         depths=tuple(dict.fromkeys(job.depths)),
         observe=job.observe and place / job.observe,
     )
+
+
+def _placed(checkpoint: Checkpoint, place: Path) -> Checkpoint:
+    """Make the paths of a checkpoint absolute."""
+    outputs = {
+        name: dataclasses.replace(output, folder=place / output.folder) for name, output in checkpoint.outputs.items()
+    }
+    return dataclasses.replace(checkpoint, path=place / checkpoint.path, outputs=outputs)
 
 
 def _with_places(task: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
@@ -116,11 +144,12 @@ def check_settings(job: Job) -> None:
             raise InputError(f"{job.output}: holds results of other settings ({name}); name another folder as output")
 
 
-def _definition(task: Mapping[str, Any]) -> dict[str, str]:
-    """Describe what decides a task's items and scores: its metric and filter, and the digests of its files."""
+def _definition(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe what decides a task's items and scores: metric, filter, digests of its files, and what is left out."""
     files = {name: Path(task[name]) for name in ("plain", "yaml") if task.get(name)}
     digests = {name: _digest(path) for name, path in files.items() if path.is_file()}
-    return {"metric": task["metric"], "filter": task["filter"], **digests}
+    left_out = {"left_out": task["left_out"]} if task.get("left_out") else {}
+    return {"metric": task["metric"], "filter": task["filter"], **digests, **left_out}
 
 
 def _digest(path: Path) -> str:

@@ -113,7 +113,8 @@ def tables(run_id: str, tokens: int, scores: Sequence[TaskScores], weights: str 
         for (metric, filter_), pool in pools.items():
             key = {**place, "metric": metric, "filter": filter_}
             first = pool[0][1]
-            findings = _pooled(pool)
+            if not (findings := _pooled(pool)):
+                continue  # every item was left out
             value, error = _value(first.aggregate, list(findings.values()))
             versions = _joined(task.version for task, _ in pool)
             chance = None if metric == GOLD else pool[0][0].chance  # guessing has an accuracy, no bits

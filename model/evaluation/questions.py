@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from model.evaluation.job import Job
-from model.evaluation.resume import Task
+from model.evaluation.parts import Task
 from model.evaluation.tasks import PlainTask
 from model.evaluation.tokenizer import Tokenizer
 from model.introspect import Sample, sample_of_stream, sample_of_texts

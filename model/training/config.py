@@ -26,6 +26,9 @@ HOW_IT_RUNS = (
 )
 """Fields of TrainingConfig that are no part of a run's identity: they change its results by rounding at most."""
 
+HOW_FAR = ("tokens", "checkpoints")
+"""Fields of TrainingConfig that say how far a run is trained: a run of more tokens goes through the same steps."""
+
 NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -53,6 +56,7 @@ class TrainingConfig:
     averaging: Finite = 18.0  # power of the running average of the weights (averaging.py); 0: no average is kept
     loss_on: Literal["all", "responses"] = "all"
     checkpoints: Annotated[tuple[NotNegative, ...], Field(strict=False)] = ()  # token counts; `tokens` always is one
+    raw_checkpoints: bool = False  # checkpoints hold the raw weights beside their average
     device: Literal["auto", "cpu", "cuda"] = "auto"  # "cuda" where there is one, else "cpu"
     precision: Literal["auto", "bfloat16", "float32"] = "auto"  # of matrix products: bfloat16 on CUDA
     micro_batch_tokens: Count | None = None  # tokens in one forward and backward pass; None: the whole batch
@@ -95,8 +99,9 @@ class Run:
     data: Path
 
     def settings(self) -> dict[str, Any]:
-        """Return all of run.json that decides the result; not where the data lie, and nothing of HOW_IT_RUNS."""
-        training = {name: value for name, value in self.training.to_dict().items() if name not in HOW_IT_RUNS}
+        """Return all of run.json that decides the trajectory; not where the data lie, how it is computed or how far."""
+        left_out = (*HOW_IT_RUNS, *HOW_FAR)
+        training = {name: value for name, value in self.training.to_dict().items() if name not in left_out}
         return {"run_id": self.run_id, "variant": self.variant, "model": self.model.to_dict(), "training": training}
 
 

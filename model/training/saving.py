@@ -96,7 +96,8 @@ def write_state(run: Run, state: State) -> None:
         "seconds": values["seconds"],
         "stream_hash": values["stream_hash"],
     }
-    save_weights(folder, run.model, part_of(state, "model."), extra, part_of(state, "average."))
+    raw, average = part_of(state, "model."), part_of(state, "average.")
+    save_weights(folder, run.model, raw, extra, average, keep_raw=run.training.raw_checkpoints or not average)
 
 
 def part_of(state: State, prefix: str) -> dict[str, Tensor]:

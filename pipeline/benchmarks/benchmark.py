@@ -34,7 +34,8 @@ class Benchmark:
     number that counts; `chance` is what guessing gives. `question`, `answer`, `options` (of a multiple choice) and
     `solution` (worked out) are the columns that decontamination compares, also in the splits `also`. With `text`, the
     benchmark is the perplexity of that column, of all rows or of a fixed sample of `rows`. `overrides` go into
-    lm-eval's task configuration.
+    lm-eval's task configuration. A benchmark that is named when the models have been trained is `late`: the data stay
+    as they are, and its items in them are left out of its score.
     """
 
     name: Name
@@ -55,6 +56,7 @@ class Benchmark:
     yaml: str | None = None
     overrides: Annotated[Mapping[str, Any], Field(description="a mapping")] = field(default_factory=dict)
     licence: str = "not stated"
+    late: bool = False
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Benchmark:

@@ -64,16 +64,6 @@ def replace_folder(partial: Path, final: Path) -> None:
     sync(final.parent)
 
 
-def link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it where the file system has no hard links."""
-    try:
-        os.link(source, target)
-    except FileNotFoundError:
-        raise
-    except OSError:
-        shutil.copyfile(source, target)
-
-
 def sync(path: Path) -> None:
     """Flush one file or folder to the disk."""
     handle = os.open(path, os.O_RDONLY)

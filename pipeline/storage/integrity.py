@@ -1,18 +1,36 @@
-"""Compare finished outputs of the store with their manifests, and remove what is damaged."""
+"""Read the manifests of finished outputs, and compare outputs with them."""
 
 from __future__ import annotations
 
-import shutil
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
 
 MANIFEST = "manifest.json"
-# Work in the folders of these stages goes on where parts are missing: so many names of a file's path make a part, the
-# training of one seed, the rows of one checkpoint. Of any other stage the whole output is made again.
-PARTS = {"training": 1, "evaluation": 3}
+KEYS = {"key", "configuration", "inputs", "files"}
+REPAIR = "`dreamer verify STUDY --repair` removes what is damaged, and the next run makes it again"
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a finished output. Raises InputError where it is missing, damaged, or of another output.
+
+    Files are named by relative paths inside the folder, so that nothing else is ever touched because of a manifest.
+    """
+    path = folder / MANIFEST
+    try:
+        manifest = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing; run the study again to make it") from None
+    except ValueError as error:
+        raise InputError(f"{path} is damaged ({error}); {REPAIR}") from None
+    whole = isinstance(manifest, dict) and manifest.get("key") == folder.name and set(manifest) >= KEYS
+    if not whole or any(Path(name).is_absolute() or ".." in Path(name).parts for name in manifest["files"]):
+        raise InputError(f"{path} is damaged; {REPAIR}")
+    return manifest
 
 
 def damage(
@@ -36,25 +54,6 @@ def damage(
         elif (thorough or state.st_mtime_ns > written) and digest_of(folder / name) != known["blake2b"]:
             found[name] = "has other content than when it was written"
     return found
-
-
-def remove_damage(stage: str, folder: Path, names: Mapping[str, str]) -> list[Path]:
-    """Remove the damaged parts of an output, so that the next run makes them again; returns what was removed.
-
-    The whole output goes, unless work in the folder can go on without some parts.
-    """
-    partial = folder.with_name(folder.name + PARTIAL)
-    if stage not in PARTS or partial.exists():
-        shutil.rmtree(folder)
-        return [folder]
-    parts = sorted({Path(*Path(name).parts[: PARTS[stage]]) for name in names if ".." not in Path(name).parts})
-    for part in parts:
-        if (folder / part).is_dir():
-            shutil.rmtree(folder / part)
-        else:
-            (folder / part).unlink(missing_ok=True)
-    reopen(folder)
-    return [folder / part for part in parts]
 
 
 def reopen(folder: Path) -> None:

@@ -17,34 +17,47 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
-from pipeline.storage.integrity import MANIFEST, damage, reopen
+from pipeline.storage.integrity import MANIFEST, REPAIR, damage, read_manifest, reopen
 from pipeline.storage.locks import try_lock
 
-KEYS = {"stage", "version", "key", "configuration", "inputs", "results", "seconds", "files"}
-REPAIR = "`dreamer verify STUDY --repair` removes what is damaged, and the next run makes it again"
 POLL_SECONDS = 0.2
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @dataclass(frozen=True)
 class Output:
-    """One finished stage output: its folder and its manifest."""
+    """One output of a stage, made or still to be made: what decides it, and its folder.
+
+    `inputs` names the outputs that it is made of, `<stage>/<key>` each.
+    """
 
     stage: str
     key: str
     path: Path
-    manifest: Mapping[str, Any]
+    version: int
+    configuration: Mapping[str, Any]
+    inputs: tuple[str, ...]
 
     @property
     def name(self) -> str:
         """The place of the output in its store: <stage>/<key>."""
         return f"{self.stage}/{self.key}"
+
+    @property
+    def done(self) -> bool:
+        """Whether the output has been made."""
+        return (self.path / MANIFEST).exists()
+
+    @cached_property
+    def manifest(self) -> Mapping[str, Any]:
+        """The manifest of an output that has been made. Raises InputError for a damaged one, or none."""
+        return read_manifest(self.path)
 
     @property
     def results(self) -> Mapping[str, Any]:
@@ -78,40 +91,20 @@ LARGE = 2**26  # digests of files of so many bytes are kept for other processes:
 _DIGEST = re.compile("[0-9a-f]{32}")
 
 
-class Missing(Exception):
-    """Raised by a store with `builds=False` for an output that does not exist."""
-
-
 class Store:
     """The folder `store/` of a study, with outputs in `<root>/<stage>/<key>/`; several studies may share one.
 
-    With `builds=False`, `build` finds outputs and raises Missing instead of making them. `wait(seconds)` is called over
-    and over while another process builds the output that is wanted.
+    `wait(seconds)` is called over and over while another process builds the output that is wanted.
     """
 
-    def __init__(self, root: Path | str, *, builds: bool = True, wait: Callable[[float], object] = time.sleep) -> None:
+    def __init__(self, root: Path | str, *, wait: Callable[[float], object] = time.sleep) -> None:
         self.root = Path(root)
-        self.builds = builds
         self.wait = wait
 
-    def find(self, stage: str, key: str) -> Output | None:
-        """Return the finished output of that key, or None. Raises InputError for a damaged manifest."""
-        path = self.root / stage / key
-        try:
-            manifest = json.loads((path / MANIFEST).read_text())
-        except FileNotFoundError:
-            return None
-        except ValueError as error:
-            raise InputError(f"{path / MANIFEST} is damaged ({error}); {REPAIR}") from None
-        if not isinstance(manifest, dict) or manifest.get("key") != key or not set(manifest) >= KEYS:
-            raise InputError(f"{path / MANIFEST} is damaged; {REPAIR}")
-        return Output(stage, key, path, manifest)
-
-    def check(self, output: Output) -> Output:
-        """Return an output whose files are those of its manifest (`damage`). Raises InputError for any other."""
+    def check(self, output: Output) -> None:
+        """Raise InputError for an output whose files are not those of its manifest (`damage`)."""
         for name, wrong in damage(output.path, output.manifest["files"], self.file_digest).items():
             raise InputError(f"{output.path / name} {wrong}; {REPAIR}")
-        return output
 
     def file_digest(self, path: Path) -> str:
         """Hash a file as `file_digest` does; a large file's digest is kept in `digests/` until the file changes."""
@@ -129,38 +122,25 @@ class Store:
         return found
 
     @staticmethod
-    def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[Output]) -> str:
-        """Hash stage, version, configuration and the keys of the inputs to the key of an output."""
-        return digest([stage, version, configuration, [output.name for output in inputs]])
+    def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[str] = ()) -> str:
+        """Hash stage, version, configuration and the names of the inputs to the key of an output."""
+        return digest([stage, version, configuration, list(inputs)])
 
-    def build(
-        self,
-        stage: str,
-        version: int,
-        configuration: Mapping[str, Any],
-        inputs: Sequence[Output],
-        work: Callable[[Path], Mapping[str, Any] | None],
-        *,
-        resumes: bool = False,
-    ) -> Output:
-        """Return the output of this configuration and these inputs, checked; `work(folder)` makes a missing output.
+    def build(self, output: Output, work: Callable[[Path], Mapping[str, Any] | None], *, resumes: bool = False) -> None:
+        """Check an output that has been made, and make a missing one by `work(folder)`.
 
         `work` fills the folder and returns the `results` of the manifest. With `resumes`, `work` finds the files of a
         killed attempt in the folder; else the folder is empty. Raises InputError when a finished output is damaged or
         the disk is full, and whatever `work` raises.
         """
-        key = self.key(stage, version, configuration, inputs)
-        found = self.find(stage, key)
-        if found:
-            return self.check(found)
-        if not self.builds:
-            raise Missing(f"{stage}/{key}")
-        final = self.root / stage / key
+        if output.done:
+            self.check(output)
+            return
+        final, key = output.path, output.key
         partial = final.with_name(key + PARTIAL)
         with _lock(final.with_name(f"{key}.lock"), self.wait):
-            found = self.find(stage, key)  # another process may have finished the output meanwhile
-            if found:
-                return found
+            if output.done:  # another process has finished the output meanwhile
+                return
             if final.exists() and resumes and not partial.exists():  # without a manifest
                 reopen(final)
             elif final.exists():
@@ -179,11 +159,11 @@ class Store:
                     "command again, finished stages are kept"
                 ) from error
             manifest = {
-                "stage": stage,
-                "version": version,
+                "stage": output.stage,
+                "version": output.version,
                 "key": key,
-                "configuration": configuration,
-                "inputs": [output.name for output in inputs],
+                "configuration": output.configuration,
+                "inputs": list(output.inputs),
                 "results": results,
                 "seconds": round(time.monotonic() - started, 3),
                 "files": {
@@ -195,7 +175,6 @@ class Store:
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1, sort_keys=True))
             replace_folder(partial, final)
         final.with_name(f"{key}.lock").unlink(missing_ok=True)
-        return Output(stage, key, final, manifest)
 
 
 @contextmanager

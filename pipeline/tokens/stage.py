@@ -32,7 +32,7 @@ from pipeline.tokens.chunks import Chunk, bytes_of_text, divide
 from pipeline.tokens.packing import Documents, copy_spans, shard_files, write_token_shard
 from pipeline.tokens.random_numbers import random_numbers
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
-from pipeline.tokens.validation import VALIDATION, hash_bound, hold_out, write_validation
+from pipeline.tokens.validation import SPLITS, TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
 from pipeline.tokens.weights import LEFT_OUT, copies_of, repeat
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class _Job:
     seed: int
     chunks: int
     shards: int
-    hash_bound: int  # below which documents are held out
+    hash_bounds: tuple[int, ...]  # of each split that is held out
     dtype: str
     end_token: int
     weights: tuple[tuple[str, float], ...]  # of the sources that have another weight than 1
@@ -66,7 +66,7 @@ class _Job:
 
     def held_out(self, number: int) -> Path:
         """Return the path of the documents of a chunk that are held out."""
-        return self.part("chunk", number, f"{VALIDATION}.parquet")
+        return self.part("chunk", number, "held_out.parquet")
 
     @property
     def bounds(self) -> list[int]:
@@ -82,6 +82,7 @@ def pack(
     sequence_length: int,
     seed: int,
     validation: int = 0,
+    tuning: int = 0,
     weights: Mapping[str, float] | None = None,
     processes: int = 1,
     cluster: str | None = None,
@@ -90,12 +91,14 @@ def pack(
 ) -> dict[str, Any]:
     """Run the stage: encode, shuffle and pack all documents into the files that `pipeline.tokens.packing` describes.
 
-    About `validation` documents are held out, or one in fifty where the corpus is small: chosen by question, so that
-    many documents of one question may make more (`pipeline.tokens.validation`). At most about `shard_bytes` of text
-    make a shard; a process needs about four times that in memory. `cluster` as in `pipeline.storage.parallel.workers`.
+    About `validation` documents are held out, and `tuning` others, or one in fifty where the corpus is small: chosen by
+    question, so that many documents of one question may make more (`pipeline.tokens.validation`). At most about
+    `shard_bytes` of text make a shard; a process needs about four times that in memory. `cluster` as in
+    `pipeline.storage.parallel.workers`.
 
-    Returns {"tokens", "documents", "rows", "padding", "validation": items written, "counts": by source and reason, with
-    tokens}. Tokens include end marks, not padding; "padding" is the padded fraction of all positions.
+    Returns {"tokens", "documents", "rows", "padding", "validation" and, where wanted, "tuning": the items written, and
+    "counts": by source and reason, with tokens}. Tokens include end marks, not padding; "padding" is the padded share
+    of all positions.
 
     A document of a source with one of the `weights` is packed that often on average: as often as the whole part of the
     weight says, and once more with the probability of the rest. "counts" count each packed document once, and as
@@ -122,7 +125,7 @@ def pack(
         seed=seed,
         chunks=len(chunks),
         shards=max(1, -(-int(text_bytes * most) // shard_bytes)),
-        hash_bound=hash_bound(files[-1].stop, validation),
+        hash_bounds=hash_bounds(files[-1].stop, [validation, tuning]),
         dtype="uint16" if meta["vocabulary_size"] <= 2**16 else "uint32",
         end_token=meta["end_token"],
         weights=tuple(sorted((weights or {}).items())),
@@ -139,13 +142,17 @@ def pack(
         if not any(row["reason"] == KEPT for row in counts):
             raise InputError(
                 f"{source}: nothing is left to pack, as all documents share a question that is held out or have a low "
-                "weight; set data.validation to 0, or raise the weights of the sources"
+                "weight; set data.validation and data.tuning to 0, or raise the weights of the sources"
             )
         for shard in run(_pack_once, [(job, number) for number in range(job.shards)]):
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
         held_out = [job.held_out(chunk.number) for chunk in chunks]
-        items = write_validation(held_out, output, validation) if job.hash_bound else 0
+        wanted = {VALIDATION: validation, **({TUNING: tuning} if tuning else {})}
+        if job.hash_bounds[-1]:
+            items = write_held_out(held_out, output, wanted, job.hash_bounds)
+        else:
+            items = dict.fromkeys(wanted, 0)
         described = {
             "dtype": job.dtype,
             "sequence_length": sequence_length,
@@ -162,7 +169,7 @@ def pack(
         "documents": documents,
         "rows": rows,
         "padding": 1 - tokens / (rows * sequence_length),
-        "validation": items,
+        **items,
         "counts": counts,
     }
 
@@ -189,12 +196,13 @@ def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
         tokens.append(found.tokens)
         prompts.append(found.prompt_lengths)
         lengths.append(found.lengths)
-        here, documents = hold_out(batch, job.hash_bound)
-        times = np.where(here, 0, copies_of(batch["source"], job.weights, job.seed, first))
+        splits, documents = hold_out(batch, job.hash_bounds)
+        trains = splits == len(SPLITS)
+        times = np.where(trains, copies_of(batch["source"], job.weights, job.seed, first), 0)
         first += len(batch)
         copies.append(times)
         held_out.append(documents)
-        reasons = pa.array(np.where(here, VALIDATION, np.where(times > 0, KEPT, LEFT_OUT)))
+        reasons = pa.array(np.where(trains, np.where(times > 0, KEPT, LEFT_OUT), np.array([*SPLITS, ""])[splits]))
         counts.append(count_documents(batch, reasons, found.lengths))
     pq.write_table(pa.concat_tables(held_out), job.held_out(chunk.number))
     records = np.empty(sum(map(len, lengths)), RECORD)

@@ -1,21 +1,22 @@
-"""Hold documents out of training, by question, to measure the loss on them at every checkpoint.
+"""Hold documents out of training, by question: the validation split, to measure the loss on it at every checkpoint,
+and the tuning split, to choose settings on: a setting chosen on the split that is measured would flatter itself.
 
-Held out is every document whose question has a hash below a bound. The hash is of the normalised question, so that no
-question is on both sides: many sources hold several solutions to one question. Of a document without a question, it is
-the hash of its response. The choice depends on the documents alone: not on the seed, their order, or how many processes
-there are.
+Held out is every document whose question has a hash below a bound; the validation split has the lowest hashes. The hash
+is of the normalised question, so that no question is on two sides: many sources hold several solutions to one question.
+Of a document without a question, it is the hash of its response. The choice depends on the documents alone: not on the
+seed, their order, or how many processes there are.
 
-Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the lowest hashes, two
-files of plain items for `model.evaluation.tasks`. In `validation.responses.items.jsonl` the target is the response
-after the prompt, in `validation.all.items.jsonl` the whole training text: what is scored is what is learned.
+Files in the folder of the packed tokens: `dropped/` with every held-out document; of those of the lowest hashes of each
+split, two files of plain items for `model.evaluation.tasks`. In `validation.responses.items.jsonl` the target is the
+response after the prompt, in `validation.all.items.jsonl` the whole training text: what is scored is what is learned.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-from collections.abc import Iterable
-from itertools import chain
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -31,24 +32,34 @@ from pipeline.tokens.random_numbers import scattered
 from pipeline.tokens.tokenizer import training_parts
 
 VALIDATION = "validation"  # the task and the benchmark in the results, and the reason in the counts
-LEAST_PACKED = 50  # documents for each one that is expected to be held out
+TUNING = "tuning"
+SPLITS = (VALIDATION, TUNING)
+LEAST_PACKED = 50  # documents for each one that a split is expected to hold out
 HELD_OUT = SCHEMA.append(pa.field("hash", pa.uint64()))
 
 
-def hash_bound(documents: int, wanted: int) -> int:
-    """Compute the hash below which about `wanted` of so many documents are expected, or 2 % where that is less.
+def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
+    """Compute the bounds of the hashes of each split, of which about `wanted` of so many documents are expected.
 
-    All documents of one question have one hash: where few questions have many documents, more or fewer are held out.
+    A split has 2 % of the documents at most, and the hashes between the bound before it and its own. All documents of
+    one question have one hash: where few questions have many documents, more or fewer are held out.
     """
-    return (min(wanted, documents // LEAST_PACKED) << 64) // max(documents, 1)
+    shares = accumulate(min(most, documents // LEAST_PACKED) for most in wanted)
+    return tuple((share << 64) // max(documents, 1) for share in shares)
 
 
-def hold_out(documents: pa.RecordBatch, bound: int) -> tuple[np.ndarray, pa.Table]:
-    """Choose the documents whose hash is below `bound`: bool [D], and a table of these documents with their hashes."""
-    hashes = question_hashes(documents) if bound else np.zeros(len(documents), np.uint64)
-    chosen = hashes < np.uint64(bound)
+def split_of(hashes: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
+    """Find the split of each hash: int [D], a place in `SPLITS`, or their number for a document that trains."""
+    return np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")
+
+
+def hold_out(documents: pa.RecordBatch, bounds: Sequence[int]) -> tuple[np.ndarray, pa.Table]:
+    """Choose the documents of the splits: the place of each (`split_of`), and a table of those held out."""
+    hashes = question_hashes(documents) if bounds[-1] else np.zeros(len(documents), np.uint64)
+    places = split_of(hashes, bounds)
+    chosen = places < len(bounds)
     table = pa.Table.from_batches([documents]).filter(pa.array(chosen))
-    return chosen, table.append_column("hash", pa.array(hashes[chosen])).cast(HELD_OUT)
+    return places, table.append_column("hash", pa.array(hashes[chosen])).cast(HELD_OUT)
 
 
 def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
@@ -67,31 +78,37 @@ def _text_ids(texts: pa.Array) -> np.ndarray:
     return np.concatenate(ids)
 
 
-def write_validation(parts: Iterable[Path], output: Path, most: int) -> int:
+def write_held_out(
+    parts: Iterable[Path], output: Path, wanted: Mapping[str, int], bounds: Sequence[int]
+) -> dict[str, int]:
     """Write the held-out documents of `parts`, tables of `hold_out`, in the order of the corpus.
 
-    All go to `dropped/`, up to `most` with a response to the files of items. Returns the number of items.
+    All go to `dropped/`, and of each split up to `wanted` with a response to the files of items. Returns the number of
+    items of each split.
     """
     (output / "dropped").mkdir(exist_ok=True)
-    chosen: list[dict[str, Any]] = []
+    chosen: dict[str, list[dict[str, Any]]] = {split: [] for split in wanted}
     with pq.ParquetWriter(output / "dropped" / "00000.parquet", DROPPED, compression="zstd") as writer:
         for part in parts:
             held_out = pq.read_table(part)
-            reasons = pa.array([VALIDATION] * len(held_out), pa.string())
-            because = pa.nulls(len(held_out), pa.string())
+            splits = np.array(SPLITS)[split_of(held_out["hash"].to_numpy(), bounds)]
+            reasons, because = pa.array(splits, pa.string()), pa.nulls(len(held_out), pa.string())
             dropped = held_out.select(SCHEMA.names).append_column("reason", reasons).append_column("because", because)
             writer.write_table(dropped.cast(DROPPED))
-            answered = (row for row in held_out.to_pylist() if row["response"])
-            chosen = heapq.nsmallest(most, chain(chosen, answered), key=itemgetter("hash"))  # stable: corpus order
-    for loss_on in ("all", "responses"):
-        with items_file(output, loss_on).open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(_item(row, loss_on)) + "\n" for row in chosen)
-    return len(chosen)
+            for split, most in wanted.items():
+                answered = (row for row in held_out.filter(pa.array(splits == split)).to_pylist() if row["response"])
+                both = chain(chosen[split], answered)
+                chosen[split] = heapq.nsmallest(most, both, key=itemgetter("hash"))  # stable: corpus order
+    for split, rows in chosen.items():
+        for loss_on in ("all", "responses"):
+            with items_file(output, loss_on, split).open("w", encoding="utf-8") as file:
+                file.writelines(json.dumps(_item(row, loss_on)) + "\n" for row in rows)
+    return {split: len(rows) for split, rows in chosen.items()}
 
 
-def items_file(packed: Path, loss_on: str) -> Path:
-    """Return the path of the items for a training with its loss on "all" or on "responses"."""
-    return packed / f"{VALIDATION}.{loss_on}.items.jsonl"
+def items_file(packed: Path, loss_on: str, split: str = VALIDATION) -> Path:
+    """Return the path of a split's items for a training with its loss on "all" or on "responses"."""
+    return packed / f"{split}.{loss_on}.items.jsonl"
 
 
 def _item(document: dict[str, Any], loss_on: str) -> dict[str, str]:

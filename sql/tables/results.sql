@@ -118,6 +118,16 @@ create table if not exists checkpoints (
     primary key (run_id, tokens)
 );
 
+-- Which evaluations a study claims: a run may have gone on for a larger study that shares the run, or have been evaluated
+-- on more benchmarks. Results that were entered by hand claim nothing: then all evaluations of their runs count.
+create table if not exists claims (
+    study_id varchar,
+    run_id varchar,
+    tokens bigint check (tokens >= 0), -- of the checkpoint
+    task varchar,
+    primary key (study_id, run_id, tokens, task)
+);
+
 -- The code, data, packages and weights of an evaluation.
 create table if not exists evaluation_versions (
     run_id varchar,
@@ -188,6 +198,7 @@ comment on table evaluations is 'A task''s metric at a checkpoint of a run';
 comment on table items is 'The same for each benchmark item';
 comment on table depth_attention is 'Mean depth-attention scores, query depth against key depth';
 comment on table expert_usage is 'How often each expert was selected at each depth';
+comment on table claims is 'The evaluations that each study claims';
 comment on table checkpoints is 'Every checkpoint of every run: step, epoch, loss, hash of the data seen';
 comment on table evaluation_versions is 'The code, data and packages that made each evaluation';
 comment on table depth_evaluations is 'A task''s metric of a trained model run at another depth';

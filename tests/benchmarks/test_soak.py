@@ -2,20 +2,19 @@
 
 from pathlib import Path
 from random import Random
+from signal import SIGKILL
 
 import pytest
 
-from benchmarks.soak import VICTIMS, run_study
-from flows.running.machines.evaluators import MODULE
-from flows.stages.train import TRAINER
+from benchmarks.soak import VICTIMS, _kill_one, run_study
+from flows.jobs.processes import started
 
 
-@pytest.mark.parametrize(
-    ("kind", "module"),
-    [("evaluator", MODULE), ("evaluator", "model.evaluate"), ("trainer", TRAINER), ("trainer", "model.train")],
-)
-def test_all_training_and_evaluating_processes_are_victims(kind: str, module: str) -> None:
-    assert VICTIMS[kind] in f"python -m {module} "
+@pytest.mark.parametrize(("kind", "program"), [("evaluator", "model.evaluate"), ("trainer", "model.train")])
+def test_processes_that_train_and_evaluate_are_victims(tmp_path: Path, kind: str, program: str) -> None:
+    group = started("model.staying", [program, str(tmp_path)], tmp_path / "log.txt", {}, asked=True)
+    assert _kill_one(tmp_path, Random(0)) == [kind]
+    assert group.finish() == -SIGKILL
 
 
 def test_a_command_that_fails_by_itself_is_wrong_though_it_is_given_again(tmp_path: Path, monkeypatch) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from flows.stages.prepare import prepare_data
+from flows.plan import Plan
+from flows.prepare import prepare_data
+from flows.run import Unseen
 from flows.study.loading import load_study
 from model.evaluate import evaluate
 from model.evaluation.job import read_job
@@ -21,7 +23,6 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.storage.integrity import MANIFEST
-from pipeline.storage.store import Store
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import train_tokenizer
 from tests.faults.power_loss import NAMES, outlive
@@ -35,8 +36,7 @@ MEASURED = ("seconds", "log_bytes")  # the log writes seconds too
 
 
 def prepare(root: Path) -> None:
-    study = load_study(root.parent / "small.yaml", root=root)
-    prepare_data(study, Store(study.store_folder))
+    prepare_data(Plan(load_study(root.parent / "small.yaml", root=root)), Unseen().call)
 
 
 def deduplicate_all(root: Path) -> None:
@@ -61,10 +61,10 @@ def evaluate_job(root: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, Any]:
-    """All files of a folder, and of JSON files what no clock has measured."""
+    """All files of a folder but locks, which nobody holds; of JSON files what no clock has measured."""
     found: dict[str, Any] = {}
     for path in folder.rglob("*"):
-        if path.is_file():
+        if path.is_file() and path.suffix != ".lock":
             found[str(path.relative_to(folder))] = (
                 {name: value for name, value in json.loads(path.read_text()).items() if name not in MEASURED}
                 if path.name in (MANIFEST, "checkpoint.json", "values.json")

@@ -1,36 +1,143 @@
-"""Prefect's server is killed or hangs while models train: work goes on to its end, and that is said in one line."""
+"""`dreamer run` in Prefect: a lost server, a cancellation and a kill end as they should, and nothing is left over."""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from flows.prefect.in_process import environment
+from flows.prefect.server import await_server, own_server
 from sql.results import query
-from tests.faults.processes import child, commands, start, trains
+from tests.faults.processes import ask, child, start, started_for, trains
 from tests.flows.small_study import small_study
 from tests.waiting import PATIENCE_SECONDS, until
+
+LONG = {"tokens": 100_000_000, "save_every_seconds": 0}
+
+
+class Run:
+    """`dreamer run` of a small study, shown in Prefect."""
+
+    def __init__(self, folder: Path, **training: object) -> None:
+        self.root, self.log = folder / "run", folder / "log"
+        self.log.unlink(missing_ok=True)
+        study = small_study(folder, **training)
+        # An address at which nothing answers is no reason to do without a server.
+        self.process = start(study, self.root, self.log, PREFECT_API_URL="http://127.0.0.1:9/api")
+        until(lambda: " train LA-2 seed 0 " in self.log.read_text() and trains(self.root), self.process, self.log)
+        assert "Prefect's server is lost" not in self.log.read_text()
+
+    @property
+    def server(self) -> int:
+        """The process of the run's own server."""
+        number = child(self.process.pid, "prefect server start")
+        assert number is not None
+        return number
+
+    @property
+    def address(self) -> str:
+        """The address of the API of the run's own server, as the first lines say."""
+        (line,) = [line for line in self.log.read_text().splitlines() if "(this run's own" in line]
+        return next(word for word in line.split() if word.startswith("http://")) + "/api"
+
+    def ended(self) -> str:
+        """Wait until the command has ended; returns what it has said."""
+        self.process.wait(PATIENCE_SECONDS)
+        return self.log.read_text()
+
+    def nothing_is_left(self) -> None:
+        """Wait until no process of the study lives; one that has been told to end saves its state first."""
+        until(lambda: not started_for(self.root))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for number in started_for(tmp_path):
+        with suppress(ProcessLookupError):
+            os.kill(number, signal.SIGKILL)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_study_outlives_its_server(tmp_path: Path, number: signal.Signals) -> None:
-    root, log = tmp_path / "run", tmp_path / "log"
-    study = small_study(tmp_path, tokens=60_000, save_every_seconds=0)
-    # An address at which nothing answers is no reason to do without a server.
-    process = start(study, root, log, PREFECT_API_URL="http://127.0.0.1:9/api")
-    until(lambda: trains(root), process, log)
-    server = child(process.pid, "server start")
-    assert server is not None
-    assert "Prefect's server is lost" not in log.read_text()
+def test_a_study_outlives_its_server(folder: Path, number: signal.Signals) -> None:
+    run = Run(folder, tokens=60_000, save_every_seconds=0)
+    server, report = run.server, run.root / "report" / "index.html"
     os.kill(server, number)
-    assert process.wait(PATIENCE_SECONDS) == 0, log.read_text()
-    said = log.read_text()
-    assert "(this run's own; none answers at http://127.0.0.1:9/api)" in said
+    said = run.ended()
+    seconds = time.time() - report.stat().st_mtime
+    assert run.process.returncode == 0, said
     assert said.count("Prefect's server is lost") == 1
     assert "Traceback" not in said
-    assert server not in commands()
-    assert query(root / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0
-    assert (root / "report" / "index.html").exists()
+    assert query(run.root / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0
+    run.nothing_is_left()
+    print(f"{seconds:.0f} s from the report to the end of the command")
+    assert seconds < 20 * slowness()
+
+
+@pytest.mark.slow
+def test_a_cancelled_run_ends_and_is_shown_as_cancelled(folder: Path) -> None:
+    run = Run(folder, **LONG)
+    (flow_run,) = ask(run.address, "flow_runs/filter", {})
+    began = time.monotonic()
+    answer = ask(run.address, f"flow_runs/{flow_run['id']}/set_state", {"state": {"type": "CANCELLING"}})
+    assert answer["status"] == "ACCEPT"
+    trainer = "model.staying"
+    until(lambda: child(run.process.pid, trainer) is None)
+    seconds = time.monotonic() - began
+    said = run.ended()
+    assert run.process.returncode == 1
+    assert said.endswith("dreamer: the run was cancelled in Prefect; run the same command again to go on\n")
+    run.nothing_is_left()
+    assert flow_states(run.root) == ["CANCELLED"]
+    print(f"{seconds:.0f} s from the cancellation to the end of the trainers")
+    assert seconds < 10 * slowness()
+
+
+@pytest.mark.slow
+def test_a_killed_command_leaves_no_process_and_its_flow_run_is_crashed_at_the_next_start(folder: Path) -> None:
+    run = Run(folder, **LONG)
+    os.killpg(run.process.pid, signal.SIGKILL)  # children are in sessions of their own: they have to notice
+    run.process.wait()
+    run.nothing_is_left()
+    assert flow_states(run.root) == ["RUNNING"]
+    again = Run(folder, **LONG)
+    assert sorted(one["state_type"] for one in ask(again.address, "flow_runs/filter", {})) == ["CRASHED", "RUNNING"]
+    again.process.terminate()
+    again.ended()
+    assert again.process.returncode == 143
+    again.nothing_is_left()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_models_train_is_one_line(folder: Path, number: signal.Signals) -> None:
+    run = Run(folder, **LONG)
+    run.process.send_signal(number)
+    said = run.ended()
+    assert run.process.returncode == 128 + number
+    assert said.endswith("\ndreamer: stopped; run the same command again to go on from here\n")
+    (log,) = run.root.glob("store/runs/*/log.txt")
+    for word in ("Traceback", "nanobind", "Error"):
+        assert word not in said
+        assert word not in log.read_text()
+    run.nothing_is_left()
+    assert flow_states(run.root) == ["CRASHED"]
+
+
+def flow_states(root: Path) -> list[str]:
+    """The states of the flow runs of an ended study, by a server over its database."""
+    with environment({"PREFECT_HOME": str(root / ".prefect")}), own_server() as (server, address):
+        await_server(server, address)
+        return [one["state_type"] for one in ask(address, "flow_runs/filter", {})]
+
+
+def slowness() -> float:
+    """How many processes wait for each core of this machine, at least 1: times are those of a quiet machine."""
+    return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0))) ** 2

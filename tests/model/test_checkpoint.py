@@ -61,6 +61,10 @@ def test_averaged_weights_are_loaded_unless_raw_ones_are_asked_for(model, tmp_pa
     assert torch.equal(raw.head, model.head)
     assert torch.equal(only.head, model.head)
     assert half.state_dict().keys() == model.state_dict().keys()
+    save_model(tmp_path / "averages", model, averaged=averaged(model), keep_raw=False)
+    assert torch.equal(load_model(tmp_path / "averages").head, half.head)
+    with pytest.raises(InputError, match=r"averages holds averaged weights alone; [^\n]*$"):
+        load_model(tmp_path / "averages", weights="raw")
     with pytest.raises(InputError, match="weights is 'mean', but it must be 'averaged' or 'raw'"):
         load_model(tmp_path / "both", weights="mean")
 

@@ -9,19 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
 import pytest
 import yaml
 
-from flows.stages.ingest import EVALUATION_TABLES
-from flows.stages.models import plan_models
-from flows.stages.outputs import checkpoint_folders
-from flows.stages.prepare import prepare_data
-from flows.stages.train import train_models
+from flows.jobs.local import LocalJobs
+from flows.plan import Plan
+from flows.rows import EVALUATION_TABLES
+from flows.run import Options, Unseen, run_study
 from flows.study.loading import load_study
-from pipeline.storage.store import Store
 from sql import results
 from tests.sql.empty import empty_file
 from tests.sql.processes import PROJECT, shell, start
@@ -30,15 +29,16 @@ from tests.waiting import PATIENCE_SECONDS
 pytestmark = pytest.mark.slow
 TINY = PROJECT / "tests" / "studies" / "tiny.yaml"
 CHECKPOINTS = 40
+BENCHMARKS = 4  # three of the world, and held-out documents; and what is observed of the models
+EVALUATIONS = CHECKPOINTS * (BENCHMARKS + 1)
 
-# Enters every checkpoint of an evaluation's output as it appears, until told that no more will: arguments are the
-# results file, the output, a file that says so, and how long to wait for the results file.
+# Enters every benchmark of every checkpoint of an evaluation as it appears, until told that no more will: arguments are
+# the results file, the output, a file that says so, and how long to wait for the results file.
 ENTER = """
     import sys
     import time
     from pathlib import Path
-    from flows.stages.outputs import result_folders
-    from flows.stages.ingest import EVALUATION_TABLES
+    from flows.rows import EVALUATION_TABLES
     from pipeline.errors import InputError
     from sql import results
 
@@ -46,7 +46,7 @@ ENTER = """
     entered = set()
     while True:
         done = last.exists()
-        for rows in sorted(set(result_folders(output)) - entered):
+        for rows in sorted({manifest.parent for manifest in output.glob("*/*/*/manifest.json")} - entered):
             files = {name: rows / f"{name}.parquet" for name in EVALUATION_TABLES}
             tables = {name: [file] for name, file in files.items() if file.exists()}
             try:
@@ -68,19 +68,18 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     content = yaml.safe_load(TINY.read_text())
     content["models"]["variants"] = ["LA", "DR+DA"]
     content["training"] |= {"tokens": 10_240, "checkpoints": CHECKPOINTS // 4, "screening": 0}
-    study = load_study({**content, "workers": 2}, root=root)
-    store = Store(study.store_folder)
-    prepared = prepare_data(study, store)
-    trained = train_models(study, store, prepared, plan_models(study, prepared.vocabulary_size))
+    plan = Plan(load_study({**content, "workers": 2}, root=root))
+    with closing(LocalJobs(plan.study)) as jobs:
+        run_study(plan, jobs, Unseen(), Options(until="train"))
     asked = {
         "checkpoints": [
-            {"run_id": run.run_id, "tokens": tokens, "path": str(folder.resolve())}
-            for run in trained.runs
-            for tokens, folder in checkpoint_folders(run).items()
+            {"run_id": run.run_id, "tokens": one.tokens, "path": str(one.folder.resolve())}
+            for run in plan.runs
+            for one in run.checkpoints
         ],
-        "tokenizer": str(prepared.tokenizer.path.resolve()),
-        "tasks": [{**task, "yaml": None, "dataset_path": None} for task in prepared.tasks],
-        "observe": str(prepared.packed.path.resolve()),
+        "tokenizer": str(plan.data.tokenizer.path.resolve()),
+        "tasks": [{**task, "yaml": None, "dataset_path": None} for task in plan.tasks],
+        "observe": str(plan.data.packed.path.resolve()),
         "device": "cpu",
     }
     assert len(asked["checkpoints"]) == CHECKPOINTS
@@ -100,8 +99,8 @@ def evaluator(job: Path) -> subprocess.Popen[str]:
 
 
 def finished(output: Path) -> dict[Path, int]:
-    """The checkpoints that are evaluated, each with what would be another number had it been written again."""
-    return {folder: folder.stat().st_ino for folder in output.glob("*/*[0-9]")}
+    """The evaluations that are done, each with what would be another number had it been written again."""
+    return {path.parent: path.parent.stat().st_ino for path in output.glob("*/*/*/manifest.json")}
 
 
 def killed(processes: list[subprocess.Popen[str]], moments: random.Random) -> None:
@@ -121,8 +120,8 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path
     quiet, path, last = job("quiet"), job("disturbed"), tmp_path / "last"
     output = path.with_suffix("")
     moments = random.Random(time.time_ns())
-    done, pause = moments.randrange(1, CHECKPOINTS // 2), moments.uniform(0, 1)
-    print(f"killed after {done} checkpoints, and {pause:.2f} s after a user came")
+    done, pause = moments.randrange(1, EVALUATIONS // 2), moments.uniform(0, 1)
+    print(f"killed after {done} evaluations, and {pause:.2f} s after a user came")
 
     evaluators = [evaluator(path) for _ in range(4)]
     enterers = [start(ENTER, disturbed, output, last, PATIENCE_SECONDS) for _ in range(2)]
@@ -131,7 +130,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path
         time.sleep(0.01)
     killed(evaluators, moments)
     there = finished(output)
-    assert 0 < len(there) < CHECKPOINTS
+    assert 0 < len(there) < EVALUATIONS
     evaluators.append(evaluator(path))
     for mode in ("read-only", "read-write"):
         with shell(disturbed, mode) as user:
@@ -150,7 +149,7 @@ def test_nothing_is_lost_or_doubled_whoever_is_killed_or_holds_the_file(tmp_path
     last.touch()
     assert [(process.communicate()[1], process.returncode) for process in enterers] == [("", 0)] * 2
     assert there.items() <= finished(output).items()  # what was done before the kill was not done again
-    assert len(finished(output)) == CHECKPOINTS
+    assert len(finished(output)) == EVALUATIONS
 
     assert evaluator(quiet).communicate()[1] == ""
     assert start(ENTER, calm, quiet.with_suffix(""), last, PATIENCE_SECONDS).communicate()[1] == ""

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from flows.commands.tables import console, print_table
-from flows.stages.outputs import Prepared, read_returned
+from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.errors import InputError, nearest_name
 from pipeline.storage.documents import KEPT, read_documents
@@ -29,8 +29,11 @@ def dropped(options: argparse.Namespace) -> None:
     """
     if options.limit < 0:
         raise InputError(f"--limit is {options.limit}: it must not be negative")
-    prepared = read_returned(load_study(options.study, root=options.root), Prepared)
-    outputs = prepared.stages
+    study = load_study(options.study, root=options.root)
+    data = Plan(study).data
+    outputs = [output for output in [*data.counted, data.packed] if output.done]
+    if not outputs:
+        raise InputError(f"{study.folder}: no data yet; `dreamer run {study.arguments}` prepares them")
     counts = [
         {"stage": output.stage, **{key: row[key] for key in ("source", "reason", "documents", "characters")}}
         for output in outputs
@@ -43,12 +46,12 @@ def dropped(options: argparse.Namespace) -> None:
     chosen = [row for row in counts if _fits(row, wanted)]
     if not chosen:
         if not wanted:
-            raise InputError(f"{prepared.study_id}: the stages that have finished dropped nothing")
+            raise InputError(f"{study.study_id}: the stages that have finished dropped nothing")
         asked = " and ".join(f"{key} {value!r}" for key, value in wanted.items())
         near = [row for row in counts if any(row[key] == value for key, value in wanted.items())]
         known = _known([f"{row['stage']} / {row['source']} / {row['reason']}" for row in near])
         raise InputError(f"nothing was dropped by {asked} together; there is {known}")
-    console.print(f"{prepared.study_id}\n")
+    console.print(f"{study.study_id}\n")
     print_table(pd.DataFrame(chosen))
     if not wanted:
         console.print("\nOne example of each reason; choose with --stage, --source, --reason and --limit:")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from flows.stages.outputs import Prepared, read_returned
+from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import read_tokenizer
@@ -26,13 +26,13 @@ def preview(options: argparse.Namespace) -> None:
     if seed is not None and seed not in study.training.seeds:
         seeds = ", ".join(map(str, study.training.seeds))
         raise InputError(f"--seed is {seed}, but {study.name} trains with the seeds {seeds}")
-    prepared = read_returned(study, Prepared)
-    packed, tokenizer = prepared.output("tokens"), prepared.output("tokenizer")
-    if packed is None or tokenizer is None:
+    data = Plan(study).data
+    packed, tokenizer = data.packed, data.tokenizer
+    if not packed.done:
         raise InputError(f"{study.folder}: no packed tokens yet; `dreamer run {study.arguments}` goes on")
     seed = seed if seed is not None else study.training.seeds[0]
     print(
-        f"{prepared.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in",
+        f"{study.study_id}: {packed.results['tokens']:,} tokens of {packed.results['documents']:,} documents in",
         end=" ",
     )
     print(f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked.")

@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from flows.commands.tables import console, print_table
-from flows.running import progress
 from flows.study.configuration import BUILTIN
 from flows.study.loading import load_study, presets
+from flows.watching import progress
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
 from pipeline.sources.repositories import folders

@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 from flows.commands.planning.time_plan import BYTES_PER_TOKEN, WORLD_BYTES_PER_TOKEN
-from flows.running.machines.devices import cores
-from flows.stages.losses import repetition
-from flows.stages.outputs import Prepared, read_finished
-from flows.stages.sources import PROCESS_MEMORY
+from flows.jobs.devices import cores
+from flows.losses import repetition
+from flows.plan import Plan
+from flows.prepare import PROCESS_MEMORY
 from flows.study.configuration import BUILTIN, Study
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import source_files
@@ -109,7 +109,7 @@ def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
     """
     tokens = study.training.tokens
     try:
-        packed = read_finished(study, Prepared).packed.results["tokens"]
+        packed = Plan(study).data.packed.results["tokens"]
         return "; WARNING: ".join(
             [f"{tokens / packed:,.3g} over {packed:,} packed tokens", *repetition(tokens, packed)]
         )

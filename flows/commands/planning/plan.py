@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from flows.checks import checkpoint_bytes, state_bytes, study_warnings
 from flows.commands.planning.data_plan import amount, data_bytes, data_tables
 from flows.commands.planning.time_plan import (
     GPU_FLOPS,
@@ -19,9 +20,9 @@ from flows.commands.planning.time_plan import (
     unknown_benchmarks,
 )
 from flows.commands.tables import console, print_table
-from flows.running.machines.devices import gpus
-from flows.stages.checks import checkpoint_bytes, state_bytes, study_warnings
-from flows.stages.models import PlannedModel, plan_models
+from flows.jobs.devices import gpus
+from flows.models import PlannedModel, plan_models
+from flows.plan import Plan
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
 from flows.study.noise import noise_of
@@ -42,7 +43,7 @@ def plan(options: argparse.Namespace) -> None:
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
     if study.mirror and not study.mirror.is_dir():
-        raise InputError(f"data.mirror: there is no folder {study.data.mirror}")
+        raise InputError(f"data.mirror: there is no folder {study.mirror}")
     size = study.data.tokenizer.vocabulary_size
     if size is None:
         raise InputError(
@@ -73,6 +74,7 @@ def plan(options: argparse.Namespace) -> None:
         "products": _slow_products(study) if gpus(study) else None,
         "tells": _resolution(study),
         "disk": _disk(study, planned),
+        "left": _left(study),
     }
     console.print()
     for name, words in lines.items():
@@ -83,6 +85,26 @@ def plan(options: argparse.Namespace) -> None:
     for entry in study.data.sources:
         for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
             console.print(f"{'note':<9} {notice}", soft_wrap=True)
+
+
+def _left(study: Study) -> str | None:
+    """Say which work a study that was started leaves to be done; None for a study that was not."""
+    if not study.store_folder.is_dir():
+        return None
+    left = Plan(study)
+    if left.absent:
+        return f"{len(left.absent)} data sets to fetch, then all that follows from them"
+    outputs = left.data.outputs
+    missing = sum(not output.done for output in outputs)
+    if not (left.data.tokenizer.done and left.data.packed.done):
+        return f"{missing} of {len(outputs)} data outputs, then every training and every evaluation"
+    runs = left.runs
+    going_on = [run for run in runs if run.status != "screened"]
+    expected = len(left.benchmark_names) * len(study.training.points) * len({run.model.model_id for run in going_on})
+    expected *= 1 if study.training.stop_at else len(study.training.seeds)
+    done = sum(one.done for run in going_on for one in left.evaluations(run))
+    trainings = f"{sum(not run.done for run in runs)} of {len(runs)} trainings"
+    return f"{missing} of {len(outputs)} data outputs, {trainings}, {expected - done:,} of {expected:,} evaluations"
 
 
 def _flops(study: Study, planned: list[PlannedModel]) -> float:

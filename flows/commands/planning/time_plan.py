@@ -9,8 +9,8 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from flows.running.machines.devices import concurrency, gpus, share_ranks
-from flows.stages.models import PlannedModel
+from flows.jobs.devices import concurrency, gpus, share_ranks
+from flows.models import PlannedModel
 from flows.study.configuration import BUILTIN, Study
 from model.accounting import flops_per_token, training_flops_per_token
 from pipeline.benchmarks.table import resolve_benchmark

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from flows.stages.outputs import Trained, checkpoint_folders, read_finished
-from flows.stages.states import COMPLETE
+from flows.plan import Plan
+from flows.rows import COMPLETE, EVALUATING, status_of
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 
@@ -16,15 +16,17 @@ def checkpoints(options: argparse.Namespace) -> None:
     Raises InputError where the study has no trained models yet, or none of the model and seed asked for.
     """
     study = load_study(options.study, root=options.root)
-    runs = read_finished(study, Trained).runs
-    chosen = [run for run in runs if options.model in (None, run.model_id) and options.seed in (None, run.seed)]
+    plan = Plan(study)
+    if not plan.prepared:
+        raise InputError(f"{study.folder}: no trained models yet; `dreamer run {study.arguments}` trains them")
+    runs = plan.runs
+    chosen = [run for run in runs if options.model in (None, run.model.model_id) and options.seed in (None, run.seed)]
     if not chosen:
-        known = ", ".join(f"{run.model_id} seed {run.seed}" for run in runs)
-        raise InputError(f"{study.name} has no such run; it has {known}")
+        raise InputError(f"{study.name} has no such run; it has {', '.join(run.name for run in runs)}")
     for run in chosen:
-        folders = list(checkpoint_folders(run).items())
-        status = "" if run.status == COMPLETE else f"  ({run.status})"
-        for tokens, folder in folders if options.all else folders[-1:]:
-            print(f"{run.model_id:<12} seed {run.seed:<4} {tokens:>15,} tokens  {folder}{status}")
-        if not folders:
-            print(f"{run.model_id:<12} seed {run.seed:<4} has no checkpoint{status}")
+        found, status = run.checkpoints, status_of(plan, run)
+        words = "" if status in (COMPLETE, EVALUATING) else f"  ({status})"
+        for one in found if options.all else found[-1:]:
+            print(f"{run.model.model_id:<12} seed {run.seed:<4} {one.tokens:>15,} tokens  {one.folder}{words}")
+        if not found:
+            print(f"{run.model.model_id:<12} seed {run.seed:<4} has no checkpoint{words}")

@@ -1,4 +1,4 @@
-"""`dreamer run`: run the flow `full-study` in this process, on a Prefect server that lives as long as the run."""
+"""`dreamer run`: run a study in this process, shown in Prefect unless that is not wanted."""
 
 from __future__ import annotations
 
@@ -6,47 +6,74 @@ import argparse
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
 from flows.commands.planning.data_plan import amount, data_bytes
 from flows.commands.tables import print_outcome, read_outcome
-from flows.prefect.in_process import run_in_process
-from flows.running import progress
-from flows.running.patience import patiently
-from flows.running.single import only_run
-from flows.stages.checks import check_study, study_warnings
-from flows.stages.evaluate import evaluate_runs
-from flows.stages.losses import say
-from flows.stages.models import plan_models
-from flows.stages.prepare import prepare_data
-from flows.stages.sources import locate_benchmarks, locate_sources
-from flows.stages.train import train_models
+from flows.live import patiently
+from flows.losses import say
+from flows.plan import Plan
+from flows.run import Options, Unseen, is_complete, run_study
 from flows.study.configuration import BUILTIN, Study
 from flows.study.loading import load_study
+from flows.watching import progress
+from flows.watching.record import recorded
+from flows.watching.single import only_run
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
-from pipeline.storage.store import Missing, Store
-from sql.results import Busy, connect, query
+from sql.results import Busy, connect
 
 
-def run(options: argparse.Namespace) -> None:
-    """Run a study to its report unless it is complete, then print its data-efficiency factors."""
+def run(options: argparse.Namespace) -> int:
+    """Run a study to its report unless it is complete, then print its data-efficiency factors.
+
+    Returns the exit status, 0; where Prefect's server was lost this process ends here, since its threads would wait.
+    """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    if is_complete(study):
+    lost = False
+    if _complete(study):
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
         with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
-            if not (options.follow and is_complete(study)):
+            if not (options.follow and _complete(study)):
                 preflight(study, trust_code=options.trust_code)
                 with _staying(study.folder):
-                    run_in_process(study, **flow_arguments(options))
-    with progress.on_terminal():
-        outcome = patiently(lambda: read_outcome(study))
-    print_outcome(study, *outcome)
+                    lost = _run(study, options)
+    if options.until == "report":
+        with progress.on_terminal():
+            outcome = patiently(lambda: read_outcome(study))
+        print_outcome(study, *outcome)
+    if lost:
+        progress.end_now(0)
+    return 0
+
+
+def _run(study: Study, options: argparse.Namespace) -> bool:
+    """Run a study; returns whether Prefect's server was lost, or none was there."""
+    if not options.plain:
+        from flows.prefect.in_process import run_in_process
+        from flows.prefect.server import NoServer
+
+        try:
+            return run_in_process(study, **flow_arguments(options))
+        except NoServer as error:  # on which no result depends
+            progress.write_line(f"{error}; the study goes on without Prefect")
+    from flows.jobs.local import LocalJobs
+
+    with recorded(study), closing(LocalJobs(study)) as jobs:
+        run_study(Plan(study), jobs, Unseen(), Options(options.until, options.accept_code_change, options.trust_code))
+    return not options.plain
+
+
+def _complete(study: Study) -> bool:
+    """Check that nothing is left to do."""
+    plan = Plan(study)
+    return not plan.absent and is_complete(plan)
 
 
 @contextmanager
@@ -61,6 +88,8 @@ def _staying(folder: Path) -> Iterator[None]:
     except Exception:
         if folder.exists() and os.path.samestat(before, folder.stat()):
             raise
+        if folder.exists() and os.listdir(folder) == [".prefect"]:  # where Prefect has kept how the flow failed
+            shutil.rmtree(folder)
         first = "; another folder is there now, to be moved away first" if folder.exists() else ""
         raise InputError(
             f"{folder} was moved or removed while the study ran; move it back and run the same command again, or give "
@@ -72,35 +101,13 @@ def _staying(folder: Path) -> Iterator[None]:
 
 def flow_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Take the flow's parameters from the command's options."""
-    names = ("study", "mirror", "root", "accept_code_change", "trust_code")
+    names = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")
     given = {name: getattr(options, name) for name in names}
     return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
 
 
-def is_complete(study: Study) -> bool:
-    """Check that every output is in the store, its rows in the database, and the report written."""
-    if not (study.report.exists() and study.database.exists()) or list(study.folder.glob(".*-not-*")):
-        return False
-    store = Store(study.store_folder, builds=False)
-    try:
-        prepared = prepare_data(study, store)
-        trained = train_models(study, store, prepared, plan_models(study, prepared.vocabulary_size))
-        evaluate_runs(study, store, prepared, trained)
-    except Missing:
-        return False
-    try:
-        count = f"SELECT count(*) AS n FROM data_efficiency WHERE study_id = '{study.study_id}'"
-        factors = query(study.database, count)
-    except Busy:  # the flow waits for the file
-        return False
-    return bool(factors["n"][0]) and study.study_id in study.report.read_text()
-
-
 def preflight(study: Study, *, trust_code: bool) -> None:
-    """Find what can be known to fail before any work: what `check_study` checks, data that are nowhere.
-
-    Prints notices, and who holds the results file. Raises InputError.
-    """
+    """Find what can be known to fail before any work, and print notices. Raises what `check_study` raises."""
     check_study(study, trust_code=trust_code)
     needed, free = data_bytes(study), shutil.disk_usage(study.store_folder).free
     if needed > free:
@@ -109,8 +116,6 @@ def preflight(study: Study, *, trust_code: bool) -> None:
             f"`dreamer plan {study.arguments}` says what for"
         )
     print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
-    locate_sources(study, None)
-    locate_benchmarks(study)
     try:
         connect(study.database, wait=1).close()
     except Busy as busy:

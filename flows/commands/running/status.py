@@ -12,11 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.commands.tables import console
-from flows.running.record import read_record
-from flows.running.single import WAITS_FOR_TURN, runs_elsewhere
-from flows.stages.states import RUNNING, State, notes, overall, read_states
+from flows.plan import Plan
+from flows.states import RUNNING, State, notes, overall, read_states
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from flows.watching.record import read_record
+from flows.watching.single import WAITS_FOR_TURN, runs_elsewhere
 from reports.text.numbers import duration
 
 WATCH_SECONDS = 2.0
@@ -45,12 +46,13 @@ def status(options: argparse.Namespace) -> int:
 
 def _page(study: Study) -> tuple[Group, str]:
     """Build what is shown of a study, and return its state."""
-    runner, states = runs_elsewhere(study), read_states(study)
+    plan = Plan(study)
+    runner, states = runs_elsewhere(study), read_states(plan)
     state = overall(states, runs=bool(runner))
     counts = Counter(one.state for one in states)
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
     title = f"{study.study_id}: {state}" + (f" ({runner})" if runner else "")
-    said = [Text(words, style="yellow") for words in (_waits(study) if runner else notes(study))]
+    said = [Text(words, style="yellow") for words in (_waits(study) if runner else notes(plan))]
     place = Text(f"{words}; {study.folder.resolve()}", style="dim")
     return Group(Text(title, style="bold"), _table(states), *said, place), state
 

@@ -12,10 +12,11 @@ import pandas as pd
 
 from flows.commands.planning.data_plan import amount
 from flows.commands.tables import console, print_table
-from flows.running.single import only_run
-from flows.stages.usage import USERS, Stored, has_finished, stored, users_of
+from flows.plan import Plan
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from flows.usage import Stored, register_user, stored, users_of
+from flows.watching.single import only_run
 from pipeline.errors import InputError
 
 REMOVED = "removed"  # where an output lies while it is removed, so that a kill leaves nothing half in its place
@@ -25,34 +26,32 @@ def clean(options: argparse.Namespace) -> int:
     """Print the store of a study, and remove what nobody uses after asking; returns 1 where something stays by a no.
 
     While a study of the store is unfinished nothing is removed: that study may go on with any output. Raises InputError
-    where a study of the store is running, and for a shared store that former versions wrote: the store does not know
-    its studies.
+    where a study of the store is running.
     """
     study = load_study(options.study, root=options.root)
     store = study.store_folder
     if not store.is_dir():
         raise InputError(f"{study.name}: not started; nothing in {store}")
-    if study.store and not (store / USERS).is_dir():
-        raise InputError(f"{store}: which studies use this store is not known; run each study of this store once first")
-    folders = sorted({*users_of(store), *([study.folder.resolve()] if study.folder.is_dir() else [])})
-    found = stored(store, folders)
+    if study.folder.is_dir():
+        register_user(Plan(study))  # the study file may have changed
+    users = users_of(store)
+    found = stored(store, users)
     print_table(_table(found))
     unused = [output for output in found if not output.users]
     if not unused:
         console.print("\nevery output is in use")
         return 0
     size = amount(sum(output.size for output in unused))
-    unfinished = [folder for folder in folders if not has_finished(folder)]
-    if unfinished:
-        names = ", ".join(map(str, unfinished))
+    if unfinished := [str(user.folder) for user in users if not user.finished]:
+        names = ", ".join(unfinished)
         console.print(f"\n{size} may be needed by unfinished studies: finish them, or remove their folders: {names}")
         return 0
     if not (options.yes or _asked(f"\nRemove {len(unused)} outputs, {size}, that nobody uses? [y/N] ")):
         return 1
     with ExitStack() as held:
-        for folder in folders:
-            held.enter_context(only_run(_in(study, folder)))
-        unused = [output for output in stored(store, folders) if not output.users]  # a study may have run meanwhile
+        for user in users:
+            held.enter_context(only_run(_in(study, user.folder)))
+        unused = [output for output in stored(store, users_of(store)) if not output.users]  # a study may have run since
         for output in unused:
             _remove(store, output)
     console.print(f"removed {len(unused)} outputs, {amount(sum(output.size for output in unused))}")
@@ -87,6 +86,9 @@ def _in(study: Study, folder: Path) -> Study:
 
 
 def _remove(store: Path, output: Stored) -> None:
+    if output.folder.is_file():
+        output.folder.unlink()
+        return
     place = store / REMOVED / f"{output.stage}-{output.folder.name}"
     if output.stage != REMOVED:
         place.parent.mkdir(exist_ok=True)

@@ -12,22 +12,23 @@ from pathlib import Path
 import pandas as pd
 
 from flows.commands.tables import console, print_table
-from flows.running import progress
-from flows.running.single import only_run
+from flows.plan import VERSIONS
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from flows.watching import progress
+from flows.watching.single import only_run
+from model.checkpoint import damaged_tensors
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
-from pipeline.storage.integrity import MANIFEST, PARTS, damage, remove_damage, reopen
-from pipeline.storage.store import Store, file_digest
+from pipeline.storage.integrity import MANIFEST, damage, read_manifest
+from pipeline.storage.store import file_digest
 from sql.results import Damaged, read_all
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A damaged output of the store: its stage and folder, and what is wrong, by file."""
+    """A damaged output of the store: its folder, and what is wrong, by file."""
 
-    stage: str
     folder: Path
     wrong: dict[str, str]
 
@@ -60,24 +61,33 @@ def _verify(study: Study, *, repairs: bool) -> int:
 
 
 def find_damage(root: Path) -> tuple[int, list[Finding]]:
-    """Compare every finished output of a store with its manifest; returns how many there are, and the damaged ones."""
-    store, findings = Store(root), []
-    folders = [path for path in sorted(root.glob("*/*/")) if not path.name.endswith(PARTIAL)]
+    """Compare every finished output of a store with its digests; returns how many there are, and the damaged ones."""
+    stages = [stage for stage in VERSIONS if stage != "decisions"]
+    folders = [path for stage in stages for path in sorted(root.glob(f"{stage}/*/")) if path.suffix != PARTIAL]
+    findings = []
     for number, folder in enumerate(folders, start=1):
-        stage = folder.parent.name
-        try:
-            output = store.find(stage, folder.name)
-            wrong = (
-                damage(folder, output.manifest["files"], file_digest, thorough=True)
-                if output
-                else {MANIFEST: "is missing"}
-            )
-        except InputError:
-            wrong = {MANIFEST: "is damaged"}
-        if wrong:
-            findings.append(Finding(stage, folder, wrong))
-        progress.report("verify", number / len(folders), f"{stage}/{folder.name}")
+        if wrong := _damaged_run(folder) if folder.parent.name == "runs" else _damaged_output(folder):
+            findings.append(Finding(folder, wrong))
+        progress.report("verify", number / len(folders), f"{folder.parent.name}/{folder.name}")
     return len(folders), findings
+
+
+def _damaged_output(folder: Path) -> dict[str, str]:
+    """Compare an output with its manifest."""
+    try:
+        return damage(folder, read_manifest(folder)["files"], file_digest, thorough=True)
+    except InputError as error:
+        return {MANIFEST: str(error).removeprefix(f"{folder / MANIFEST} ").partition(";")[0]}
+
+
+def _damaged_run(folder: Path) -> dict[str, str]:
+    """Compare the tensors of a run's checkpoints and of its state with their checksums."""
+    parts = [*folder.glob("checkpoints/[0-9]*[0-9]"), *folder.glob("state/[0-9]*[0-9]")]
+    return {
+        str(part.relative_to(folder) / name): wrong
+        for part in sorted(parts)
+        for name, wrong in damaged_tensors(part).items()
+    }
 
 
 def damaged_results(database: Path) -> str:
@@ -96,12 +106,7 @@ def damaged_results(database: Path) -> str:
 def repair(study: Study, findings: list[Finding], broken: str) -> None:
     """Remove what is damaged from the store; put aside results that cannot be read."""
     for finding in findings:
-        if MANIFEST not in finding.wrong:
-            remove_damage(finding.stage, finding.folder, finding.wrong)
-        elif finding.stage in PARTS and not finding.folder.with_name(finding.folder.name + PARTIAL).exists():
-            reopen(finding.folder)
-        else:
-            shutil.rmtree(finding.folder)
+        shutil.rmtree(finding.folder)
     if broken:
         for path in (study.database, study.database.with_name(f"{study.database.name}.wal")):
             if path.exists():

@@ -62,11 +62,14 @@ def free_port() -> int:
 
 
 def bound_command(module: str, *arguments: str) -> list[str]:
-    """Return the command for `python -m module arguments` in a child that gets SIGTERM when this process dies.
+    """Return the command for `python -P -m module arguments` in a child that gets SIGTERM when this process dies.
+
+    With -P no module is taken from the current folder, whose files may be anybody's.
 
     On Linux also when the thread that starts the child ends.
     """
-    return [sys.executable, "-c", _BIND_TO_PARENT, str(os.getpid()), sys.executable, "-m", module, *arguments]
+    bound = [sys.executable, "-P", "-c", _BIND_TO_PARENT, str(os.getpid())]
+    return [*bound, sys.executable, "-P", "-m", module, *arguments]
 
 
 class ProcessGroup:

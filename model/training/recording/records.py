@@ -82,14 +82,16 @@ class StepLog:
         self._file.close()
 
 
-def screening_loss(run: Path) -> float:
-    """Average the training loss over the final tenth of the tokens a run has seen, from its `steps.csv`.
+def screening_loss(run: Path, stop_at: int) -> float:
+    """Average the training loss over the final tenth of the tokens up to `stop_at`, from a run's `steps.csv`.
 
-    Raises InputError where `log_every` leaves fewer than FEWEST_LOSSES of that tenth.
+    The run may have gone further. Raises InputError where `log_every` leaves fewer than FEWEST_LOSSES of that tenth.
     """
     path = run / "steps.csv"
     with path.open(newline="") as file:
         logged = [(int(row["step"]), int(row["tokens"]), float(row["loss"])) for row in csv.DictReader(file)]
+    ended = next((number for number, (_, tokens, _) in enumerate(logged) if tokens >= stop_at), len(logged))
+    logged = logged[: ended + 1]
     late = [loss for _, tokens, loss in logged if tokens >= 0.9 * logged[-1][1]]
     every_step = bool(logged) and len(logged) == logged[-1][0]
     if len(late) < FEWEST_LOSSES and not every_step:
@@ -100,12 +102,12 @@ def screening_loss(run: Path) -> float:
     return sum(late) / len(late)
 
 
-def choose_seed(runs: Mapping[int, Path]) -> int:
-    """Choose the seed that is trained to the end: the one with the lowest screening loss (section 4.1).
+def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
+    """Choose the seed that is trained to the end: the one with the lowest loss before `stop_at` tokens (section 4.1).
 
     `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `screening_loss` raises.
     """
-    return min(runs, key=lambda seed: (screening_loss(runs[seed]), seed))
+    return min(runs, key=lambda seed: (screening_loss(runs[seed], stop_at), seed))
 
 
 def write_run_table(row: Mapping[str, Any], path: Path) -> None:

@@ -1,13 +1,12 @@
 -- One row: a task of a study and a kind (accuracy, loss, perplexity), with the metric and filter that are its number.
--- needs: model_runs
+-- needs: study_evaluations
 -- The choice holds for the whole study: models are compared on one metric or not at all.
 create or replace view chosen_metric as
 with present as (
-    select distinct model_runs.study_id, evaluations.task, evaluations.metric, evaluations.filter
-    from evaluations
-    join model_runs using (run_id)
-    where isfinite(evaluations.value)
-        and evaluations.task <> 'average' -- the name of the average curve
+    select distinct study_id, task, metric, filter
+    from study_evaluations
+    where isfinite(value)
+        and task <> 'average' -- the name of the average curve
 ),
 
 -- The kind of a listed metric is the listed one, so that a declared perplexity never becomes an accuracy.

@@ -2,17 +2,18 @@
 -- needs: chosen_metric, model_runs, variant_order
 create or replace view depth_accuracy as
 with latest as (
-    select *
+    select model_runs.* rename (depth as trained_depth), depth_evaluations.* exclude (run_id)
     from depth_evaluations
-    where isfinite(value)
-    qualify tokens = max(tokens) over (partition by run_id)
+    join model_runs using (run_id)
+    where isfinite(value) and tokens <= coalesce(claimed_tokens, tokens)
+    qualify tokens = max(tokens) over (partition by study_id, run_id)
 )
 
 select
-    model_runs.study_id, model_runs.model_id, model_runs.variant,
-    model_runs.depth as trained_depth,
+    latest.study_id, latest.model_id, latest.variant,
+    latest.trained_depth,
     latest.depth,
-    model_runs.run_id,
+    latest.run_id,
     latest.tokens,
     latest.task,
     latest.value as accuracy,
@@ -20,7 +21,6 @@ select
     latest.items,
     coalesce(latest.chance, chosen_metric.chance) as chance
 from latest
-join model_runs using (run_id)
 join chosen_metric using (study_id, task, metric, filter)
 where chosen_metric.kind = 'accuracy'
 order by study_id, trained_depth, variant_order(variant), variant, run_id, task, latest.depth;

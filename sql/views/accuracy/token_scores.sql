@@ -1,11 +1,12 @@
 -- One row: the value of a run at a checkpoint in a metric of a task; on the task 'average' the mean over tasks.
--- needs: chosen_metric, model_runs
+-- needs: chosen_metric, study_evaluations
 -- `measure` says that the metric is the accuracy, the loss or the perplexity of the task in this study (chosen_metric);
 -- null for other metrics.
 create or replace view token_scores as
 with scores as (
     select
-        model_runs.* exclude (tokens_per_second, mfu, config),
+        evaluations.study_id, evaluations.depth, evaluations.variant, evaluations.model_id, evaluations.run_id,
+        evaluations.seed, evaluations.status,
         evaluations.task,
         evaluations.tokens,
         chosen_metric.kind as measure,
@@ -24,8 +25,7 @@ with scores as (
         evaluations.metric,
         evaluations.filter,
         chosen_metric.averaged
-    from evaluations
-    join model_runs using (run_id)
+    from study_evaluations as evaluations
     left join chosen_metric using (study_id, task, metric, filter)
     where isfinite(evaluations.value) and evaluations.task <> 'average' -- the name of the average curve
 ),

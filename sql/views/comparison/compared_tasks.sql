@@ -1,5 +1,5 @@
 -- One row: a task of a study, and what the study asked: number and digests of the items, who asked, version.
--- needs: chosen_metric, model_runs
+-- needs: chosen_metric, study_evaluations
 -- Who asked is named without a version: items asked by another version of a harness are the same items.
 create or replace macro compared_tasks(study) as table
 with asked as (
@@ -11,8 +11,7 @@ with asked as (
         versions.data_version,
         versions.weights,
         regexp_replace(versions.harness_version, ' [0-9].*$', '') as harness
-    from evaluations
-    join model_runs using (run_id)
+    from study_evaluations as evaluations
     join chosen_metric using (study_id, task, metric, filter)
     left join evaluation_versions as versions using (run_id, tokens, task)
     where study_id = study and chosen_metric.kind = 'accuracy'

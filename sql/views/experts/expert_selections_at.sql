@@ -7,18 +7,24 @@
 -- says, or else the variant. `experts` is the size of the pool, or of all pools for the whole model. Experts that were
 -- never selected may have no row: the configured number counts them.
 create or replace macro expert_selections_at(latest) as table
-with ends as (
-    select run_id, max(tokens) as tokens
-    from expert_usage
-    group by run_id
-),
-
-run_kinds as (
+with run_kinds as (
     select
         study_id, depth, variant, run_id,
         coalesce(try_cast(try_cast(config as json) ->> '$.recurrent' as boolean), variant <> 'LA') as recurrent,
-        try_cast(try_cast(config as json) ->> '$.experts' as bigint) as configured
+        try_cast(try_cast(config as json) ->> '$.experts' as bigint) as configured,
+        claimed_tokens
     from model_runs
+),
+
+checkpoints_of_experts as (select distinct run_id, tokens from expert_usage),
+
+-- The latest checkpoint that a study claims of its run; of a run that no study names, the latest.
+ends as (
+    select run_kinds.study_id, run_id, max(tokens) as tokens
+    from checkpoints_of_experts
+    left join run_kinds using (run_id)
+    where tokens <= coalesce(claimed_tokens, tokens)
+    group by run_kinds.study_id, run_id
 ),
 
 usage as (
@@ -35,7 +41,9 @@ usage as (
         run_kinds.configured
     from expert_usage
     left join run_kinds using (run_id) -- experts of a run that no study names are kept
-    where not latest or (expert_usage.run_id, expert_usage.tokens) in (from ends)
+    where expert_usage.tokens <= coalesce(run_kinds.claimed_tokens, expert_usage.tokens)
+        and (not latest or (coalesce(run_kinds.study_id, ''), expert_usage.run_id, expert_usage.tokens)
+            in (select (coalesce(study_id, ''), run_id, tokens) from ends))
 ),
 
 in_pools as (

@@ -1,6 +1,7 @@
 -- One row: a run of a study, with the variant and depth of its model.
 -- Results from elsewhere may lack the model's row or its variant: then the model's name, or the run's, is the variant,
--- so that no run is lost.
+-- so that no run is lost. `claimed_tokens` is how far the run belongs to the study, null where there is no limit: the run
+-- may have gone on for another study.
 create or replace view model_runs as
 select
     runs.study_id,
@@ -12,8 +13,10 @@ select
     runs.status,
     runs.tokens_per_second,
     runs.mfu,
-    models.config
+    models.config,
+    case when claiming.study_id is not null then runs.tokens end as claimed_tokens
 from runs
-left join models using (study_id, model_id);
+left join models using (study_id, model_id)
+left join (select distinct study_id from claims) as claiming using (study_id);
 
 comment on view model_runs is 'Runs with the variant and depth of their model';

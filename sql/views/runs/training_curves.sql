@@ -3,15 +3,22 @@
 -- A run has up to 120 stretches: 80 equal parts of its logarithmic token axis, cut by 40 equal parts of the linear one,
 -- so that the beginning and the later half both show. `mfu` is the mean of the run, scaled by the speed.
 create or replace view training_curves as
-with ends as (
-    select run_id, min(tokens) as first, max(tokens) as last
+with claimed as (
+    select model_runs.study_id, steps.*
     from steps
-    where tokens > 0
-    group by run_id
+    join model_runs using (run_id)
+    where steps.tokens > 0 and steps.tokens <= coalesce(model_runs.claimed_tokens, steps.tokens)
+),
+
+ends as (
+    select study_id, run_id, min(tokens) as first, max(tokens) as last
+    from claimed
+    group by study_id, run_id
 ),
 
 stretches as (
     select
+        steps.study_id,
         steps.run_id,
         floor(80 * ln(steps.tokens / ends.first) / greatest(ln(ends.last / ends.first), 1e-9)) as log_part,
         floor(40 * steps.tokens / ends.last) as linear_part,
@@ -21,10 +28,9 @@ stretches as (
         count(*) filter (not isfinite(steps.loss)) as losses_not_finite,
         max(steps.tokens) as tokens_at_end,
         max(steps.seconds) as seconds_at_end
-    from steps
-    join ends using (run_id)
-    where steps.tokens > 0
-    group by steps.run_id, log_part, linear_part
+    from claimed as steps
+    join ends using (study_id, run_id)
+    group by steps.study_id, steps.run_id, log_part, linear_part
 ),
 
 speeds as (
@@ -32,7 +38,7 @@ speeds as (
         *,
         (tokens_at_end - lag(tokens_at_end) over run) / nullif(seconds_at_end - lag(seconds_at_end) over run, 0) as speed
     from stretches
-    window run as (partition by run_id order by tokens)
+    window run as (partition by study_id, run_id order by tokens)
 )
 
 select
@@ -44,7 +50,7 @@ select
     speeds.speed as tokens_per_second,
     speeds.speed * model_runs.mfu / model_runs.tokens_per_second as mfu
 from speeds
-join model_runs using (run_id)
+join model_runs using (study_id, run_id)
 order by study_id, depth, variant, seed, run_id, speeds.tokens;
 
 comment on view training_curves is 'Loss, gradient norm and speed of every run over its training, in up to 120 stretches';

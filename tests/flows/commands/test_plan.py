@@ -14,13 +14,14 @@ import yaml
 from flows.commands.cli import main
 from flows.commands.planning.data_plan import data_bytes, data_tables
 from flows.commands.planning.time_plan import Pace, estimate_times, pace_of_flops, scored_tokens, unknown_benchmarks
-from flows.stages.models import plan_models
-from flows.stages.prepare import prepare_data
+from flows.models import plan_models
+from flows.plan import Plan
+from flows.prepare import prepare_data
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.sources.sizes import SIZES
 from pipeline.sources.table import SOURCES
-from pipeline.storage.store import Store
+from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
 
 
@@ -154,7 +155,9 @@ def test_epochs_are_those_of_the_packed_tokens_and_the_estimate_is_near(tmp_path
     bigger = dataclasses.replace(chosen.data.world, documents=3000)
     chosen = chosen.model_copy(update={"data": chosen.data.model_copy(update={"world": bigger})})
     estimate = float(data_tables(chosen)[2]["epochs"].split()[1])
-    packed = prepare_data(chosen, Store(chosen.store_folder)).packed.results["tokens"]
+    plan = Plan(chosen)
+    prepare_data(plan, at_once)
+    packed = plan.data.packed.results["tokens"]
     assert data_tables(chosen)[2]["epochs"].startswith(f"{1000 / packed:,.3g} over {packed:,} packed tokens")
     assert estimate == pytest.approx(1000 / packed, rel=0.15)
 

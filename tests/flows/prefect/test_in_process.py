@@ -1,4 +1,4 @@
-"""`dreamer run` says which server it uses, needs none, and leaves the environment as it was."""
+"""`dreamer run` says which server it uses, goes on without one, and leaves the environment as it was."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from threading import Thread
 
 import pytest
 from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient
 
-import flows.full_study
+import flows.commands.running.run
+import flows.prefect.flow
 import flows.prefect.in_process
+from flows.commands.cli import main
+from flows.prefect.flow import ended
 from flows.prefect.in_process import run_in_process
-from flows.running import progress
-from flows.running.processes import Failed
+from flows.prefect.server import NoServer
+from flows.study.configuration import Study
 from flows.study.loading import load_study
+from flows.watching import progress
 from tests.flows.heard import Heard
 from tests.flows.small_study import TINY
 
@@ -28,6 +33,7 @@ seen: list[tuple[str, str]] = []
 def stand_in(study: str) -> None:
     """Note what a study would see."""
     seen.append((study, os.environ["PREFECT_HOME"]))
+    ended.append(None)
 
 
 class Health(BaseHTTPRequestHandler):
@@ -50,46 +56,45 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def no_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.full_study, "full_study", stand_in)
+    monkeypatch.setattr(flows.prefect.flow, "full_study", stand_in)
+    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
+    monkeypatch.setenv("PREFECT_HOME", "mine")
     seen.clear()
 
 
 def test_a_server_that_the_environment_names_is_used_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, capsys: pytest.CaptureFixture[str]
+    client: SyncPrefectClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    address = str(client.api_url).rstrip("/")
     monkeypatch.setenv("PREFECT_API_URL", address)
-    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
-    monkeypatch.setenv("PREFECT_HOME", "mine")
     before = os.environ.copy()
     with progress.listening(Heard()) as heard:
-        run_in_process(load_study(TINY, root=tmp_path), study="tiny")
-    assert heard.words[-1] == f"{address} (named by PREFECT_API_URL)"
+        assert not run_in_process(load_study(TINY, root=tmp_path), study="tiny")
+    assert heard.words[-1] == f"{address.removesuffix('/api')} (named by PREFECT_API_URL)"
     assert seen == [("tiny", str(tmp_path / ".prefect"))]
-    assert capsys.readouterr().err.count("Prefect's server is lost") == 1  # no Prefect: it takes no flow run
     assert os.environ == before
+
+
+def test_a_server_that_takes_no_flow_run_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", address)
+    with pytest.raises(NoServer, match="takes no flow run"):
+        run_in_process(load_study(TINY, root=tmp_path), study="tiny")
+    assert seen == []
 
 
 def test_a_study_runs_where_no_server_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails() -> str:
-        raise Failed("no memory for a server")
+    def fails(*_: object) -> None:
+        raise NoServer("no memory for a server")
 
+    ran: list[Study] = []
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(flows.prefect.in_process, "own_server", lambda _: nullcontext(fails))
-    run_in_process(load_study(TINY, root=tmp_path), study="tiny")
-    assert [study for study, _ in seen] == ["tiny"]
-    assert "Prefect's server is lost (no memory for a server)" in capsys.readouterr().err
-
-
-def test_the_world_is_in_the_store_when_the_server_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    study, found = load_study(TINY, root=tmp_path), []
-
-    def answers() -> str:
-        found.extend(study.store_folder.glob("world/*/manifest.json"))
-        raise Failed("too late")
-
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    monkeypatch.setattr(flows.prefect.in_process, "own_server", lambda _: nullcontext(answers))
-    run_in_process(study, study="tiny")
-    assert len(found) == 1
+    monkeypatch.setattr(flows.prefect.in_process, "own_server", lambda: nullcontext((None, "")))
+    monkeypatch.setattr(flows.prefect.in_process, "await_server", fails)
+    monkeypatch.setattr(flows.commands.running.run, "run_study", lambda plan, *_: ran.append(plan.study))
+    monkeypatch.setattr(progress, "end_now", lambda status: None)
+    assert main(["run", str(TINY), "--root", str(tmp_path), "--until", "train"]) == 0
+    assert seen == []
+    assert [study.folder for study in ran] == [tmp_path]
+    assert capsys.readouterr().err.count("no memory for a server; the study goes on without Prefect") == 1

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-from prefect import flow, get_client
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect import flow
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.states import Pending, Running
 
-from flows.prefect.in_process import environment
 from flows.prefect.lost import end_lost_runs, lost_runs
-from flows.prefect.server import own_server
-from flows.running.single import only_run
 from flows.study.loading import load_study
+from flows.watching.single import only_run
 from tests.flows.small_study import small_study
 
 
@@ -33,20 +30,19 @@ def test_a_run_is_lost_where_no_process_runs_its_study(tmp_path: Path) -> None:
 def any_flow(study: str, root: str) -> None: ...
 
 
-@pytest.mark.slow
-def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(tmp_path: Path) -> None:
+def test_a_lost_run_is_crashed_and_one_whose_study_goes_on_runs(client: SyncPrefectClient, tmp_path: Path) -> None:
     path, lost, alive = small_study(tmp_path), tmp_path / "lost", tmp_path / "alive"
     lost.mkdir()
-    with (
-        environment({"PREFECT_HOME": str(tmp_path)}),
-        own_server(tmp_path / "prefect.db") as answering,
-        temporary_settings({PREFECT_API_URL: answering()}),
-        only_run(load_study(path, root=alive)),
-        get_client(sync_client=True) as client,
-    ):
-        runs = [
-            client.create_flow_run(any_flow, parameters={"study": str(path), "root": str(root)}, state=state)
-            for root, state in ((lost, Running()), (alive, Running()), (lost, Pending()))
-        ]
+    runs = [
+        client.create_flow_run(any_flow, parameters={"study": str(path), "root": str(root)}, state=state)
+        for root, state in ((lost, Running()), (alive, Running()), (lost, Pending()))
+    ]
+
+    def states() -> list[str | None]:
+        return [client.read_flow_run(run.id).state_name for run in runs]
+
+    with only_run(load_study(path, root=alive)):
         end_lost_runs()
-        assert [client.read_flow_run(run.id).state_name for run in runs] == ["Crashed", "Running", "Crashed"]
+        assert states() == ["Crashed", "Running", "Crashed"]
+        end_lost_runs(every=True)  # on the server of a study that begins again
+        assert states() == ["Crashed"] * 3

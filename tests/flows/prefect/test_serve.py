@@ -8,7 +8,7 @@ import pytest
 import yaml
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from flows.full_study import full_study
+from flows.prefect.flow import full_study
 from flows.prefect.serve import deployments
 from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets

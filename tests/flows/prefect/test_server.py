@@ -1,28 +1,26 @@
-"""A port of another program and a second `make up` are one line; a damaged database of Prefect ends nothing."""
+"""Servers: one line where none can start, damaged databases end nothing, and nobody is answered without the secret."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sqlite3
+import stat
 import subprocess
 import sys
-from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 
-import prefect.cli
 import pytest
-from docket import Docket, Worker
 
-import flows.prefect.serve
-import flows.prefect.server
-from flows.prefect import study_server
+import flows.prefect.lost
+from flows.jobs.private import private_folder
 from flows.prefect.in_process import environment
-from flows.prefect.serve import former_server_ended, only_one, say_lost_runs
-from flows.prefect.server import check_port, healthy, own_server, start_anew_if_damaged
-from flows.running.private import private_folder
+from flows.prefect.lost import say_lost_runs
+from flows.prefect.secret import secret
+from flows.prefect.serve import former_server_ended, only_one
+from flows.prefect.server import await_server, check_port, healthy, own_server, start_anew_if_damaged
 from pipeline.errors import InputError
+from tests.flows.prefect.strangers import refuses_strangers
 from tests.flows.small_study import PROJECT
 
 
@@ -59,10 +57,10 @@ def test_make_up_waits_for_the_server_that_a_killed_one_has_left() -> None:
 def test_lost_runs_that_cannot_be_found_are_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> list[str]:
+    def fail(**_: bool) -> list[str]:
         raise RuntimeError("the server\nhas gone")
 
-    monkeypatch.setattr(flows.prefect.serve, "end_lost_runs", fail)
+    monkeypatch.setattr(flows.prefect.lost, "end_lost_runs", fail)
     say_lost_runs()
     assert capsys.readouterr().err == "which flow runs have ended meanwhile is not known (the server)\n"
 
@@ -84,56 +82,21 @@ def test_a_damaged_database_of_prefects_server_is_removed_and_said(
     assert not list(tmp_path.glob("prefect.db*"))
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's folder for what Prefect's servers share."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return private_folder("prefect")
-
-
-def tables(path: Path) -> set[str]:
-    with closing(sqlite3.connect(path)) as connection:
-        return {name for (name,) in connection.execute("select name from sqlite_master")}
-
-
 @pytest.mark.slow
-def test_a_new_study_gets_the_tables_that_an_earlier_study_made(tmp_path: Path, folder: Path) -> None:
-    for study in ("first", "second"):
-        database = tmp_path / study / "prefect.db"
-        with environment({"PREFECT_HOME": str(database.parent)}), own_server(database) as answering:
-            assert healthy(answering())
-            (kept,) = folder.iterdir()
-            assert "flow_run" in tables(database) & tables(kept)
-        with closing(sqlite3.connect(kept)) as connection:
-            connection.execute("create table if not exists mark (number integer)")
-    assert "mark" in tables(database)
+def test_the_server_of_a_run_answers_nobody_without_the_secret(tmp_path: Path) -> None:
+    with environment({"PREFECT_HOME": str(tmp_path)}), own_server() as (server, address):
+        await_server(server, address)
+        refuses_strangers(address)
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have no server started, only asked for."""
-    monkeypatch.setattr(flows.prefect.server, "await_server", lambda *_: None)
-    monkeypatch.setattr(flows.prefect.server, "start_server", lambda *_, **__: None)
-    monkeypatch.setattr(flows.prefect.server, "end_server", lambda _: None)
-
-
-def test_a_server_starts_where_tables_are_damaged_or_cannot_be_kept(
-    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stand_in(monkeypatch)
-    database, kept = tmp_path / "study" / "prefect.db", folder / f"{version('prefect')}.db"
-    kept.write_bytes(b"SQLite format 3\0" + b"damaged " * 1000)
-    with own_server(database):  # keeps its runs elsewhere, as the user's settings may say: nothing to copy
-        assert not kept.exists()
-        assert not database.exists()
-    monkeypatch.setattr(flows.prefect.server, "private_folder", lambda _: tmp_path / "nowhere" / "there")
-    with own_server(database):
-        assert not database.exists()
-
-
-def test_background_tasks_are_looked_for_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Worker, "__init__", Worker.__init__)  # put back after the test
-    seen: list[Worker] = []
-    monkeypatch.setattr(prefect.cli, "app", lambda: seen.append(Worker(Docket())))
-    study_server.main()
-    (worker,) = seen
-    assert worker.minimum_check_interval == worker.scheduling_resolution == study_server.INTERVAL
+def test_the_secret_is_in_a_file_of_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path, made = private_folder("prefect") / "secret", secret.__wrapped__()
+    assert made == path.read_text() == secret.__wrapped__()
+    assert made.startswith("dreamer:")
+    assert len(made) > 20
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent, path.parent.parent)] == [
+        0o600,
+        0o700,
+        0o700,
+    ]

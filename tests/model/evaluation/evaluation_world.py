@@ -8,10 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import torch
 
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
+from model.evaluate import evaluate
+from model.evaluation.job import read_job
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
@@ -154,8 +157,11 @@ def plain_specifications(place: Path) -> list[dict[str, Any]]:
     return [{**task, "yaml": None, "dataset_path": None} for task in world_specifications(place / "world")]
 
 
-def rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The rows of one table that an evaluation has left in a checkpoint's folder."""
-    import pyarrow.parquet as pq
+def evaluated(path: Path) -> list[Path]:
+    """Evaluate the job of a file; return a folder for each checkpoint, which holds one for each benchmark."""
+    return list(dict.fromkeys(folder.parent for folder in evaluate(read_job(path))))
 
-    return pq.read_table(folder / "rows" / f"{name}.parquet").to_pylist()
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Read a table from the folders of all benchmarks of a checkpoint, in the order of their names."""
+    return [row for file in sorted(folder.glob(f"*/{name}.parquet")) for row in pq.read_table(file).to_pylist()]

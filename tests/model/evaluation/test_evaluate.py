@@ -16,16 +16,19 @@ import pytest
 import torch
 
 from model.evaluate import evaluate, main
-from model.evaluation.job import PARTS, read_job
+from model.evaluation.job import read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import MetricValues, TaskScores, bits_per_unit, perplexity, tables
 from model.evaluation.questions import KeptQuestions
 from model.evaluation.tasks import PlainTask, read_items
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from pipeline.errors import InputError
+from pipeline.storage.integrity import damage, read_manifest
+from pipeline.storage.store import file_digest
 from pipeline.worlds.tasks import world_specifications
 from tests.model.evaluation.evaluation_world import (
     ITEMS,
+    evaluated,
     plain_log_likelihood,
     plain_specifications,
     rows,
@@ -48,11 +51,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_rows_are_those_of_the_tables(place: Path) -> None:
-    folders = evaluate(read_job(write_job(place, "rows")))
+    folders = evaluated(write_job(place, "rows"))
     assert folders == [place / "rows" / "run" / f"{tokens:015d}" for tokens in (500, 1000)]
     for folder, tokens in zip(folders, (500, 1000), strict=True):
-        assert pq.read_schema(folder / "rows" / "evaluations.parquet").names == EVALUATIONS
-        assert pq.read_schema(folder / "rows" / "items.parquet").names == [*KEYS, "item_id", "value"]
+        assert pq.read_schema(folder / "world_short" / "evaluations.parquet").names == EVALUATIONS
+        assert pq.read_schema(folder / "world_short" / "items.parquet").names == [*KEYS, "item_id", "value"]
         evaluations, items = rows(folder, "evaluations"), rows(folder, "items")
         assert {(row["run_id"], row["tokens"]) for row in evaluations + items} == {("run", tokens)}
         assert {(row["task"], row["metric"], row["filter"]) for row in evaluations} == {
@@ -71,18 +74,32 @@ def test_rows_are_those_of_the_tables(place: Path) -> None:
             assert [item["item_id"] for item in own] == [f"{row['task']}/{number}" for number in range(ITEMS)]
             if row["task"] != "world_text":
                 assert row["value"] == pytest.approx(sum(item["value"] for item in own) / ITEMS)
-    progress = json.loads((place / "rows" / "progress.json").read_text())
-    assert progress["done"] == progress["total"] == 2 * 4 * ITEMS
-    assert (progress["checkpoints"], progress["seconds_left"]) == (2, 0)
-    assert not list((place / "rows").rglob("*.partial"))
+    assert not [*(place / "rows").rglob("*.partial"), *(place / "rows").rglob("*.lock")]
+
+
+def test_progress_counts_the_items_of_the_checkpoint_in_hand(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+
+    def write(_: Path, text: str, **options: bool) -> None:
+        values = json.loads(text)
+        told.append((values["done"], values["total"]))
+
+    monkeypatch.setattr("model.evaluate.TELL_SECONDS", 0)
+    monkeypatch.setattr("model.evaluate.write_text_atomically", write)
+    evaluated(write_job(place, "told", tasks=plain_specifications(place), depths=[2]))
+    whole = 4 * ITEMS
+    assert (whole, whole) in told
+    assert (2 * whole, 2 * whole) in told  # the last one at another depth too
+    assert told[-1] == (0, 0)
+    assert all(done <= total for done, total in told)
 
 
 def test_lm_eval_and_plain_items_agree(place: Path) -> None:
     """Both ways of asking the world's questions give the same rows."""
     found = [
-        [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluate(job)]
+        [{name: rows(folder, name) for name in ("evaluations", "items")} for folder in evaluated(path)]
         for name, tasks in (("harness", world_specifications(place / "world")), ("plain", plain_specifications(place)))
-        for job in [read_job(write_job(place, name, tasks=tasks))]
+        for path in [write_job(place, name, tasks=tasks)]
     ]
     for ours, plain in zip(*found, strict=True):
         for name, own in ours.items():
@@ -95,7 +112,7 @@ def test_lm_eval_and_plain_items_agree(place: Path) -> None:
                 assert row.get("stderr") == pytest.approx(other.get("stderr"))
     assert {row["value"] for row in found[0][0]["items"] if row["metric"] == "acc"} == {0.0, 1.0}
     gold = [row for row in found[0][0]["evaluations"] if row["metric"] == "gold_bits_per_byte"]
-    assert [row["task"] for row in gold] == ["world_short", "world_long", "world_choice"]
+    assert [row["task"] for row in gold] == ["world_choice", "world_long", "world_short"]
     assert all(row["value"] > 0 and row["stderr"] > 0 for row in gold)
 
 
@@ -138,7 +155,7 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     texts = {"benchmark": "validation", "task": "validation", "metric": "bits_per_byte", "filter": "none"}
     tasks = [*plain_specifications(place)[:3], {**texts, "plain": str(tmp_path / "texts.jsonl")}]
-    (folder, _) = evaluate(read_job(write_job(place, "plain-pass", tasks=tasks)))
+    (folder, _) = evaluated(write_job(place, "plain-pass", tasks=tasks))
     model = load_language_model(place / "checkpoint-0", place / "tokenizer", "cpu")
 
     def bits(prompt: str, text: str) -> float:
@@ -160,10 +177,10 @@ def test_bits_per_byte_are_those_of_a_plain_pass(place: Path, tmp_path: Path) ->
 
 
 def test_a_limit_holds_for_each_task_and_shows(place: Path) -> None:
-    (folder, _) = evaluate(read_job(write_job(place, "limited", limit=2)))
+    (folder, _) = evaluated(write_job(place, "limited", limit=2))
     assert {row["items"] for row in rows(folder, "evaluations")} == {2}
     with pytest.raises(InputError, match=r"results of other settings \(limit\); name another folder"):
-        evaluate(read_job(write_job(place, "limited", limit=3)))
+        evaluated(write_job(place, "limited", limit=3))
 
 
 def test_items_of_all_tasks_of_a_benchmark_are_one_pool() -> None:
@@ -212,25 +229,57 @@ def test_measures_of_a_corpus() -> None:
 
 
 def test_what_is_there_is_not_evaluated_again(place: Path) -> None:
-    path = write_job(place, "again", tasks=plain_specifications(place)[:1])
+    path = write_job(place, "again", tasks=plain_specifications(place)[:2])
     folders = evaluate(read_job(path))
+    assert [folder.name for folder in folders] == ["world_short", "world_long"] * 2
     before = [folder.stat().st_ino for folder in folders]
-    (folders[1] / "rows" / "items.parquet").rename(place / "again" / "moved")
-    shutil.rmtree(folders[1])
-    # What a killed process leaves is neither taken for a result nor in the way: half a checkpoint, or parts of a whole.
-    (folders[1].with_name(folders[1].name + ".partial") / "rows").mkdir(parents=True)
-    (parts := folders[0].with_name(folders[0].name + PARTS)).mkdir()
+    kept = rows(folders[3].parent, "items")
+    shutil.rmtree(folders[3])
+    # What a killed process leaves is neither taken for a result nor in the way.
+    (half := folders[3].with_name("world_long.partial")).mkdir()
+    (half / "items.parquet").write_text("half")
+    folders[3].with_name("world_long.lock").touch()
     assert evaluate(read_job(path)) == folders
-    assert folders[0].stat().st_ino == before[0]
-    assert rows(folders[1], "items") == pq.read_table(place / "again" / "moved").to_pylist()
-    assert not list((place / "again").rglob("*.partial"))
-    assert not parts.exists()
+    assert [folder.stat().st_ino for folder in folders[:3]] == before[:3]
+    assert rows(folders[3].parent, "items") == kept
+    assert sorted(found.name for found in folders[3].parent.iterdir()) == ["world_long", "world_short"]
 
 
-def test_a_checkpoint_that_is_not_in_the_job_is_an_error(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_job(place, "only", tasks=plain_specifications(place)[:1])
-    assert main([str(path), "--only", "700"]) == 2
-    assert capfd.readouterr().err == "the job has no checkpoint with 700 tokens; those it has are 500, 1000\n"
+def test_a_job_may_name_the_outputs_it_wants(place: Path) -> None:
+    """Their maker keeps them apart, whatever other settings the folder of the job has seen."""
+    described = {"limit": 2, "benchmark": "world_long"}
+    output = {"folder": "kept/elsewhere", "configuration": described}
+    one = {"run_id": "run", "tokens": 500, "path": "checkpoint-0", "outputs": {"world_long": output}}
+    tasks = plain_specifications(place)
+    for limit in (3, 2):
+        evaluated(write_job(place, "by-name", checkpoints=[one], tasks=tasks, limit=limit))
+        if limit == 3:
+            shutil.rmtree(place / "kept")
+    manifest = read_manifest(place / "kept" / "elsewhere")
+    assert manifest["configuration"] == described
+    assert manifest["files"].keys() == {"evaluations.parquet", "evaluation_versions.parquet", "items.parquet"}
+    assert damage(place / "kept" / "elsewhere", manifest["files"], file_digest, thorough=True) == {}
+    assert {(row["task"], row["items"]) for row in rows(place / "kept", "evaluations")} == {("world_long", 2)}
+    assert not list((place / "by-name").glob("run/*"))
+
+
+def test_items_of_a_late_benchmark_that_stand_in_the_data_are_left_out(place: Path) -> None:
+    """With lm-eval and without, from the items and from the value; nothing is said of a benchmark that is all there."""
+    ids, tasks = [f"world_choice/{number}" for number in range(ITEMS)], world_specifications(place / "world")
+    for name, choices in (("late", tasks[2]), ("late-plain", plain_specifications(place)[2])):
+        for number, left_out in enumerate((ids[1:4], ids)):
+            asked = [{**choices, "left_out": left_out}, plain_specifications(place)[0]]
+            (folder, _) = evaluated(write_job(place, f"{name}-{number}", tasks=asked))
+            items, found = rows(folder, "items"), rows(folder, "evaluations")
+            kept = [row for row in items if (row["task"], row["metric"]) == ("world_choice", "acc")]
+            assert [row["item_id"] for row in kept] == [item for item in ids if item not in left_out]
+            values = {row["metric"]: (row["value"], row["items"]) for row in found if row["task"] == "world_choice"}
+            assert values.keys() == ({"acc", "gold_bits_per_byte"} if kept else set())
+            if kept:
+                assert values["acc"] == (pytest.approx(sum(row["value"] for row in kept) / len(kept)), len(kept))
+            assert len([row for row in items if row["task"] == "world_short"]) == 2 * ITEMS
+    with pytest.raises(InputError, match=r"results of other settings \(definitions\)"):
+        evaluated(write_job(place, "late-0", tasks=[tasks[2], plain_specifications(place)[0]]))
 
 
 def test_results_of_other_items_are_not_mixed(place: Path, tmp_path: Path) -> None:
@@ -241,7 +290,7 @@ def test_results_of_other_items_are_not_mixed(place: Path, tmp_path: Path) -> No
     task["plain"] = str(path)
 
     def evaluate_task(**changes: str) -> None:
-        evaluate(read_job(write_job(place, "items", tasks=[{**task, **changes}], limit=2)))
+        evaluated(write_job(place, "items", tasks=[{**task, **changes}], limit=2))
 
     evaluate_task()
     evaluate_task()
@@ -258,8 +307,7 @@ def test_what_models_attend_to_is_observed(place: Path) -> None:
     write_packed(place / "packed", [[[(3, 20), (4, 30)], [(5, 50)]] * 40], 64, vocabulary_size=300)
     found = []
     for name, tasks in (("on-text", plain_specifications(place)), ("on-rows", plain_specifications(place)[:1])):
-        job = read_job(write_job(place, name, tasks=tasks, observe="packed"))
-        folders = evaluate(job)
+        folders = evaluated(write_job(place, name, tasks=tasks, observe="packed"))
         for folder, tokens in zip(folders, (500, 1000), strict=True):
             attention, usage = rows(folder, "depth_attention"), rows(folder, "expert_usage")
             assert list(attention[0]) == ["run_id", "tokens", "query_depth", "key_depth", "score"]
@@ -273,9 +321,7 @@ def test_what_models_attend_to_is_observed(place: Path) -> None:
     assert found[0] != found[1]
     # 80 rows with 48 or 50 real tokens each, every one choosing 2 experts at each depth; the texts are 9 short ones.
     assert sum(row["selections"] for row in found[1]) == 3 * 2 * 40 * (57 + 55)
-    assert not (
-        evaluate(read_job(write_job(place, "unobserved", tasks=tasks)))[0] / "rows/expert_usage.parquet"
-    ).exists()
+    assert not rows(evaluated(write_job(place, "unobserved", tasks=tasks))[0], "expert_usage")
 
 
 def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
@@ -284,10 +330,10 @@ def test_other_depths_of_the_last_checkpoint(place: Path) -> None:
     checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
     checkpoints.append({"run_id": "layered", "tokens": 1000, "path": "layered"})
     tasks = plain_specifications(place)
-    job = read_job(write_job(place, "depths", tasks=tasks, checkpoints=checkpoints, depths=[2, 3, 5]))
-    first, last, layered = evaluate(job)
-    assert not (first / "rows" / "depth_evaluations.parquet").exists()
-    assert not (layered / "rows" / "depth_evaluations.parquet").exists()
+    path = write_job(place, "depths", tasks=tasks, checkpoints=checkpoints, depths=[2, 3, 5])
+    first, last, layered = evaluated(path)
+    assert not rows(first, "depth_evaluations")
+    assert not rows(layered, "depth_evaluations")
     found = rows(last, "depth_evaluations")
     assert list(found[0]) == ["run_id", "tokens", "depth", *RAW_EVALUATIONS[2:]]
     own = [{**row, "depth": 3} for row in rows(last, "evaluations")]
@@ -324,8 +370,8 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
     ):
         checkpoints = [{"run_id": "run", "tokens": 500, "path": path}]
         job = write_job(place, name, tasks=tasks, checkpoints=checkpoints, **settings)
-        (folder,) = evaluate(read_job(job))
-        found[name] = {table.stem: rows(folder, table.stem) for table in (folder / "rows").iterdir()}
+        (folder,) = evaluated(job)
+        found[name] = {table.stem: rows(folder, table.stem) for table in folder.glob("*/*.parquet")}
     averages = {"both", "only-averaged"}
     for name, written in found.items():
         assert {row["weights"] for row in written["evaluation_versions"]} == {"averaged" if name in averages else "raw"}
@@ -338,16 +384,14 @@ def test_averaged_weights_are_evaluated_and_raw_ones_beside_them(place: Path) ->
     own = [row for row in found["both"]["depth_evaluations"] if row["depth"] == 3]
     assert [row["value"] for row in own] == [row["value"] for row in found["only-averaged"]["evaluations"]]
     with pytest.raises(InputError, match=r"results of other settings \(weights\); name another folder"):
-        evaluate(
-            read_job(write_job(place, "both", tasks=plain_specifications(place), checkpoints=checkpoints, depths=[2]))
-        )
+        evaluated(write_job(place, "both", tasks=tasks, checkpoints=checkpoints, depths=[2]))
 
 
 def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None:
-    (first, _) = evaluate(read_job(write_job(place, "versions", limit=3)))
-    (second, _) = evaluate(read_job(write_job(place, "versions-plain", limit=3, tasks=plain_specifications(place))))
+    (first, _) = evaluated(write_job(place, "versions", limit=3))
+    (second, _) = evaluated(write_job(place, "versions-plain", limit=3, tasks=plain_specifications(place)))
     found = rows(first, "evaluation_versions")
-    assert [row["task"] for row in found] == ["world_short", "world_long", "world_choice", "world_text"]
+    assert [row["task"] for row in found] == ["world_choice", "world_long", "world_short", "world_text"]
     for row, plain in zip(found, rows(second, "evaluation_versions"), strict=True):
         assert re.fullmatch(r"\S+ .*sources [0-9a-f]{12}", row["code_version"])
         assert row["harness_version"] == f"lm-eval {metadata.version('lm-eval')}"
@@ -356,8 +400,8 @@ def test_versions_of_code_data_and_packages(place: Path, tmp_path: Path) -> None
         assert re.fullmatch("[0-9a-f]{16}", row["data_version"])
     # The same items elsewhere have the same version, others another.
     shutil.copytree(place / "world", tmp_path / "world")
-    (moved, _) = evaluate(read_job(write_job(place, "moved", tasks=world_specifications(tmp_path / "world"), limit=3)))
-    (fewer, _) = evaluate(read_job(write_job(place, "fewer", tasks=world_specifications(tmp_path / "world"), limit=2)))
+    (moved, _) = evaluated(write_job(place, "moved", tasks=world_specifications(tmp_path / "world"), limit=3))
+    (fewer, _) = evaluated(write_job(place, "fewer", tasks=world_specifications(tmp_path / "world"), limit=2))
     versions = [
         [row["data_version"] for row in rows(folder, "evaluation_versions")] for folder in (first, moved, fewer)
     ]
@@ -408,11 +452,11 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, tried: list[int]) -> None:
-    """For all checkpoints, also where each is a request of its own."""
-    path, questions = write_job(place, "requests", tasks=plain_specifications(place)[:1]), KeptQuestions()
-    for tokens in (500, 1000):
-        evaluate(read_job(path), only=tokens, questions=questions)
-    assert tried == [16_384, 8192, 4096, 4096]
+    """For all checkpoints, also those of later jobs that ask the same."""
+    tasks, questions = plain_specifications(place)[:1], KeptQuestions()
+    for name in ("requests", "more-requests"):
+        evaluate(read_job(write_job(place, name, tasks=tasks)), questions=questions)
+    assert tried == [16_384, 8192, *[4096] * 4]
 
 
 def test_memory_that_is_too_small_for_one_sequence_is_one_line(
@@ -440,7 +484,7 @@ def test_a_model_smaller_than_the_tokenizer_is_refused(place: Path) -> None:
     save_small_model(place / "narrow", vocabulary_size=100)
     checkpoints = [{"run_id": "r", "tokens": 1, "path": "narrow"}]
     with pytest.raises(InputError, match=r"narrow: the model knows 100 tokens, the tokenizer has \d+"):
-        evaluate(read_job(write_job(place, "misfit", checkpoints=checkpoints, tasks=plain_specifications(place))))
+        evaluated(write_job(place, "misfit", checkpoints=checkpoints, tasks=plain_specifications(place)))
 
 
 def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,9 +503,9 @@ def test_texts_are_encoded_once_for_all_checkpoints_and_depths(place: Path, monk
 
     plain = Tokenizer.__init__
     monkeypatch.setattr(Tokenizer, "__init__", lambda self, codec, end: plain(self, Counting(codec), end))
-    path, questions = write_job(place, "encoded", tasks=plain_specifications(place), depths=[2]), KeptQuestions()
-    for tokens in (500, 1000):
-        evaluate(read_job(path), only=tokens, questions=questions)
+    tasks, questions = plain_specifications(place), KeptQuestions()
+    for name in ("encoded", "encoded-too"):
+        evaluate(read_job(write_job(place, name, tasks=tasks, depths=[2])), questions=questions)
     assert len(encoded) == len(set(encoded)) > 0
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from model.evaluation.language_model import load_language_model
 from model.evaluation.metrics import tables
-from model.evaluation.resume import score_tasks
+from model.evaluation.parts import score_tasks
 from model.evaluation.tokenizer import find_tokenizer, load_tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer

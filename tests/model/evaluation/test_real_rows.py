@@ -16,7 +16,7 @@ from lm_eval.evaluator import evaluate
 from model.evaluation import harness, harness_definitions, harness_tasks
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.metrics import tables
-from model.evaluation.resume import score_tasks
+from model.evaluation.parts import score_tasks
 from pipeline.benchmarks.items import task_specifications
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.storage.documents import DocumentWriter

@@ -69,8 +69,7 @@ def assert_same_run(folder, reference):
     assert names[0] == names[1]
     for name in names[0]:
         one, other = (run / "checkpoints" / name for run in (folder, reference))
-        for file in ("model.safetensors", "averaged.safetensors"):
-            assert (one / file).read_bytes() == (other / file).read_bytes()
+        assert (one / "averaged.safetensors").read_bytes() == (other / "averaged.safetensors").read_bytes()
         described = [json.loads((path / "checkpoint.json").read_text()) for path in (one, other)]
         for description in described:
             del description["seconds"]
@@ -128,8 +127,9 @@ def test_a_finished_run_stays_as_it_is(root):
     assert row_of(root / "run")["status"] == "complete"
 
 
-def test_the_checkpoint_is_the_model_and_its_average(root):
-    folder = root / "run"
+def test_the_checkpoint_is_the_average_and_the_model_where_raw_weights_are_kept(root, fresh):
+    folder = fresh(raw_checkpoints=True)
+    train(folder)
     newest = newest_state(folder / "state").tensors
     checkpoint = max((folder / "checkpoints").iterdir())
     model = load_model(checkpoint, weights="raw")
@@ -138,6 +138,23 @@ def test_the_checkpoint_is_the_model_and_its_average(root):
     for name, tensor in load_model(checkpoint).state_dict().items():
         assert torch.equal(tensor, newest[f"{'average' if tensor.is_floating_point() else 'model'}.{name}"])
     assert any(router.bias.any() for router in model.routers().values())
+    assert_same_run(folder, root / "run")
+    kept = {path.name for path in (root / "run" / "checkpoints").glob("*/*.safetensors")}
+    assert kept == {"averaged.safetensors"}  # where raw weights are not asked for
+
+
+@pytest.mark.parametrize(("tokens", "longer"), [(1250, 2500), (1500, 2250)])
+def test_a_run_that_is_extended_is_one_that_was_longer_from_the_start(fresh, tokens, longer):
+    folder, reference = fresh(tokens=tokens, checkpoints=[700]), fresh("long", tokens=longer, checkpoints=[700, tokens])
+    assert [train(folder), train(reference)] == ["complete"] * 2
+    last = newest_state(folder / "state").values["tokens"]
+    kept = {path: path.stat().st_mtime_ns for path in folder.glob("checkpoints/*/*")}
+    shutil.copy(reference / "run.json", folder / "run.json")
+    assert train(folder) == "complete"
+    assert_same_run(folder, reference)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert last < newest_state(folder / "state").values["tokens"] == row_of(folder)["tokens"]
+    assert json.loads((folder / "progress.json").read_text())["target"] == longer
 
 
 @pytest.mark.slow

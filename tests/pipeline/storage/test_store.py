@@ -13,7 +13,7 @@ import pytest
 from pipeline.errors import InputError
 from pipeline.storage import store
 from pipeline.storage.integrity import damage
-from pipeline.storage.store import Missing, Output, Store, digest, file_digest
+from pipeline.storage.store import Output, Store, digest, file_digest
 
 
 def write_one(folder: Path) -> dict[str, int]:
@@ -21,13 +21,22 @@ def write_one(folder: Path) -> dict[str, int]:
     return {"files": 1}
 
 
+def output_of(root: Path, configuration: dict[str, int] | None = None) -> Output:
+    """An output of the stage `s` that is still to be made."""
+    decided = configuration or {}
+    key = Store.key("s", 1, decided)
+    return Output("s", key, root / "s" / key, 1, decided, ())
+
+
 def test_builds_once_and_finds_again(tmp_path: Path) -> None:
     calls = []
-    store = Store(tmp_path)
-    first = store.build("s", 1, {"x": 1}, [], lambda folder: (calls.append(folder), write_one(folder))[1])
-    again = store.build("s", 1, {"x": 1}, [], lambda folder: (calls.append(folder), write_one(folder))[1])
+    store, first = Store(tmp_path), output_of(tmp_path, {"x": 1})
+    assert not first.done
+    for _ in range(2):
+        store.build(first, lambda folder: (calls.append(folder), write_one(folder))[1])
     assert len(calls) == 1
-    assert first.path == again.path
+    assert first.done
+    again = output_of(tmp_path, {"x": 1})
     assert again.results == {"files": 1}
     assert (first.path / "a.txt").read_text() == "one"
     assert not list(tmp_path.glob("s/*.partial"))
@@ -38,44 +47,46 @@ def test_builds_once_and_finds_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"key": "another"}'])
 def test_a_damaged_manifest_is_named(tmp_path: Path, content: str) -> None:
     store = Store(tmp_path)
-    output = store.build("s", 1, {"x": 1}, [], write_one)
+    store.build(output_of(tmp_path), write_one)
+    output = output_of(tmp_path)
     (output.path / "manifest.json").write_text(content)
     with pytest.raises(InputError, match=r"manifest.json is damaged.*; `dreamer verify STUDY --repair`"):
-        store.find("s", output.key)
+        store.build(output, write_one)
 
 
 @pytest.mark.parametrize("resumes", [False, True])
 def test_an_output_without_its_manifest_is_made_again(tmp_path: Path, resumes: bool) -> None:
-    store, found = Store(tmp_path), []
-    output = store.build("s", 1, {"x": 1}, [], write_one)
+    store, output, found = Store(tmp_path), output_of(tmp_path), []
+    store.build(output, write_one)
     (output.path / "manifest.json").unlink()
 
     def work(folder: Path) -> dict[str, int]:
         found.extend(path.name for path in folder.iterdir())
         return write_one(folder)
 
-    assert store.build("s", 1, {"x": 1}, [], work, resumes=resumes).results == {"files": 1}
+    store.build(output, work, resumes=resumes)
+    assert output.results == {"files": 1}
     assert found == (["a.txt"] if resumes else [])
 
 
 def test_changed_files_of_an_output_are_seen_before_they_are_used(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    output = store.build("s", 1, {"x": 1}, [], write_one)
+    store, output = Store(tmp_path), output_of(tmp_path)
+    store.build(output, write_one)
     file = output.path / "a.txt"
     before = file.stat()
     file.touch()
-    assert store.build("s", 1, {"x": 1}, [], write_one) == output  # a copied store has other times
+    store.build(output, write_one)  # a copied store has other times
     for content, words in (("two", "other content"), ("three", "has 5 bytes, not 3"), (None, "is missing")):
         if content is None:
             file.unlink()
         else:
             file.write_text(content)
         with pytest.raises(InputError, match=rf"a\.txt .*{words}.*; `dreamer verify STUDY --repair`"):
-            store.build("s", 1, {"x": 1}, [], write_one)
-    assert store.find("s", output.key)  # commands that only look do not read everything
+            store.build(output, write_one)
+    assert output.done  # commands that only look do not read everything
     file.write_text("two")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert store.build("s", 1, {"x": 1}, [], write_one)  # rot of the disk is for `dreamer verify`
+    store.build(output, write_one)  # rot of the disk is for `dreamer verify`
     files = output.manifest["files"]
     assert damage(output.path, files, file_digest, thorough=True) == {
         "a.txt": "has other content than when it was written"
@@ -83,15 +94,12 @@ def test_changed_files_of_an_output_are_seen_before_they_are_used(tmp_path: Path
 
 
 def test_key_follows_configuration_version_stage_and_inputs() -> None:
-    def output(key: str) -> Output:
-        return Output("before", key, Path("."), {})
-
     keys = [
-        Store.key("s", 1, {"x": 1}, [output("a")]),
-        Store.key("s", 1, {"x": 2}, [output("a")]),
-        Store.key("s", 2, {"x": 1}, [output("a")]),
-        Store.key("t", 1, {"x": 1}, [output("a")]),
-        Store.key("s", 1, {"x": 1}, [output("b")]),
+        Store.key("s", 1, {"x": 1}, ["before/a"]),
+        Store.key("s", 1, {"x": 2}, ["before/a"]),
+        Store.key("s", 2, {"x": 1}, ["before/a"]),
+        Store.key("t", 1, {"x": 1}, ["before/a"]),
+        Store.key("s", 1, {"x": 1}, ["before/b"]),
         Store.key("s", 1, {"x": 1}, []),
     ]
     assert len(set(keys)) == len(keys)
@@ -99,43 +107,44 @@ def test_key_follows_configuration_version_stage_and_inputs() -> None:
 
 
 def test_failed_work_leaves_no_output_and_starts_empty(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store, output = Store(tmp_path), output_of(tmp_path)
 
     def fail(folder: Path) -> None:
         (folder / "half").write_text("h")
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        store.build("s", 1, {}, [], fail)
-    assert store.find("s", Store.key("s", 1, {}, [])) is None
-    output = store.build("s", 1, {}, [], write_one)
+        store.build(output, fail)
+    assert not output.done
+    store.build(output, write_one)
     assert not (output.path / "half").exists()
 
 
 def test_resuming_work_finds_what_it_left(tmp_path: Path) -> None:
-    store = Store(tmp_path)
+    store, output = Store(tmp_path), output_of(tmp_path)
 
     def fail(folder: Path) -> None:
         (folder / "half").write_text("h")
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.build("s", 1, {}, [], fail, resumes=True)
-    output = store.build("s", 1, {}, [], write_one, resumes=True)
+        store.build(output, fail, resumes=True)
+    store.build(output, write_one, resumes=True)
     assert (output.path / "half").read_text() == "h"
 
 
 SLOW_BUILD = """
 import sys, time
 from pathlib import Path
-from pipeline.storage.store import Store
+from pipeline.storage.store import Output, Store
 
 def work(folder: Path) -> None:
     with open(sys.argv[2], "a") as file:
         file.write("start\\n")
     time.sleep(float(sys.argv[3]))
 
-Store(sys.argv[1]).build("s", 1, {}, [], work)
+key, root = Store.key("s", 1, {}), Path(sys.argv[1])
+Store(root).build(Output("s", key, root / "s" / key, 1, {}, ()), work)
 """
 
 
@@ -158,9 +167,10 @@ def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    store = Store(tmp_path / "store")
-    assert store.find("s", Store.key("s", 1, {}, [])) is None
-    assert store.build("s", 1, {}, [], write_one).results == {"files": 1}
+    output = output_of(tmp_path / "store")
+    assert not output.done
+    Store(tmp_path / "store").build(output, write_one)
+    assert output.results == {"files": 1}
 
 
 def test_digest_is_stable_across_machines() -> None:
@@ -192,20 +202,12 @@ def test_digests_of_large_files_are_kept_until_the_file_changes(
     assert first.file_digest(large) == file_digest(large)
 
 
-def test_a_store_that_only_finds_builds_nothing(tmp_path: Path) -> None:
-    finds = Store(tmp_path, builds=False)
-    with pytest.raises(Missing, match="s/"):
-        finds.build("s", 1, {}, [], write_one)
-    assert not list(tmp_path.iterdir())
-    built = Store(tmp_path).build("s", 1, {}, [], write_one)
-    assert finds.build("s", 1, {}, [], write_one) == built
-
-
 FULL = """
 import resource, sys
 from pipeline.storage.documents import SCHEMA, DocumentWriter
 from pipeline.errors import InputError
-from pipeline.storage.store import Store
+from pathlib import Path
+from pipeline.storage.store import Output, Store
 import pyarrow as pa, os
 
 def work(folder):
@@ -218,8 +220,11 @@ def work(folder):
 
 if sys.argv[2] == "full":
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+root = Path(sys.argv[1])
+output = Output("s", "key", root / "s" / "key", 1, {}, ())
 try:
-    print(Store(sys.argv[1]).build("s", 1, {}, [], work).results["counts"][0]["documents"])
+    Store(root).build(output, work)
+    print(output.results["counts"][0]["documents"])
 except InputError as error:
     print(error)
     sys.exit(2)

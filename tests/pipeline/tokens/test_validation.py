@@ -15,7 +15,7 @@ from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import training_parts
-from pipeline.tokens.validation import hash_bound, items_file, question_hashes
+from pipeline.tokens.validation import TUNING, hash_bounds, items_file, question_hashes
 from tests.pipeline.tokens.token_documents import unpacked, write
 
 QUESTIONS = [f"{name} has {number} coins. How many?" for name in ("Ann", "Ben") for number in range(200)]
@@ -78,6 +78,19 @@ def test_every_document_is_packed_or_held_out_and_counted(results: dict[str, Any
     assert results["validation"] == len(items(packed)) == len(held_out)
 
 
+def test_a_tuning_split_is_apart_from_validation_and_from_training(source, tokenizer, packed, results, tmp_path, codec):
+    with_tuning = pack(source, tokenizer, tmp_path, seed=0, validation=1000, tuning=1000, **OPTIONS)
+    assert items(tmp_path) == items(packed)
+    tuned = [json.loads(line) for line in items_file(tmp_path, "responses", TUNING).read_text().splitlines()]
+    asked = {words(item["prompt"] or item["target"]) for item in tuned}
+    trained = {words(codec.decode(list(prompt or response))) for prompt, response in unpacked(tmp_path)}
+    assert not asked & trained
+    assert not asked & {words(item["prompt"] or item["target"]) for item in items(packed)}
+    assert 10 < with_tuning["tuning"] == len(tuned) < 60  # about 2 % again
+    held_out = sum(row["documents"] for row in with_tuning["counts"] if row["reason"] == TUNING)
+    assert results["documents"] - with_tuning["documents"] == held_out == len(tuned)
+
+
 def test_items_are_what_is_learned(results: dict[str, Any], packed: Path) -> None:
     held_out = [row for batch in read_documents(packed, kind="dropped") for row in batch.to_pylist()]
     parts = {row["id"]: training_parts(row["question"], row["response"]) for row in held_out}
@@ -116,7 +129,7 @@ def test_a_single_question_that_is_held_out_is_refused(tokenizer: Path, tmp_path
     texts = pa.array(f"How many are {number}?" for number in range(500))
     hashes = question_hashes(pa.record_batch({"question": texts, "response": texts}))
     held_out = texts[int(hashes.argmin())].as_py()
-    assert hashes.min() < hash_bound(50, 1)
+    assert hashes.min() < hash_bounds(50, [1])[0]
     same = write(tmp_path / "in", [(held_out, f"{number}") for number in range(50)])
-    with pytest.raises(InputError, match=r"held out or have a low weight; set data\.validation to 0"):
+    with pytest.raises(InputError, match=r"held out or have a low weight; set data\.validation"):
         pack(same, tokenizer, tmp_path / "out", seed=0, validation=1, **OPTIONS)

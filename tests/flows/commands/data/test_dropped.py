@@ -5,26 +5,27 @@ from pathlib import Path
 import pytest
 
 from flows.commands.cli import main
-from flows.stages.prepare import prepare_data
+from flows.plan import Plan
+from flows.prepare import curation_counts, prepare_data
 from flows.study.loading import load_study
 from pipeline.storage.documents import KEPT
-from pipeline.storage.store import Store
+from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
-    study = load_study(str(TINY), root=root)
-    prepared = prepare_data(study, Store(study.store_folder))
-    rows = list(prepared.counts())
+    plan = Plan(load_study(str(TINY), root=root))
+    prepare_data(plan, at_once)
+    rows = list(curation_counts(plan.data))
     assert all(row["tokens"] > 0 for row in rows)
     before = None
     for stage in ("clean", "deduplicate", "decontaminate", "tokens"):  # each takes in what the one before it kept
         counts = [row for row in rows if row["stage"] == stage]
         assert before in (None, sum(row["tokens"] for row in counts))
         before = sum(row["tokens"] for row in counts if row["reason"] == KEPT)
-    assert before == prepared.packed.results["tokens"]
+    assert before == plan.data.packed.results["tokens"]
     return root
 
 
@@ -94,4 +95,5 @@ def test_a_preview_of_a_seed_that_the_study_has_not(root: Path, capsys: pytest.C
 def test_a_study_without_data_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
     status, _, error = said(capsys, command, str(TINY), "--root", str(tmp_path))
     assert status == 2
-    assert f"no data yet; `dreamer run {TINY} --root {tmp_path}` prepares them" in error
+    assert " yet; " in error
+    assert f"`dreamer run {TINY} --root {tmp_path}`" in error

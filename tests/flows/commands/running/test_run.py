@@ -1,7 +1,9 @@
-"""What `dreamer run` says where the study's folder goes away under the study."""
+"""`dreamer run` without Prefect: a folder that goes away, and a current folder with somebody's modules."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -9,9 +11,11 @@ import pytest
 
 import flows.commands.running.run
 from flows.commands.cli import main
-from flows.study.configuration import Study
+from flows.plan import Plan
 from pipeline.errors import InputError
 from tests.flows.small_study import small_study
+
+DREAMER = Path(sys.executable).with_name("dreamer")
 
 
 @pytest.mark.parametrize("error", [InputError("a shard is gone"), duckdb.IOException("a shard"), OSError(2, "")])
@@ -19,15 +23,16 @@ from tests.flows.small_study import small_study
 def test_a_folder_that_was_moved_is_said_whatever_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, anew: bool
 ) -> None:
-    def moves(chosen: Study, **_: object) -> None:
+    def moves(plan: Plan, *_: object) -> None:
+        chosen = plan.study
         chosen.folder.rename(tmp_path / "away")
         if anew:
             chosen.folder.mkdir()
         raise error
 
-    monkeypatch.setattr(flows.commands.running.run, "run_in_process", moves)
+    monkeypatch.setattr(flows.commands.running.run, "run_study", moves)
     root = tmp_path / "run"
-    assert main(["run", str(small_study(tmp_path)), "--root", str(root)]) == 2
+    assert main(["run", str(small_study(tmp_path)), "--root", str(root), "--plain"]) == 2
     said = capsys.readouterr().err
     assert f"dreamer: {root} was moved or removed while the study ran; move it back" in said
     assert ("another folder is there now" in said) == anew
@@ -37,9 +42,23 @@ def test_a_folder_that_was_moved_is_said_whatever_fails(
 def test_an_error_in_a_folder_that_stays_is_said_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails(chosen: Study, **_: object) -> None:
+    def fails(*_: object) -> None:
         raise InputError("a shard is gone")
 
-    monkeypatch.setattr(flows.commands.running.run, "run_in_process", fails)
-    assert main(["run", str(small_study(tmp_path)), "--root", str(tmp_path / "run")]) == 2
+    monkeypatch.setattr(flows.commands.running.run, "run_study", fails)
+    assert main(["run", str(small_study(tmp_path)), "--root", str(tmp_path / "run"), "--plain"]) == 2
     assert "dreamer: a shard is gone\n" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_modules_in_the_current_folder_are_nobodys(tmp_path: Path) -> None:
+    here, marker = tmp_path / "somebody's", tmp_path / "marker"
+    here.mkdir()
+    for module in ("ctypes", "glob", "safetensors", "torch", "model"):
+        (here / f"{module}.py").write_text(f"open({str(marker)!r}, 'w')\nraise ImportError('hostile')\n")
+    study_file = small_study(here)
+    command = [str(DREAMER), "run", study_file.name, "--root", "run", "--plain"]
+    ran = subprocess.run(command, cwd=here, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert not marker.exists()
+    assert (here / "run" / "report" / "index.html").exists()

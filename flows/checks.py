@@ -1,0 +1,128 @@
+"""Check a study before it starts: what can be known to fail hours later is one line in the first second."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
+from flows.models import PlannedModel, plan_models
+from flows.study.configuration import BASELINE, BUILTIN, Study
+from flows.watching.looks import folder_size
+from model.evaluation.trust import check_overrides, check_task_file
+from pipeline.benchmarks.items import task_file
+from pipeline.benchmarks.table import resolve_benchmark
+from pipeline.errors import InputError
+from pipeline.tokens.tokenizer import read_tokenizer
+
+UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
+
+
+def check_study(study: Study, *, trust_code: bool = False) -> None:
+    """Check devices, files, folders, memory and disk of a study.
+
+    Raises InputError for devices that are not there, a benchmark that runs code which is not trusted, a tokenizer that
+    cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor
+    the disk.
+    """
+    check_devices(study)
+    check_benchmarks(study, trust_code=trust_code)
+    if file := study.tokenizer_file:
+        read_tokenizer(file)
+    if study.data.cluster and importlib.util.find_spec("distributed") is None:
+        raise InputError(
+            f"data.cluster is {study.data.cluster}, but Dask is not installed; pip install 'dreamer-study[cluster]'"
+        )
+    planned = plan_models(study, study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY)
+    share_ranks(study, len(planned))
+    _check_memory(study, planned)
+    for folder in (study.folder, study.store_folder):
+        _check_writable(folder)
+    _check_disk(study, planned)
+
+
+def study_warnings(study: Study) -> list[str]:
+    """List what a person should know of a study that is right, in one line each: mostly nothing."""
+    if BASELINE in [variant.name for variant in study.models.variants]:
+        return []
+    return [f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"]
+
+
+def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
+    """Check that the task files and overrides of a study's benchmarks are there and run no code."""
+    for entry in study.evaluation.benchmarks:
+        if entry == BUILTIN:
+            continue
+        benchmark = resolve_benchmark(entry)
+        path = task_file(benchmark, study.place, study.mirror)
+        if not trust_code:
+            check_overrides(benchmark.overrides, f"benchmark {benchmark.name!r}")
+            if path:
+                check_task_file(Path(path), trusted=_harness_tasks())
+
+
+def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
+    """Count the bytes of all checkpoints of a study: averaged weights, and raw ones where the study asks for them.
+
+    A seed that is screened writes checkpoints too, up to the point at which the best seed is chosen.
+    """
+    training = study.training
+    of_others = sum(point <= (training.stop_at or training.tokens) for point in training.points)
+    checkpoints = len(training.points) + (len(training.seeds) - 1) * of_others
+    copies = 1 if not training.averaging or study.evaluation.weights == "averaged" else 2
+    return sum(4 * model.parameters * copies * checkpoints for model in planned)
+
+
+def state_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
+    """Count the bytes to resume all runs from: weights, two moments, and the average where one is kept."""
+    copies = 4 if study.training.averaging else 3
+    return sum(4 * model.parameters * copies * len(study.training.seeds) for model in planned)
+
+
+def _harness_tasks() -> Path | None:
+    """Find the folder of lm-eval's own tasks without importing lm-eval, which takes seconds."""
+    found = importlib.util.find_spec("lm_eval")
+    return Path(found.origin).resolve().parent / "tasks" if found and found.origin else None
+
+
+def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:
+    """Raise InputError for a model whose weights, gradients and two moments alone are more than the memory."""
+    largest = max(planned, key=lambda model: model.parameters)
+    needed = 16 * largest.parameters
+    if gpus(study):
+        import torch
+
+        place, there = "a GPU here", torch.cuda.get_device_properties(0).total_memory
+    else:
+        place, there = "this machine", machine_memory()
+    if needed > there:
+        raise InputError(
+            f"{largest.model_id} has {largest.parameters:,} parameters and needs at least {needed / 1e9:,.1f} GB to be "
+            f"trained; {place} has {there / 1e9:,.1f} GB; make models.baseline smaller"
+        )
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another with --root") from None
+
+
+def _check_disk(study: Study, planned: Sequence[PlannedModel]) -> None:
+    """Raise InputError if what training writes is more than is free, counting as there what the store holds."""
+    needed = checkpoint_bytes(study, planned) + state_bytes(study, planned)
+    free = shutil.disk_usage(study.store_folder).free
+    if needed <= free:
+        return
+    written = folder_size(study.store_folder / "runs")
+    if needed - written > free:
+        raise InputError(
+            f"{study.store_folder}: training writes {needed / 1e9:,.1f} GB of checkpoints and states, and "
+            f"{free / 1e9:,.1f} GB are free; take fewer training.checkpoints, or a larger disk with --root"
+        )

@@ -1,0 +1,71 @@
+"""Turn what happens to jobs into progress: how far each training is, and how many checkpoints are evaluated."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flows.jobs import Event, Job
+from flows.plan import Plan, Run
+from flows.watching import progress
+from flows.watching.progress import read_progress
+from flows.watching.silence import EVALUATION_SILENT_SECONDS, SILENT_SECONDS, Watch
+
+
+class Followed:
+    """Report the progress of jobs, and warn of processes that have written nothing for too long."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._expected = len(plan.study.training.points)
+        self._evaluated = Counter({f"evaluate {run.name}": _evaluated(plan, run) for run in plan.runs})
+        self._watched: dict[Job, Watch] = {}
+        self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
+
+    def tell(self, event: Event) -> None:
+        """Hear of an event of a job."""
+        job = event.job
+        if event.kind == "started":
+            seconds = SILENT_SECONDS if job.kind == "training" else EVALUATION_SILENT_SECONDS
+            self._watched[job] = Watch(job.name, job.folder / "progress.json", seconds)
+        if event.ends:
+            self._watched.pop(job, None)
+        elif job in self._watched:
+            self._watched[job].look()
+        (self._training if job.kind == "training" else self._evaluation)(event)
+
+    def _training(self, event: Event) -> None:
+        job = event.job
+        if event.kind == "failed":
+            progress.report(job.name, 0.0, f"failed: {event.error}")
+            return
+        fraction, words = training_words(job)
+        progress.report(job.name, *((1.0, "done") if event.ends else (fraction, words)))
+
+    def _evaluation(self, event: Event) -> None:
+        key = event.job.name.partition(" at ")[0]
+        self._evaluated[key] += event.kind == "finished"
+        done, state = self._evaluated[key], read_progress(event.job.folder / "progress.json")
+        rate = f", {state['items_per_second']:,.0f} items/s" if not event.ends and "items_per_second" in state else ""
+        if event.kind == "failed":
+            self._failed.setdefault(key, f"failed: {event.error}")
+        words = self._failed.get(key, f"{done} of {self._expected} checkpoints{rate}")
+        progress.report(key, done / self._expected, words)
+
+
+def training_words(job: Job) -> tuple[float, str]:
+    """Return how far a training is, as a fraction of its goal and in words: tokens, loss, rate, seconds left."""
+    state = read_progress(job.folder / "progress.json")
+    if not state.get("tokens"):
+        return 0.0, "starting"
+    rate = state.get("tokens_per_second") or 0
+    left = f"{max(job.goal - state['tokens'], 0) / rate:,.0f} s left" if rate else ""
+    loss = f"loss {state['loss']:.3f}, " if state.get("loss") is not None else ""
+    note = f"; {state['note']}" if state.get("note") else ""
+    words = f"{state['tokens']:,} tokens, {loss}{rate:,.0f} tokens/s, {left}{note}"
+    return min(state["tokens"] / job.goal, progress.MOST_UNDONE), words
+
+
+def _evaluated(plan: Plan, run: Run) -> int:
+    """Count the checkpoints of a run that have been evaluated on everything."""
+    if run.status != "chosen":
+        return 0
+    return sum(all(one.done for one in plan.evaluations_of(run, checkpoint)) for checkpoint in run.checkpoints)

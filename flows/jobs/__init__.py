@@ -1,0 +1,77 @@
+"""Start and follow the processes of a study: trainings and evaluations. Nowhere else are such processes started.
+
+`Jobs` is the interface. `local.py` runs jobs as processes of this machine, on its free cores or GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+BAD_INPUT = 2  # the exit status of a process that was given bad input
+
+
+class Failed(RuntimeError):
+    """A process failed; the text names the process and its log, `reason` is what the process said last."""
+
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
+
+
+class Stopped(RuntimeError):
+    """A job ended, or did not start, because the study is being stopped."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """A command over a folder: `python -m program arguments`.
+
+    The process writes `folder/progress.json`, and a training its checkpoints to `folder/checkpoints`. What the process
+    prints is appended to `log`. The job with the smallest `priority` starts next; it takes `devices` GPUs, or cores.
+    `goal` is the number of tokens to which a training goes.
+    """
+
+    kind: Literal["training", "evaluation"]
+    name: str
+    program: str
+    arguments: tuple[str, ...]
+    folder: Path
+    log: Path
+    priority: tuple[int, ...] = ()
+    devices: int = 1
+    goal: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened to a job.
+
+    'started'; 'progress', every second; 'checkpoint', a training has written another one; 'finished'; 'failed', with
+    the error: Failed where the others can go on, else InputError (the job was refused) or a defect.
+    """
+
+    job: Job
+    kind: Literal["started", "progress", "checkpoint", "finished", "failed"]
+    error: BaseException | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether the job has ended."""
+        return self.kind in ("finished", "failed")
+
+
+class Jobs(Protocol):
+    """The interface of what runs jobs."""
+
+    def submit(self, job: Job) -> None:
+        """Take a job, which starts when cores or GPUs are free and no other job is more urgent."""
+
+    def events(self) -> Iterator[Event]:
+        """Yield what happens, until every job that has been submitted has ended; jobs may be submitted meanwhile."""
+
+    def stop(self) -> None:
+        """End all jobs: trainings save their states in a grace period, then nothing of them is left."""

@@ -1,0 +1,103 @@
+"""Divide this machine among processes: how many run at once, and which GPUs each of them sees."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from flows.jobs.private import open_private, private_folder
+from flows.study.configuration import Study
+from pipeline.errors import InputError
+from pipeline.storage.locks import try_lock
+
+POLL_SECONDS = 0.5
+DEVICE = re.compile(r"\d+|(GPU|MIG)-[0-9A-Za-z-]+(/\d+)*")
+CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+def cores() -> int:
+    """Count the CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory that processes may use here: the machine's, or the limit of their group."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in CGROUP_LIMITS:
+        text = path.read_text().strip() if path.is_file() else ""
+        limits += [int(text)] if text.isdigit() else []
+    return min(limits)
+
+
+def gpus(study: Study) -> int:
+    """Count the CUDA devices that the study may use on this machine."""
+    if study.training.device == "cpu":
+        return 0
+    import torch  # seconds, which a study on CPUs saves
+
+    return torch.cuda.device_count()
+
+
+def concurrency(study: Study) -> int:
+    """Count the processes that run at once: the study's `workers`, else one for each GPU, else one for each core."""
+    return study.workers or gpus(study) or cores()
+
+
+def check_devices(study: Study) -> None:
+    """Raise InputError if the study names CUDA as its device and torch sees none here, before any work."""
+    if study.training.device == "cuda" and not gpus(study):
+        raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
+
+
+def share_ranks(study: Study, runs: int, found: int | None = None) -> list[int]:
+    """Divide `found` GPUs (default: those of this machine) among `runs` runs: count the ranks that train each of them.
+
+    A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
+    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. Raises InputError if
+    the study wants more GPUs for one run than the machine has.
+    """
+    found = gpus(study) if found is None else found
+    wanted, training = study.training.ranks, study.training
+    if wanted and found and wanted > found:
+        raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
+    if wanted or not found:
+        return [wanted or 1] * runs
+    share, rest = divmod(min(found, study.workers or found), runs)
+    rows = training.batch_tokens // training.sequence_length
+    return [max(1, min(share + (run >= runs - rest), rows)) for run in range(runs)]
+
+
+@contextmanager
+def lock_gpus(names: Sequence[str], wanted: int, wait: Callable[[float], object]) -> Iterator[list[str]]:
+    """Wait for `wanted` of the named GPUs, all at once, and lock them. Yields their names.
+
+    The locks are the operating system's, on one file for each GPU: a killed holder frees them at once. A process that
+    finds too few GPUs frees what it has, so that two waiting processes never wait for each other, and calls `wait`.
+    """
+    folder = private_folder("devices")
+    while True:
+        with ExitStack() as held:
+            found: list[str] = []
+            for name in names:
+                if len(found) < wanted:
+                    file = held.enter_context(open_private(folder / name.replace("/", "-")))
+                    found += [name] if try_lock(file) else []
+            if len(found) == wanted:
+                yield found
+                return
+        wait(POLL_SECONDS)
+
+
+def visible_gpus(count: int) -> list[str]:
+    """List the names by which CUDA_VISIBLE_DEVICES knows the `count` GPUs that this process sees."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not visible:
+        return [str(number) for number in range(count)]
+    names = [name.strip() for name in visible.split(",")][:count]
+    for name in names:
+        if not DEVICE.fullmatch(name):
+            raise InputError(f"CUDA_VISIBLE_DEVICES holds {name!r}, which names no device: give numbers or UUIDs")
+    return names

@@ -1,0 +1,153 @@
+"""Run jobs as processes of this machine: as many as it has cores or GPUs, the most urgent first.
+
+On CPUs a process stays for the next job of its kind (`model/staying.py`), since imports take seconds. On GPUs every job
+has processes of its own, which leave their devices free for others when they end.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from queue import SimpleQueue
+
+from flows.jobs import Event, Job, Stopped
+from flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
+from flows.jobs.processes import Staying, check_status, started
+from flows.study.configuration import Study
+from model.training.ranks.launch import GRACE_SECONDS, TICK_SECONDS, ProcessGroup, stop
+
+EVALUATION_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
+
+
+class LocalJobs:
+    """Jobs as processes of this machine (see `Jobs`)."""
+
+    def __init__(self, study: Study) -> None:
+        self._free, self._gpus = concurrency(study), gpus(study)
+        self._most = self._free
+        by_memory = self._free if study.workers else max(1, machine_memory() // EVALUATION_MEMORY)
+        self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}  # how many more of a kind
+        self._waiting: list[tuple[tuple[int, ...], int, Job]] = []
+        self._arrivals = itertools.count()
+        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._left = 0  # jobs that have not ended, as far as the reader of the events knows
+        self._lock = threading.Lock()
+        self._living: set[ProcessGroup] = set()
+        self._stopping = threading.Event()
+        self._staying = Staying(self._alive, study.folder)
+
+    def submit(self, job: Job) -> None:
+        with self._lock:
+            self._left += 1
+            heapq.heappush(self._waiting, (job.priority, next(self._arrivals), job))
+        self._start_what_fits()
+
+    def events(self) -> Iterator[Event]:
+        while self._left:
+            event = self._events.get()
+            with self._lock:
+                self._left -= event.ends
+            yield event
+
+    def stop(self, grace: float = GRACE_SECONDS) -> None:
+        self._stopping.set()
+        with self._lock:
+            self._waiting.clear()
+            living = list(self._living)
+        stop(living, grace)
+        self._staying.close()
+
+    def close(self) -> None:
+        """End the processes that have stayed, when no job is left."""
+        self._staying.close()
+
+    def _start_what_fits(self) -> None:
+        """Start the most urgent jobs that fit the free cores or GPUs; nobody overtakes a job that waits for several."""
+        with self._lock:
+            passed = []
+            while self._waiting and not self._stopping.is_set():
+                job = self._waiting[0][2]
+                if not self._room[job.kind]:
+                    passed.append(heapq.heappop(self._waiting))
+                    continue
+                if self._free < (taken := min(job.devices, self._most)):
+                    break
+                heapq.heappop(self._waiting)
+                self._free -= taken
+                self._room[job.kind] -= 1
+                threading.Thread(target=self._follow, args=[job, taken], name=job.name).start()
+            for one in passed:
+                heapq.heappush(self._waiting, one)
+
+    def _follow(self, job: Job, taken: int) -> None:
+        """Run one job to its end in a thread of its own, and tell what happens to it."""
+        error: BaseException | None = None
+        try:
+            with ExitStack() as held:
+                environment = dict(job.environment)
+                if self._gpus:
+                    names = held.enter_context(lock_gpus(visible_gpus(self._gpus), job.devices, self._wait))
+                    environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
+                self._events.put(Event(job, "started"))
+                self._run(job, environment, self._teller(job))
+        except BaseException as raised:  # while the jobs are being stopped every end is by the stop
+            error = Stopped(job.name) if self._stopping.is_set() else raised
+        with self._lock:
+            self._free += taken
+            self._room[job.kind] += 1
+        self._events.put(Event(job, "failed", error) if error else Event(job, "finished"))
+        self._start_what_fits()
+
+    def _run(self, job: Job, environment: Mapping[str, str], tick: Callable[[], None]) -> None:
+        """Run the command of a job. Raises Failed, or InputError (exit status 2)."""
+        if not self._gpus and job.devices == 1:
+            self._staying.ask(job, tick)
+            return
+        with self._alive(started(job.program, job.arguments, job.log, environment, ranks=job.devices)) as group:
+            while (status := group.poll()) is None:
+                tick()
+                group.wait(TICK_SECONDS)
+            tick()
+        check_status(group, status, job)
+
+    def _teller(self, job: Job) -> Callable[[], None]:
+        """Return a function that tells of the progress of a job, and of checkpoints that have come."""
+        known = set(_checkpoints(job))
+
+        def tell() -> None:
+            if new := set(_checkpoints(job)) - known:
+                known.update(new)
+                self._events.put(Event(job, "checkpoint"))
+            self._events.put(Event(job, "progress"))
+
+        return tell
+
+    @contextmanager
+    def _alive(self, group: ProcessGroup) -> Iterator[ProcessGroup]:
+        """Register a group of processes, so that `stop` can end it; kill what is left of it after the block."""
+        with self._lock:
+            self._living.add(group)
+        try:
+            self._wait(0)  # a stop that came between the start and this line has not seen the group
+            yield group
+        finally:
+            group.kill()
+            with self._lock:
+                self._living.discard(group)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait so many seconds. Raises Stopped when the jobs are being stopped."""
+        if self._stopping.wait(seconds):
+            raise Stopped("the study is being stopped")
+
+
+def _checkpoints(job: Job) -> list[str]:
+    """List the names of the finished checkpoints of a training."""
+    try:
+        return [name for name in os.listdir(job.folder / "checkpoints") if name.isdecimal()]
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,140 @@
+"""Show results while models are trained: enter rows as they come, and write the report again, at little cost.
+
+Where another program holds the results file, rows wait in the store and the study goes on; at its end it waits for the
+file. A mark in the study's folder says that the report is not final.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from flows.plan import Evaluation, Plan
+from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, status_of
+from flows.study.configuration import Study
+from flows.watching import progress
+from flows.watching.throttle import Throttle
+from pipeline.errors import InputError
+from reports.data import StudyData, read_study
+from sql.names import UNDER_WAY
+from sql.results import Busy
+
+ENTER_SECONDS = 20.0  # between two entries of rows, at least
+REPORT_SECONDS = 60.0  # between two reports, at least
+REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time
+POLL_SECONDS = 1.0
+LABEL = "results file"
+
+Result = TypeVar("Result")
+
+
+class Results:
+    """The rows and the report of a study that runs; `drawn` is called with the data of every report that is written."""
+
+    def __init__(self, plan: Plan, drawn: Callable[[StudyData], object] = lambda data: None) -> None:
+        self._plan, self._tell = plan, drawn
+        self._entered: set[str] = set()  # keys of evaluations
+        self._study_entered = False
+        self._changed = self._drawn = False
+        self._enter_at = self._report_at = 0.0
+        self._throttle = Throttle()
+        report_mark(plan.study).touch()
+
+    def changed(self) -> None:
+        """Note that there are rows to be entered."""
+        self._changed = True
+
+    def update(self) -> None:
+        """Enter what is new and draw the report, unless one of these would take more than its share (`Throttle`)."""
+        now = time.monotonic()
+        if self._changed and now >= self._enter_at:
+            self._enter_at = max(self._spend(self.enter), now + ENTER_SECONDS)
+        if self._entered and not self._drawn and now >= self._report_at:
+            self._report_at = max(self._spend(self._draw), now + REPORT_SECONDS)
+
+    def enter(self) -> None:
+        """Enter all rows that have not been entered. Raises Busy where another program holds the results file."""
+        if not self._study_entered:
+            enter_study(self._plan)
+            self._study_entered = True
+        new = self._finished()
+        enter_evaluations(self._plan, new)
+        enter_runs(self._plan)
+        self._entered.update(one.key for one in new)
+        self._changed = False
+        self._drawn = self._drawn and not new
+
+    def finish(self) -> None:
+        """Enter all rows, and compute the intervals; waits for a results file that another program holds."""
+        patiently(self.enter)
+        patiently(lambda: compute_intervals(self._plan))
+
+    def write_report(self) -> Path:
+        """Write the final report."""
+        from reports.page.report import write_data  # seconds, for which no training waits
+
+        study = self._plan.study
+        progress.report("write report", 0.0, "figures and tables")
+        data = patiently(lambda: read_study(study.database, study.study_id))
+        path = write_data(data, study.report.parent)
+        report_mark(study).unlink(missing_ok=True)
+        self._tell(data)
+        progress.report("write report", 1.0, str(path))
+        return path
+
+    def _finished(self) -> list[Evaluation]:
+        plan = self._plan
+        evaluations = [one for run in plan.runs if not run.failure for one in plan.evaluations(run)]
+        return [one for one in evaluations if one.key not in self._entered and one.done]
+
+    def _spend(self, work: Callable[[], None]) -> float:
+        """Do some work, and return the time at which the work may be done again."""
+        began = time.monotonic()
+        try:
+            work()
+        except Exception as error:  # another program holds the file, or a defect, which the end of the study tells
+            progress.report("live results", 0.0, f"later: {error}")
+        ended = time.monotonic()
+        return ended + self._throttle.rest(ended - began)
+
+    def _draw(self) -> None:
+        """Write the report of what is there. What goes wrong in showing results ends no study."""
+        from reports.page.report import write_data
+
+        plan, study = self._plan, self._plan.study
+        if not {status_of(plan, run) for run in plan.runs} & set(UNDER_WAY):
+            return  # the final report follows at once
+        self._drawn = True
+        try:
+            compute_intervals(plan, most_replicates=REPLICATES)
+            data = read_study(study.database, study.study_id)
+            write_data(data, study.report.parent, papers=False)
+            self._tell(data)
+        except InputError:
+            self._drawn = False
+            raise
+        except Exception as error:  # the final report will say it of all rows
+            progress.report("live results", 0.0, f"the report could not be written: {error!r}")
+
+
+def report_mark(study: Study) -> Path:
+    """Return the file that marks the report as one of an unfinished study."""
+    return study.folder / ".report-not-final"
+
+
+def patiently(action: Callable[[], Result]) -> Result:
+    """Call `action`, again while another program holds the results file, and report which."""
+    held = False
+    while True:
+        try:
+            result = action()
+            break
+        except Busy as busy:
+            held = True
+            progress.report(LABEL, 0.0, str(busy))
+            time.sleep(POLL_SECONDS)
+    if held:
+        progress.report(LABEL, 1.0, "free again")
+    return result

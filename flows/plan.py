@@ -1,0 +1,537 @@
+"""Plan a study: everything that follows from the study and from what has been decided so far.
+
+A plan knows every data output, model, run, checkpoint and evaluation with its key and folder, and whether it is done.
+A plan reads files and writes none but texts of benchmarks for lm-eval. Running a study and `dreamer plan`, `status`,
+`verify`, `clean` and `checkpoints` ask the plan.
+
+What is known only after work is a decision: the vocabulary (in the manifest of the tokenizer), and which seed of a race
+goes on (`choose_seed`). A plan that is asked again after a decision knows what follows from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from flows.models import PlannedModel, plan_models
+from flows.study.configuration import BUILTIN, Study
+from flows.watching.looks import found_in
+from model.evaluation.job import INTROSPECTION
+from model.training.config import HOW_FAR, HOW_IT_RUNS
+from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
+from pipeline.benchmarks.items import task_specifications
+from pipeline.benchmarks.table import resolve_benchmark
+from pipeline.errors import InputError
+from pipeline.sources.repositories.folders import find_folder, resolved_revision, source_files
+from pipeline.sources.repositories.splits import find_split, has_splits
+from pipeline.sources.source import Source
+from pipeline.sources.table import resolve_source
+from pipeline.storage.store import Output, Store
+from pipeline.tokens.funnel import EXACT_CHARACTERS
+from pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
+from pipeline.tokens.validation import validation_specification
+from pipeline.worlds.tasks import world_specifications
+from pipeline.worlds.world import WORLD_SOURCE
+
+# The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
+VERSIONS = {
+    "world": 1,
+    "documents": 4,
+    "traces": 4,
+    "clean": 2,
+    "signatures": 1,  # with this version goes up the one of deduplicate, whose key does not name the signatures
+    "deduplicate": 4,
+    "decontaminate": 5,
+    "items": 3,
+    "late": 1,
+    "tokenizer": 2,
+    "tokens": 4,
+    "funnel": 3,
+    "runs": 1,
+    "evaluations": 1,
+    "decisions": 1,
+}
+WORLD_TEXT = "world_text"  # the perplexity of whole documents of the built-in world
+COUNTED = ("documents", "traces", "clean", "deduplicate", "decontaminate")  # stages that count documents, but packing
+
+Wanted = Source | Benchmark
+
+
+@dataclass(frozen=True)
+class SourcePlan:
+    """A source of documents: its folder, its commit where one is recorded, and the outputs that curate it."""
+
+    source: Source
+    folder: Path
+    commit: str | None
+    documents: Output
+    traces: Output
+    clean: Output
+    signatures: Output
+
+    @property
+    def files(self) -> list[Path]:
+        """The files that hold the rows of the source; those of the built-in world once it has been written."""
+        return source_files(self.source, self.folder)
+
+
+@dataclass(frozen=True)
+class DataPlan:
+    """The data outputs of a study, from its sources to the packed tokens."""
+
+    world: Output | None
+    sources: tuple[SourcePlan, ...]
+    items: Output
+    unique: Output
+    curated: Output
+    tokenizer: Output
+    packed: Output
+    funnel: Output
+    late: Mapping[str, Output]  # by benchmark: which of its items stand in the data
+
+    @property
+    def outputs(self) -> list[Output]:
+        """All outputs, in the order in which they are made."""
+        chains = [[one.documents, one.traces, one.clean] for one in self.sources]
+        world = [self.world] if self.world else []
+        signatures = [one.signatures for one in self.sources]
+        last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel, *self.late.values()]
+        return [*world, self.items, *(output for chain in chains for output in chain), *signatures, *last]
+
+    @property
+    def counted(self) -> list[Output]:
+        """The outputs of the stages that count documents, before packing."""
+        return [output for output in self.outputs if output.stage in COUNTED]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that has been written: the planned tokens, the tokens trained on, and its folder."""
+
+    point: int
+    tokens: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model trained with one seed, in a folder of its own.
+
+    `content` decides the trajectory (run.json without the data's place), `points` are the planned tokens of the
+    study's checkpoints, `goal` the tokens to which the study trains the run, as far as is decided. `status` is
+    'racing' (which seed goes on is not decided), 'screened' (another one has gone on) or 'chosen'.
+    """
+
+    run_id: str
+    folder: Path
+    model: PlannedModel
+    seed: int
+    content: Mapping[str, Any]
+    points: tuple[int, ...]
+    goal: int
+    status: str
+    priority: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Model and seed, in words."""
+        return f"{self.model.model_id} seed {self.seed}"
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that the newest state of the run has been trained on; 0 where there is none."""
+        while states := sorted(found_in(self.folder / "state", "[0-9]*[0-9]/values.json")):
+            with suppress(FileNotFoundError):  # the trainer has put a newer state in the place of this one
+                return json.loads(states[-1].read_text())["tokens"]
+        return 0
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The study's checkpoints that are there, in order.
+
+        A checkpoint is taken at the first optimiser step at or above its planned tokens; other folders belong to
+        studies with other checkpoints.
+        """
+        there = sorted(int(folder.name) for folder in found_in(self.folder / "checkpoints", "[0-9]*[0-9]"))
+        found = []
+        for point in self.points:
+            tokens = next((tokens for tokens in there if tokens >= point), None)
+            if tokens is not None and tokens < point + self.content["training"]["batch_tokens"]:
+                found.append(Checkpoint(point, tokens, self.folder / "checkpoints" / f"{tokens:015d}"))
+        return found
+
+    @property
+    def done(self) -> bool:
+        """Whether the run has been trained to its goal, with every checkpoint on the way."""
+        on_the_way = [point for point in self.points if point <= self.goal]
+        return self.tokens >= self.goal and [one.point for one in self.checkpoints][: len(on_the_way)] == on_the_way
+
+    @property
+    def missed(self) -> list[int]:
+        """The planned tokens that the run has gone past without a checkpoint, for a study with other checkpoints."""
+        there, step = {one.point for one in self.checkpoints}, self.content["training"]["batch_tokens"]
+        return [point for point in self.points if point not in there and point + step <= self.tokens]
+
+    @property
+    def failure(self) -> str:
+        """Why the newest attempt at the training has failed; "" where none has."""
+        path = self.folder / FAILURE
+        return path.read_text() if path.exists() else ""
+
+
+FAILURE = "failure.txt"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One checkpoint scored on one benchmark: the folder of the rows, and the other depths at which it is scored."""
+
+    run: Run
+    checkpoint: Checkpoint
+    benchmark: str
+    key: str
+    folder: Path
+    configuration: Mapping[str, Any]
+    depths: tuple[int, ...]
+
+    @property
+    def done(self) -> bool:
+        """Whether the rows are there."""
+        return self.folder.exists()
+
+
+class Plan:
+    """Everything that follows from a study and the decisions made so far. What is decided does not change any more."""
+
+    def __init__(self, study: Study) -> None:
+        """Raises InputError for the folder of a study that an earlier layout of this program has written."""
+        self.study = study
+        self.store = Store(study.store_folder)
+        if (study.store_folder / "training").exists() or (study.folder / "prepared.json").exists():
+            raise InputError(
+                f"{study.folder} was written by a version that kept runs and evaluations otherwise; move it away, or "
+                "name another folder by --root"
+            )
+
+    # --- data ---
+
+    @property
+    def wanted(self) -> list[tuple[Wanted, tuple[str, ...]]]:
+        """The data sets that the study reads, with the splits of each; without the built-in world."""
+        sources = [resolve_source(entry) for entry in self.study.data.sources if entry != BUILTIN]
+        return [*((one, one.splits) for one in sources), *((one, (one.split,)) for one in self.benchmarks)]
+
+    @cached_property
+    def benchmarks(self) -> list[Benchmark]:
+        """The benchmarks of the study, without those of the built-in world."""
+        return [resolve_benchmark(entry) for entry in self.study.evaluation.benchmarks if entry != BUILTIN]
+
+    def folder_of(self, entry: Wanted, splits: Sequence[str]) -> Path | None:
+        """Find the folder of a data set here; None where it is still to be fetched."""
+        parts = [(configuration, split) for configuration in entry.configurations for split in splits]
+        cache = self.study.folder / "hub"
+        return find_folder(entry.repository, parts, mirror=self.study.mirror, cache=cache, revision=entry.revision)
+
+    @property
+    def absent(self) -> list[tuple[Wanted, tuple[str, ...]]]:
+        """The data sets that are still to be fetched, with their splits."""
+        return [(entry, splits) for entry, splits in self.wanted if self.folder_of(entry, splits) is None]
+
+    @cached_property
+    def data(self) -> DataPlan:
+        """The data outputs. Raises InputError while data sets are still to be fetched."""
+        if absent := self.absent:
+            names = ", ".join(entry.name for entry, _ in absent)
+            raise InputError(f"{self.study.name}: not fetched yet: {names}; `dreamer run {self.study.arguments}` does")
+        data = self.study.data
+        world = self._output("world", data.world) if self.study.needs_world else None
+        sources = self._sources(world)
+        cleaned = [source.clean for source in sources]
+        # Signatures are a function of the documents and of the settings.
+        unique = self._output("deduplicate", data.deduplicate, cleaned)
+        items = self._items(world)
+        curated = self._output("decontaminate", data.decontaminate, [unique, items])
+        tokenizer = self._tokenizer(curated)
+        packed = self._output("tokens", self.packing, [curated, tokenizer])
+        chains = [output for one in sources for output in (one.documents, one.traces, one.clean)]
+        counted = [*chains, unique, curated]
+        funnel = self._output("funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed])
+        late = {one.name: self._late(one, curated) for one in self.benchmarks if one.late}
+        return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late)
+
+    @property
+    def packing(self) -> dict[str, Any]:
+        """The settings by which the tokens are packed."""
+        data = self.study.data
+        shape = {"sequence_length": self.study.training.sequence_length, "seed": data.seed}
+        held_out = {"validation": data.validation, **({"tuning": data.tuning} if data.tuning else {})}
+        sources = (resolve_source(WORLD_SOURCE if entry == BUILTIN else entry) for entry in data.sources)
+        weights = {source.name: source.weight for source in sources if source.weight != 1}
+        return {**shape, **held_out, **({"weights": weights} if weights else {})}
+
+    @property
+    def prepared(self) -> bool:
+        """Whether all data outputs have been made."""
+        return not self.absent and all(output.done for output in self.data.outputs)
+
+    def _output(self, stage: str, configuration: Any, inputs: Sequence[Output] = ()) -> Output:
+        """Describe one output; `configuration` is a settings dataclass or plain values."""
+        shape, names = plain(configuration), tuple(output.name for output in inputs)
+        key = self.store.key(stage, VERSIONS[stage], shape, names)
+        return Output(stage, key, self.store.root / stage / key, VERSIONS[stage], shape, names)
+
+    def _sources(self, world: Output | None) -> list[SourcePlan]:
+        """Plan the outputs of every source: read, strip traces, clean, sign."""
+        data, found = self.study.data, []
+        for entry in data.sources:
+            source = resolve_source(WORLD_SOURCE if entry == BUILTIN else entry)
+            if entry == BUILTIN:
+                assert world is not None, "a study with built-in documents needs the world"
+                folder, files, made_of = world.path / source.repository, [], [world]
+            else:
+                folder, made_of = self.folder_of(source, source.splits), []
+                assert folder is not None, "sources that are not here are found before"
+                files = source_files(source, folder)
+            with ThreadPoolExecutor() as threads:
+                digests = list(threads.map(self.store.file_digest, files))
+            # The weight of a source decides how it is packed, not what is read.
+            described = {name: value for name, value in plain(source).items() if name != "weight"}
+            shape = {"source": described, "files": digests, "limit": data.limit}
+            documents = self._output("documents", shape, made_of)
+            traces = self._output("traces", {"marking": source.trace}, [documents])
+            clean = self._output("clean", data.clean, [traces])
+            signatures = self._output("signatures", data.deduplicate.signing, [clean])
+            commit = resolved_revision(folder)
+            found.append(SourcePlan(source, folder, commit, documents, traces, clean, signatures))
+        return found
+
+    def _items(self, world: Output | None) -> Output:
+        """Plan the items that must not be in the training data."""
+        declared = [one for one in self.benchmarks if not one.late]
+        configuration = {
+            "builtin": BUILTIN in self.study.evaluation.benchmarks,
+            "benchmarks": [_defined(one) for one in declared],
+            "data": [digest for one in declared for digest in self._digests(one)],
+        }
+        return self._output("items", configuration, [world] if world else [])
+
+    def _late(self, benchmark: Benchmark, curated: Output) -> Output:
+        """Plan the output that lists which items of a late benchmark occur in the data."""
+        rules = self.study.data.decontaminate
+        shape = {"benchmark": _defined(benchmark), "data": self._digests(benchmark), "rules": plain(rules)}
+        return self._output("late", shape, [curated])
+
+    def _digests(self, benchmark: Benchmark) -> list[str]:
+        """Hash the files of a benchmark: the split that is evaluated, and those that are kept out of training."""
+        folder = self.folder_of(benchmark, (benchmark.split,))
+        assert folder is not None, "benchmarks that are not here are found before"
+        return [
+            self.store.file_digest(path)
+            for configuration in benchmark.configurations
+            for split in benchmark.splits
+            if split == benchmark.split or has_splits(folder, [(configuration, split)])
+            for path in find_split(folder, configuration, split)
+        ]
+
+    def _tokenizer(self, curated: Output) -> Output:
+        """Plan the tokenizer: trained on the curated documents, or the one that the study names."""
+        wanted = self.study.data.tokenizer
+        if wanted.hub:
+            return self._output("tokenizer", {"hub": wanted.hub, "revision": wanted.revision})
+        if file := self.study.tokenizer_file:
+            return self._output("tokenizer", {"file": self.store.file_digest(file)})
+        trained = {"vocabulary_size": wanted.vocabulary_size, "sample_characters": SAMPLE_CHARACTERS}
+        return self._output("tokenizer", trained, [curated])
+
+    # --- models and runs ---
+
+    @cached_property
+    def models(self) -> list[PlannedModel]:
+        """The models, matched in FLOPs and parameters. Raises InputError before the tokenizer is there."""
+        return plan_models(self.study, self.data.tokenizer.results["vocabulary_size"])
+
+    @property
+    def runs(self) -> list[Run]:
+        """The runs of the study: model by model, seed by seed, as far as is decided which seeds go on."""
+        return [run for place in range(len(self.models)) for run in self._runs_of(place)]
+
+    def _runs_of(self, place: int) -> list[Run]:
+        training, stop_at = self.study.training, self.study.training.stop_at
+        described = self._described[place]
+        chosen = self.chosen_seed(described) if stop_at else None
+        found = []
+        for number, run in enumerate(described):
+            # Seeds in turn, of each seed the slowest model first: every model soon has a curve to compare.
+            goes_on = not stop_at or run.seed == chosen
+            status = "chosen" if goes_on else "racing" if chosen is None else "screened"
+            goal = training.tokens if goes_on or stop_at is None else stop_at
+            found.append(dataclasses.replace(run, goal=goal, status=status, priority=(1, number, -place)))
+        return found
+
+    @cached_property
+    def _described(self) -> list[list[Run]]:
+        """The runs of each model, without what is decided later."""
+        return [[self._describe(model, seed) for seed in self.study.training.seeds] for model in self.models]
+
+    def _describe(self, model: PlannedModel, seed: int) -> Run:
+        training = self.study.training
+        recipe = {**training.recipe(seed), "raw_checkpoints": self.study.evaluation.weights != "averaged"}
+        content = {
+            "variant": model.variant,
+            "depth": model.depth,
+            "seed": seed,
+            "model": model.config.to_dict(),
+            "training": recipe,
+        }
+        decisive = {name: value for name, value in recipe.items() if name not in (*HOW_IT_RUNS, *HOW_FAR)}
+        identity = {**content, "training": decisive}
+        key = self.store.key("runs", VERSIONS["runs"], identity, [self.data.packed.name])
+        run_id = f"{model.model_id}-s{seed}-{key[:8]}"
+        folder = self.store.root / "runs" / run_id
+        return Run(run_id, folder, model, seed, content, training.points, training.tokens, "chosen", ())
+
+    # --- decisions ---
+
+    def decision(self, runs: Sequence[Run]) -> Path:
+        """Return the file of the decision which of a model's seeds goes on after a race."""
+        inputs = [f"runs/{run.run_id}" for run in runs]
+        configuration = {"race": self.study.training.stop_at}
+        key = self.store.key("decisions", VERSIONS["decisions"], configuration, inputs)
+        return self.store.root / "decisions" / f"{key}.json"
+
+    def chosen_seed(self, runs: Sequence[Run]) -> int | None:
+        """Read which of a model's seeds goes on after a race; None while that is not decided."""
+        path = self.decision(runs)
+        return json.loads(path.read_text())["seed"] if path.exists() else None
+
+    @property
+    def undecided(self) -> list[list[Run]]:
+        """The races whose runs have all ended or failed, and in which no seed is chosen: the runs of each."""
+        races = [self._runs_of(place) for place in range(len(self.models))]
+        return [
+            runs
+            for runs in races
+            if all(run.status == "racing" and (run.done or run.failure) for run in runs)
+            and any(run.done for run in runs)
+        ]
+
+    # --- evaluations ---
+
+    @cached_property
+    def tasks(self) -> list[dict[str, Any]]:
+        """The specifications of all tasks, as in `pipeline.benchmarks.items`. Raises InputError before the data are."""
+        study, world, packed = self.study, self.data.world, self.data.packed
+        found: list[dict[str, Any]] = []
+        if world and BUILTIN in study.evaluation.benchmarks:
+            # Models that never learn to write questions are not scored on whole documents.
+            learned = study.training.loss_on == "all"
+            found += [task for task in world_specifications(world.path) if learned or task["benchmark"] != WORLD_TEXT]
+        for benchmark in self.benchmarks:
+            found += self.specifications(benchmark)
+        if packed.results["validation"]:
+            found.append(validation_specification(packed.path, study.training.loss_on))
+        return found
+
+    def specifications(self, benchmark: Benchmark) -> list[dict[str, Any]]:
+        """Describe the tasks of a benchmark; texts that lm-eval reads from a file of ours are written once."""
+        study, folder = self.study, self.folder_of(benchmark, (benchmark.split,))
+        assert folder is not None, "benchmarks that are not here are found before"
+        texts = study.store_folder / "texts"
+        found = task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.mirror)
+        late = self.data.late.get(benchmark.name)
+        return [{**task, "left_out": late.results["found"]} for task in found] if late and late.done else found
+
+    @cached_property
+    def _decisive(self) -> dict[str, Any]:
+        """For each benchmark all that its scores depend on, apart from the checkpoint, in the order of the tasks."""
+        by_name = {one.name: one for one in self.benchmarks}
+        found: dict[str, Any] = {}
+        for task in self.tasks:
+            name = task["benchmark"]
+            files = {part: self.store.file_digest(Path(task[part])) for part in ("plain", "yaml") if task.get(part)}
+            named = {part: task[part] for part in ("task", "metric", "filter", "chance", "left_out") if part in task}
+            given = (task.get("overrides") or {}).items()
+            overrides = {part: value for part, value in given if part != "dataset_kwargs"}  # where the data lie
+            if name not in found:
+                found[name] = {"tasks": [], "data": self._digests(by_name[name]) if name in by_name else []}
+            found[name]["tasks"].append({**named, **files, "overrides": overrides})
+        if self.study.evaluation.introspect:
+            texts = [task["benchmark"] for task in self.tasks if task["metric"] in PERPLEXITIES]
+            found = {INTROSPECTION: [found[name] for name in texts]} | found
+        return plain(found)
+
+    @property
+    def benchmark_names(self) -> list[str]:
+        """The benchmarks on which every checkpoint is evaluated."""
+        return list(self._decisive)
+
+    def evaluations(self, run: Run) -> list[Evaluation]:
+        """List the evaluations of a run's checkpoints that are there; none of a run that may not go on to the end."""
+        if run.status != "chosen":
+            return []
+        return [one for checkpoint in run.checkpoints for one in self.evaluations_of(run, checkpoint)]
+
+    def evaluations_of(self, run: Run, checkpoint: Checkpoint) -> list[Evaluation]:
+        """List the evaluations of one checkpoint, one for each benchmark."""
+        settings, config = self.study.evaluation, run.model.config
+        last = checkpoint.point == run.points[-1] and config.recurrent
+        depths = tuple(depth for depth in settings.depths if depth != config.depth) if last else ()
+        decisive = {"limit": settings.limit, "max_new_tokens": settings.max_new_tokens, "weights": settings.weights}
+        found = []
+        for benchmark, content in self._decisive.items():
+            scored = {} if benchmark == INTROSPECTION else {**decisive, "depths": list(depths)}
+            configuration = {"tokens": checkpoint.tokens, "benchmark": benchmark, "content": content, **scored}
+            key = self.store.key("evaluations", VERSIONS["evaluations"], configuration, [f"runs/{run.run_id}"])
+            folder = self.store.root / "evaluations" / key
+            own = () if benchmark == INTROSPECTION else depths
+            found.append(Evaluation(run, checkpoint, benchmark, key, folder, configuration, own))
+        return found
+
+    # --- the whole ---
+
+    @property
+    def trained(self) -> bool:
+        """Whether every run has been trained as far as the study wants, and every race is decided."""
+        return self.prepared and all(
+            run.status == "screened" or (run.done and run.status == "chosen") for run in self.runs
+        )
+
+    @property
+    def evaluated(self) -> bool:
+        """Whether every checkpoint of a trained study has been evaluated."""
+        return self.trained and all(one.done for run in self.runs for one in self.evaluations(run))
+
+    def names(self) -> Iterator[str]:
+        """Name all that the study uses in its store, `<stage>/<key>` each, as far as is known."""
+        if self.absent:
+            return
+        yield from (output.name for output in self.data.outputs)
+        if self.prepared:
+            for run in self.runs:
+                yield f"runs/{run.run_id}"
+                yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
+            if self.study.training.stop_at:
+                yield from (f"decisions/{self.decision(runs).stem}" for runs in self._described)
+
+
+def _defined(benchmark: Benchmark) -> dict[str, Any]:
+    """Return what defines a benchmark, whether it was named before the data were made or after."""
+    return {name: value for name, value in plain(benchmark).items() if name != "late"}
+
+
+def plain(value: Any) -> Any:
+    """Reduce a value to what JSON knows: dataclasses become mappings, tuples and sets lists, paths text."""
+
+    def reduce(other: Any) -> Any:
+        if dataclasses.is_dataclass(other) and not isinstance(other, type):
+            return dataclasses.asdict(other)
+        return list(other) if isinstance(other, set | frozenset) else str(other)
+
+    return json.loads(json.dumps(value, default=reduce))

@@ -1,0 +1,92 @@
+"""Define the Prefect flow `full-study`, whose tasks are the steps and the jobs of a study (`flows.run`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from prefect import flow, runtime
+from prefect.states import Cancelled
+from prefect.task_runners import ThreadPoolTaskRunner
+from pydantic import Field
+
+from flows.checks import check_study, study_warnings
+from flows.jobs import Stopped
+from flows.jobs.local import LocalJobs
+from flows.losses import say
+from flows.plan import Plan
+from flows.prefect.logs import outlive_readers, plain_errors
+from flows.prefect.shown import InPrefect
+from flows.run import Options, Until, run_study
+from flows.study.configuration import Study
+from flows.study.loading import as_file, load_study, presets
+from flows.watching.record import recorded
+from flows.watching.single import in_turn, only_run
+from pipeline.errors import InputError
+
+ended: list[BaseException | None] = []
+"""How the newest run of the flow in this process has ended: by an error, or well; a lost server cannot say so."""
+
+Preset = Literal[tuple(presets())]  # type: ignore[valid-type]
+Chosen = (  # three forms in Prefect's UI
+    Annotated[Preset, Field(title="Preset")]
+    | Annotated[str, Field(title="YAML file", description="the path of a study file, on the machine that runs it")]
+    | Study
+)
+
+
+def _name() -> str:
+    """Name a flow run after its study."""
+    study = runtime.flow_run.parameters["study"]
+    try:
+        return study.name if isinstance(study, Study) else load_study(study).name
+    except InputError:  # which the flow then says
+        return Path(study).stem
+
+
+@flow(name="full-study", flow_run_name=_name, task_runner=ThreadPoolTaskRunner())
+def full_study(
+    study: Chosen = "demo",
+    mirror: str | None = None,
+    root: str | None = None,
+    accept_code_change: bool = False,
+    trust_code: bool = False,
+    until: Until = "report",
+) -> object:
+    """Take a study from raw data to its report; returns the report's path.
+
+    Args:
+        study: a preset, the path of a YAML file, or the values of a study, which are written to a file in its folder
+        mirror: a folder of data sets in the hub's layout, looked in before the hub
+        root: where the study writes; default a folder of its name in runs
+        accept_code_change: go on with trainings that other code has started
+        trust_code: let the study's task files run Python
+        until: end after this stage: prepare, train, evaluate, report
+
+    Raises Failed, after the report of everything else is written, where a run or an evaluation has failed.
+    """
+    outlive_readers()
+    plain_errors()
+    try:
+        chosen = load_study(as_file(study, root=root), mirror=mirror, root=root)
+        path = _run(chosen, Options(until, accept_code_change, trust_code))
+    except BaseException as error:
+        ended.append(error)
+        if isinstance(error, Stopped):  # Prefect would call any other error a failure
+            return Cancelled(message=str(error))
+        raise
+    ended.append(None)
+    return str(path) if path else None
+
+
+def _run(chosen: Study, options: Options) -> Path | None:
+    """Run a study, shown in Prefect; returns the path of its report."""
+    with only_run(chosen), recorded(chosen), in_turn():
+        check_study(chosen, trust_code=options.trust_code)
+        say(study_warnings(chosen))
+        jobs, shown = LocalJobs(chosen), InPrefect(chosen)
+        try:
+            return run_study(Plan(chosen), jobs, shown, options)
+        finally:
+            jobs.close()
+            shown.close()

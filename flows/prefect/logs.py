@@ -1,0 +1,36 @@
+"""Mend what Prefect does with log lines: no line ends a study, and errors of users have no traceback."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from flows.jobs import Failed
+from pipeline.errors import InputError
+
+
+def outlive_readers() -> None:
+    """Silence Prefect's log handlers in place of ending this process, when nobody reads their stream any more.
+
+    Prefect writes through `rich.console.Console`, which raises SystemExit at a broken pipe. A worker reads the log
+    lines of its flow runs through such a pipe.
+    """
+    from prefect.logging.handlers import PrefectConsoleHandler
+
+    known = list(logging.root.manager.loggerDict.values())  # a list: other threads make loggers meanwhile
+    loggers = [logging.root, *(logger for logger in known if hasattr(logger, "handlers"))]
+    for handler in {handler for logger in loggers for handler in logger.handlers}:
+        if isinstance(handler, PrefectConsoleHandler):
+            handler.console.on_broken_pipe = partial(setattr, handler.console, "quiet", True)  # type: ignore[method-assign]
+
+
+def plain_errors() -> None:
+    """Log an error that a user can understand as the one line that it is, where Prefect adds a traceback."""
+    for name in ("prefect.flow_runs", "prefect.engine"):
+        logging.getLogger(name).addFilter(_without_traceback)  # once: a logger knows the filters that it has
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    if record.exc_info and isinstance(record.exc_info[1], InputError | Failed):
+        record.exc_info = None
+    return True

@@ -1,0 +1,63 @@
+"""Link to reports from Prefect's UI: no browser opens a file from a server's page, so `make up` serves the reports."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+from flows.jobs.private import open_private, private_folder
+from flows.study.configuration import Study
+from pipeline.storage.store import digest
+from reports.page.serving import server
+
+ADDRESS = "DREAMER_REPORTS"  # an environment variable: where reports are served, for the flow runs of `make up`
+
+
+@contextmanager
+def serving_reports(port: int = 0) -> Iterator[str]:
+    """Serve the reports of studies that run on this machine during the block. Yields the address, which runs inherit.
+
+    The address has another port where `port` is taken.
+    """
+    find = partial(find_report, private_folder("reports"))  # before the block, which may change the temporary folder
+    try:
+        serving = server(find, port)
+    except OSError:
+        serving = server(find)
+    with serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        os.environ[ADDRESS] = f"http://127.0.0.1:{serving.server_port}"
+        try:
+            yield os.environ[ADDRESS]
+        finally:
+            serving.shutdown()
+            os.environ.pop(ADDRESS, None)
+
+
+def link_to_report(study: Study) -> str:
+    """Return the address of a study's report: where reports are served, else the file's.
+
+    The address ends with the study's name, and a digest where another study of that name has a report elsewhere.
+    """
+    if not (address := os.environ.get(ADDRESS)):
+        return study.report.resolve().as_uri()
+    links, report = private_folder("reports"), study.report.resolve()
+    name = study.name
+    if find_report(links, name) not in (None, report):  # a study of this name in another folder, whose link stays
+        name = f"{name}-{digest(str(report))[:8]}"
+    with open_private(links / name) as file:
+        file.truncate(0)  # of a longer path, where the study of that name once was
+        file.write(str(report))
+    return f"{address}/{name}/"
+
+
+def find_report(links: Path, study: str) -> Path | None:
+    """Find the report of a study that was linked to from a folder of links; None for any other name."""
+    if study not in os.listdir(links):
+        return None
+    page = Path((links / study).read_text())
+    return page if page.is_file() else None

@@ -1,0 +1,224 @@
+"""Show a running study in Prefect: every step and every job is a task by name, with its state, progress and log lines.
+
+No result depends on Prefect. The first request that its server does not answer marks the server as lost: that is said
+once, and the study goes on without showing itself there.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pandas as pd
+from prefect import get_client, get_run_logger, runtime, task
+from prefect.artifacts import (
+    create_link_artifact,
+    create_markdown_artifact,
+    create_progress_artifact,
+    create_table_artifact,
+    update_progress_artifact,
+)
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import StateType
+from prefect.futures import PrefectFuture
+
+from flows.following import training_words
+from flows.jobs import Event, Job, Stopped
+from flows.prefect.artifacts import artifact_key
+from flows.prefect.report_links import link_to_report
+from flows.study.configuration import Study
+from flows.watching import progress
+from reports.data import StudyData
+from reports.page.summary import summary
+
+TELL_SECONDS = 5.0  # between two updates of a progress artifact
+LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
+CLOSE_SECONDS = 5.0  # for the tasks of jobs to end, when the study has
+when_lost: list[Callable[[], object]] = []
+"""What is called when the server is lost: one of the run's own is killed, since nobody can wait for one that hangs."""
+
+KINDS = ("download", "data", "match", "training", "evaluation", "statistics", "report")
+
+
+def _step(name: str, body: Callable[[], Any]) -> Any:
+    """Do one step of a study."""
+    return body()
+
+
+TASKS = {
+    kind: task(_step, name=kind, task_run_name="{name}", cache_policy=NO_CACHE, persist_result=False) for kind in KINDS
+}
+
+
+class InPrefect:
+    """Show a study as the tasks of the flow run that goes on (see `flows.run.Shown`)."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._context = copy_context()  # that of the flow run, for threads
+        self._boxes: dict[Job, SimpleQueue[Event | None]] = {}
+        self._futures: list[PrefectFuture[Any]] = []
+        self._lost = threading.Event()
+        self._cancelled = threading.Event()
+        self._closed = threading.Event()
+        if run := runtime.flow_run.id:
+            self._attempt(_tag, run, study.name)
+            look = partial(self._context.copy().run, self._look_for_cancellation, run)  # which knows the server
+            threading.Thread(target=look, daemon=True).start()
+
+    def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
+        """Show a step of this process, and return what `body()` returns, whatever becomes of the server."""
+        if self._lost.is_set():
+            return body()
+        returned, raised = [], []
+
+        def noted() -> Any:
+            try:
+                returned.append(body())
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        try:
+            self._context.copy().run(TASKS[kind], name, noted)
+        except Exception as error:  # whatever the engine, the client and its transport may raise
+            if not raised:
+                self._note_loss(error)
+        if raised:
+            raise raised[0] from None
+        return returned[0] if returned else body()
+
+    def tell(self, event: Event) -> None:
+        """Show what has happened to a job. Raises Stopped where the flow run was cancelled."""
+        if self._cancelled.is_set():
+            raise Stopped("the run was cancelled in Prefect")
+        job = event.job
+        if event.kind == "started":
+            self._boxes[job] = SimpleQueue()
+            self._attempt(self._submit, job, self._boxes[job])
+        elif job in self._boxes:
+            self._boxes[job].put(event)
+            if event.ends:
+                del self._boxes[job]
+
+    def drawn(self, data: StudyData) -> None:
+        """Show the results: the factors as tables, the answer with the curves, and a link to the report."""
+        study = self._study
+        tables = {"mean factors": data.mean_factors, "data efficiency": data.efficiency}
+        for name, factors in tables.items():
+            key = artifact_key(study.name, name)
+            self._attempt(create_table_artifact, table_rows(factors), key, f"{name.capitalize()} of {study.study_id}")
+        words = f"What {study.study_id} says"
+        self._attempt(create_markdown_artifact, summary(data), artifact_key(study.name, "summary"), words)
+        self._attempt(create_link_artifact, link_to_report(study), "The report", artifact_key(study.name, "report"))
+
+    def close(self) -> None:
+        """End the tasks of jobs that have not ended; wait for all tasks, but not for a server that is lost."""
+        self._closed.set()
+        for box in self._boxes.values():
+            box.put(None)
+        for future in self._futures:
+            if not self._lost.is_set():
+                self._attempt(future.wait, CLOSE_SECONDS)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the server was lost."""
+        return self._lost.is_set()
+
+    def _submit(self, job: Job, box: SimpleQueue[Event | None]) -> None:
+        self._futures.append(TASKS[job.kind].submit(job.name, lambda: self._show_job(job, box)))
+
+    def _show_job(self, job: Job, box: SimpleQueue[Event | None]) -> None:
+        """Pass on the log and the progress of a job until the job has ended; raises what the job has failed by."""
+        logger, log = get_run_logger(), _Tail(job.log)
+        shown: list[Any] = []
+        told = 0.0
+        if job.kind == "training":
+            key = artifact_key(self._study.name, job.name)
+            self._attempt(lambda: shown.append(create_progress_artifact(0.0, key, job.name)))
+        while event := box.get():
+            for line in log.lines():
+                logger.info(line)
+            if shown and (event.ends or time.monotonic() - told >= TELL_SECONDS):
+                told = time.monotonic()
+                fraction, words = training_words(job)
+                if not event.ends:
+                    logger.info(words)
+                values = {"progress": 100.0 if event.kind == "finished" else 100 * fraction, "description": words}
+                self._attempt(update_progress_artifact, shown[0], **values)
+            if event.error:
+                raise event.error
+            if event.ends:
+                return
+        raise Stopped(job.name)
+
+    def _attempt(self, send: Callable[..., Any], *arguments: Any, **named: Any) -> None:
+        """Send something to Prefect's server, unless the server is lost."""
+        if self._lost.is_set():
+            return
+        try:
+            send(*arguments, **named)
+        except Exception as error:  # as in `call`
+            self._note_loss(error)
+
+    def _note_loss(self, error: Exception) -> None:
+        """Call Prefect's server lost from now on, and say so the first time."""
+        if not self._lost.is_set():
+            self._lost.set()
+            reason = " ".join(str(error).split()) or type(error).__name__
+            progress.write_line(f"Prefect's server is lost ({reason}); the study goes on without showing itself there")
+            for act in when_lost:
+                act()
+
+    def _look_for_cancellation(self, run: str) -> None:
+        """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that would stop it."""
+        while not self._closed.wait(LOOK_SECONDS) and not self._lost.is_set():
+            try:
+                with get_client(sync_client=True) as client:
+                    state = client.read_flow_run(run).state
+            except Exception as error:  # as in `call`
+                self._note_loss(error)
+                return
+            if state and state.type in (StateType.CANCELLING, StateType.CANCELLED):
+                self._cancelled.set()
+                return
+
+
+def _tag(run: str, tag: str) -> None:
+    """Tag a flow run, whose parameters alone do not name the study."""
+    with get_client(sync_client=True) as client:
+        client.update_flow_run(run, tags={*runtime.flow_run.tags, tag})
+
+
+class _Tail:
+    """Read what is appended to a file, line by line."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._place = path.stat().st_size if path.exists() else 0
+
+    def lines(self) -> list[str]:
+        """Return the whole lines that have come since the last call."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._place)
+                text = file.read()
+        except FileNotFoundError:  # not there yet, or removed with its folder
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        self._place += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+
+def table_rows(frame: pd.DataFrame) -> list[Mapping[str, Any]]:
+    """Make the rows of a table for Prefect: null for what is missing, words for infinity, which JSON does not know."""
+    known = frame.astype(object).replace({math.inf: "unbounded", -math.inf: "-unbounded"})
+    return known.where(frame.notna(), None).to_dict("records")

@@ -1,0 +1,189 @@
+"""Enter what a plan has made into the results database: the only place where outputs become rows of its tables."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flows.losses import unmarked
+from flows.plan import Evaluation, Plan, Run
+from flows.prepare import curation_counts
+from flows.watching.progress import read_progress
+from model.evaluation.metrics import COLUMNS
+from model.training.origins.provenance import package_version
+from pipeline.errors import InputError
+from pipeline.storage.store import canonical
+from pipeline.worlds.world import WORLD_LICENCE, WORLD_SOURCE
+from sql.ingest import ingest, replace_computed
+from sql.names import UNDER_WAY
+from sql.results import connect
+from sql.statistics.compute import compute_statistics
+
+# Tables of an evaluation's rows; which files are there depends on what the study asks for.
+EVALUATION_TABLES = (*COLUMNS, "depth_evaluations", "raw_evaluations")
+PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb", "prefect", "numpy", "pyarrow")
+WAITING, TRAINING, EVALUATING = UNDER_WAY
+COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"
+PATIENCE = 5.0  # seconds that a writer waits for the results file before the rows wait and the study goes on
+
+
+def enter_study(plan: Plan) -> None:
+    """Enter the rows of `studies`, `curation`, `sources` and `models`, and of benchmarks that the study overrides."""
+    study = plan.study
+    versions = {name: metadata.version(name) for name in PACKAGES} | {"python": platform.python_version()}
+    row = {
+        "study_id": study.study_id,
+        "name": study.name,
+        "config": canonical({"study": study.model_dump(mode="json", exclude={"root", "store"}), "packages": versions}),
+        "code_version": package_version(),
+        "created_at": datetime.now(UTC).replace(tzinfo=None),
+    }
+    models = [
+        {**vars(model), "study_id": study.study_id, "config": canonical(model.config.to_dict())}
+        for model in plan.models
+    ]
+    curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]
+    tables = {"studies": [row], "models": models, "curation": curation, "sources": _sources(plan)}
+    tables["benchmarks"] = _overridden_benchmarks(plan)
+    _enter(plan, {name: _table(rows) for name, rows in tables.items() if rows})
+
+
+def enter_runs(plan: Plan) -> None:
+    """Enter the rows of runs and of what is recorded of them, and `claims`: which evaluations are the study's."""
+    runs = plan.runs
+    rows = [_run_row(plan, run) for run in runs]
+    details = [
+        {
+            "run_id": run.run_id,
+            "devices": read_progress(run.folder / "progress.json").get("ranks"),
+            "failure": run.failure or None,
+        }
+        for run in runs
+    ]
+    checkpoints = [one for run in runs for one in _checkpoints(run)]
+    tables: dict[str, Any] = {"runs": _table(rows), "run_details": _table(details)}
+    if checkpoints:
+        tables["checkpoints"] = _table(checkpoints)
+    tables["steps"] = [path for run in runs if (path := run.folder / "rows" / "steps.parquet").exists()]
+    _enter(plan, tables)
+    claimed = [
+        {"study_id": plan.study.study_id, "run_id": run.run_id, "tokens": one.checkpoint.tokens, "task": one.benchmark}
+        for run in runs
+        if not run.failure
+        for one in plan.evaluations(run)
+        if one.done
+    ]
+    with closing(connect(_database(plan), wait=PATIENCE)) as connection:
+        claims = pd.DataFrame(claimed, columns=["study_id", "run_id", "tokens", "task"])
+        replace_computed(connection, "claims", plan.study.study_id, claims)
+
+
+def enter_evaluations(plan: Plan, evaluations: Sequence[Evaluation]) -> None:
+    """Enter the rows of finished evaluations."""
+    folders = [one.folder for one in evaluations]
+    tables = {
+        table: [path for folder in folders if (path := folder / f"{table}.parquet").exists()]
+        for table in EVALUATION_TABLES
+    }
+    _enter(plan, tables)
+
+
+def compute_intervals(plan: Plan, *, most_replicates: int | None = None) -> None:
+    """Compute the intervals of the factors from all evaluations that are in the results.
+
+    With `most_replicates` at most so many resamples of the items are drawn, where the study asks for more.
+    """
+    wanted = plan.study.evaluation.bootstrap_replicates
+    replicates = wanted if most_replicates is None else min(wanted, most_replicates)
+    with closing(connect(_database(plan), wait=PATIENCE)) as connection:
+        compute_statistics(connection, plan.study.study_id, replicates=replicates)
+
+
+def status_of(plan: Plan, run: Run) -> str:
+    """Return the status of a run in the results."""
+    if run.failure:
+        return FAILED
+    if run.status == "screened":
+        return SCREENED
+    if run.status == "chosen" and run.done:
+        return COMPLETE if all(one.done for one in plan.evaluations(run)) else EVALUATING
+    return TRAINING if (run.folder / "progress.json").exists() else WAITING
+
+
+def _run_row(plan: Plan, run: Run) -> dict[str, Any]:
+    """Make the row of `runs`: what the training has written, where it has, with the status that the study sees.
+
+    A run that has gone further for another study counts as far as this study wants.
+    """
+    path = run.folder / "rows" / "runs.parquet"
+    written = pq.read_table(path).to_pylist()[0] if path.exists() else {}
+    if run.done and run.status == "chosen" and (further := _checkpoints(run)[-1])["tokens"] < written.get("tokens", 0):
+        written |= {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
+    known = {"run_id": run.run_id, "seed": run.seed, "model_id": run.model.model_id, "study_id": plan.study.study_id}
+    return {**written, **known, "status": status_of(plan, run)}
+
+
+def _checkpoints(run: Run) -> list[dict[str, Any]]:
+    """Make the rows of `checkpoints`."""
+    names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
+    values = [json.loads((one.folder / "checkpoint.json").read_text()) for one in run.checkpoints]
+    return [{name: one[name] for name in names} for one in values]
+
+
+def _sources(plan: Plan) -> list[dict[str, Any]]:
+    """Make the rows of `sources` from what reading and stripping each source have written down."""
+    rows = []
+    for one in plan.data.sources:
+        known = {"repository": one.source.repository, "revision": one.source.revision, "licence": one.source.licence}
+        if one.source.repository == WORLD_SOURCE["repository"]:
+            # Not in the source's entry, where it would give every output of the world another key.
+            known["licence"] = WORLD_LICENCE
+        name = one.source.name
+        found = {"commit": one.documents.results.get("commit"), "unmarked": unmarked(one.traces).get(name, 0)}
+        rows.append({"study_id": plan.study.study_id, "source": name, **known, **found})
+    return rows
+
+
+def _overridden_benchmarks(plan: Plan) -> list[dict[str, Any]]:
+    """Make the rows of `benchmarks` for tasks whose accuracy is another metric in the study file than in the table."""
+    with closing(connect(_database(plan), wait=PATIENCE)) as connection:
+        rows = connection.execute("SELECT task, metric, filter FROM benchmarks").fetchall()
+    known = {task: (metric, filter) for task, metric, filter in rows}
+    wanted = {task["benchmark"]: task for task in plan.tasks if not _is_loss(task["metric"])}
+    reason = f"said by {plan.study.name}"
+    return [
+        {"task": name, **{key: task[key] for key in ("metric", "filter", "chance")}, "reason": reason}
+        for name, task in wanted.items()
+        if known.get(name) != (task["metric"], task["filter"])
+    ]
+
+
+def _is_loss(metric: str) -> bool:
+    return "perplexity" in metric or metric == "bits_per_byte"
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """Make a table with the columns of all rows: a run that has not begun has fewer than the others."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+
+
+def _enter(plan: Plan, tables: dict[str, Any]) -> None:
+    ingest(_database(plan), {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
+
+
+def _database(plan: Plan) -> Path:
+    """Return the results file, whose folder a connection would make anew. Raises InputError for a folder moved away."""
+    if not plan.study.folder.is_dir():
+        raise InputError(f"{plan.study.folder}: no such folder; was it moved?")
+    return plan.study.database

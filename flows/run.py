@@ -1,0 +1,288 @@
+"""Run a study from top to bottom: prepare the data, train with evaluations as checkpoints come, statistics, report.
+
+What is done is not done again: the plan says what is left. `jobs` are the only processes of a study.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, TypeVar
+
+from flows.following import Followed
+from flows.jobs import Event, Failed, Job, Jobs
+from flows.jobs.devices import share_ranks
+from flows.live import Results, report_mark
+from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
+from flows.prepare import prepare_data
+from flows.usage import register_user
+from flows.watching import progress
+from model.training.recording.records import choose_seed
+from pipeline.errors import InputError
+from pipeline.storage.files import write_text_atomically
+from reports.data import StudyData
+
+Until = Literal["prepare", "train", "evaluate", "report"]
+NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
+EVALUATING = "evaluating"  # a folder of the study, with one for each evaluation that is under way or has failed
+EVALUATION_FIRST = (0,)  # before the trainings that wait: an evaluation is short and shows a result
+
+T = TypeVar("T")
+
+
+class Shown(Protocol):
+    """Where a study is shown while it runs."""
+
+    def call(self, kind: str, name: str, body: Any) -> Any:
+        """Show a step of this process, and return what `body()` returns."""
+
+    def tell(self, event: Event) -> None:
+        """Show what has happened to a job."""
+
+    def drawn(self, data: StudyData) -> None:
+        """Show the data of a report that has just been written."""
+
+
+class Unseen:
+    """Show nothing (see `Shown`)."""
+
+    def call(self, kind: str, name: str, body: Any) -> Any:
+        return body()
+
+    def tell(self, event: Event) -> None:
+        pass
+
+    def drawn(self, data: StudyData) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a study is run: to which stage, and what the user has allowed."""
+
+    until: Until = "report"
+    accept_code_change: bool = False
+    trust_code: bool = False
+
+
+def run_study(plan: Plan, jobs: Jobs, shown: Shown, options: Options = Options()) -> Path | None:
+    """Run a study to its report, or to the end of the stage `options.until`; returns the path of the report.
+
+    Where a training or an evaluation fails the others go on, the report is written, and Failed names what has failed.
+    Raises InputError for bad input, also of a process.
+    """
+    plan.study.folder.mkdir(parents=True, exist_ok=True)
+    register_user(plan)
+    prepare_data(plan, shown.call)
+    shown.call("match", "match models", lambda: plan.models)
+    for run in plan.runs:
+        check_checkpoints(run)
+        write_run(plan, run)
+    register_user(plan)
+    path, failures = None, {}
+    if options.until != "prepare":
+        results = Results(plan, shown.drawn)
+        failures = train_and_evaluate(plan, jobs, shown, results, options)
+    if options.until in ("evaluate", "report"):
+        shown.call("statistics", "statistics", results.finish)
+    if options.until == "report":
+        path = shown.call("report", "report", results.write_report)
+    register_user(plan)
+    if options.until in NEXT and not failures:
+        following = f"dreamer run {plan.study.arguments}"
+        progress.write_line(f"{options.until}: done; `{following}` goes on with {NEXT[options.until]}")
+    if failures:
+        first, *others = failures.values()
+        more = f"; and {len(others)} more" if others else ""
+        report = f"; the report of everything else is {path}" if path else ""
+        raise Failed(f"{first}{more}{report}; `dreamer run {plan.study.arguments}` tries again")
+    return path
+
+
+def train_and_evaluate(
+    plan: Plan, jobs: Jobs, shown: Shown, results: Results, options: Options
+) -> dict[str, BaseException]:
+    """Train every run and evaluate its checkpoints as they come; returns what has failed, by the name of the job."""
+    followed, failures = Followed(plan), dict[str, BaseException]()
+    asked: set[str] = set()
+    for run in plan.runs:
+        (run.folder / FAILURE).unlink(missing_ok=True)  # of an earlier attempt
+        if run.status == "racing" and run.tokens > run.goal:
+            progress.write_line(f"{run.model.model_id}: the race of its seeds is held again, at {run.goal:,} tokens")
+
+    def submit() -> None:
+        """Submit the work that is left and was not submitted, after the races that have ended are decided."""
+        for runs in plan.undecided:
+            decide(plan, runs)
+        for name, describe in work_left(plan, options):
+            if name not in asked:
+                asked.add(name)
+                jobs.submit(describe())
+
+    try:
+        submit()
+        for event in jobs.events():
+            if event.kind == "failed":
+                if not isinstance(event.error, Failed):
+                    raise event.error or AssertionError("a job that failed has an error")
+                failures[event.job.name] = event.error
+                if event.job.kind == "training":
+                    reason = event.error.reason.removeprefix(f"{event.job.folder}: ")
+                    write_text_atomically(event.job.folder / FAILURE, reason)
+            if event.kind == "finished" and event.job.kind == "training":
+                (event.job.folder / FAILURE).unlink(missing_ok=True)  # of another study that shares the run
+            if event.ends or event.kind == "checkpoint":
+                submit()
+                results.changed()
+            shown.tell(event)
+            followed.tell(event)
+            results.update()
+    except BaseException:
+        jobs.stop()
+        raise
+    for name, _ in work_left(plan, options):
+        failures.setdefault(name, Failed(f"{name}: the process has ended well, and the work is not done"))
+    if not failures:
+        shutil.rmtree(plan.study.folder / EVALUATING, ignore_errors=True)
+    return failures
+
+
+def work_left(plan: Plan, options: Options) -> Iterator[tuple[str, Callable[[], Job]]]:
+    """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints that are there.
+
+    Yields the name of each job, and the function that describes the job, and writes its file where it has one.
+    """
+    runs = plan.runs
+    racing = any(run.status == "racing" for run in runs)
+    going_on = [run for run in runs if run.status == "chosen"]
+    of_all, of_chosen = share_ranks(plan.study, len(runs)), share_ranks(plan.study, max(1, len(going_on)))
+    for place, run in enumerate(runs):
+        if run.failure or (run.status == "screened" and not run.done):  # a failed seed has lost its race
+            continue
+        if not run.done:
+            alone = run.status == "chosen" and len(going_on) < len(runs) and not racing
+            ranks = of_chosen[going_on.index(run)] if alone else of_all[place]
+            yield training_name(run), partial(training_job, run, ranks, options)
+        if options.until in ("evaluate", "report"):
+            missing: dict[Checkpoint, list[Evaluation]] = defaultdict(list)
+            for one in plan.evaluations(run):
+                if not one.done:
+                    missing[one.checkpoint].append(one)
+            for checkpoint, evaluations in missing.items():
+                name = f"evaluate {run.name} at {checkpoint.tokens:,} tokens"
+                yield name, partial(evaluation_job, name, plan, run, checkpoint, evaluations, options)
+
+
+def training_name(run: Run) -> str:
+    """Name the training of a run to its goal."""
+    return f"{'train' if run.status == 'chosen' else 'screen'} {run.name}"
+
+
+def training_job(run: Run, ranks: int, options: Options) -> Job:
+    """Describe the training of a run to its goal."""
+    arguments = [str(run.folder), "--wait", "--stop-at", str(run.goal)]  # another study may want the run further
+    if options.accept_code_change:
+        arguments.append("--accept-code-change")
+    name, log = training_name(run), run.folder / "log.txt"
+    return Job("training", name, "model.train", tuple(arguments), run.folder, log, run.priority, ranks, goal=run.goal)
+
+
+def evaluation_job(
+    name: str, plan: Plan, run: Run, checkpoint: Checkpoint, evaluations: list[Evaluation], options: Options
+) -> Job:
+    """Describe the evaluation of a checkpoint on the benchmarks on which it has not been evaluated yet."""
+    study = plan.study
+    folder = (study.folder / EVALUATING / f"{run.run_id}-{checkpoint.tokens}").resolve()
+    named = ("limit", "batch_tokens", "max_new_tokens", "weights")
+    settings = {name: getattr(study.evaluation, name) for name in named}
+    values = {
+        **settings,
+        "device": study.training.device,
+        "depths": sorted({depth for one in evaluations for depth in one.depths}),
+        "checkpoints": [
+            {
+                "run_id": run.run_id,
+                "tokens": checkpoint.tokens,
+                "path": str(checkpoint.folder.resolve()),
+                "outputs": {
+                    one.benchmark: {"folder": str(one.folder.resolve()), "configuration": one.configuration}
+                    for one in evaluations
+                },
+            }
+        ],
+        "tokenizer": str(plan.data.tokenizer.path.resolve()),
+        "tasks": plan.tasks,
+        "trust_code": options.trust_code,
+        "observe": str(plan.data.packed.path.resolve()) if study.evaluation.introspect else None,
+        "output": str(folder),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(folder / "job.json", json.dumps(values, indent=1), durable=False)
+    environment = {
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "HF_HOME": str((study.folder / EVALUATING / "cache").resolve()),
+    }
+    return Job(
+        "evaluation",
+        name,
+        "model.evaluate",
+        (str(folder / "job.json"),),
+        folder,
+        folder / "log.txt",
+        EVALUATION_FIRST,
+        environment=environment,
+    )
+
+
+def check_checkpoints(run: Run) -> None:
+    """Raise InputError for a run that has gone past a checkpoint which the study wants: training does not go back."""
+    if run.missed:
+        points = ", ".join(f"{point:,}" for point in run.missed)
+        raise InputError(
+            f"{run.name} was trained further by a study with other checkpoints, and has none at {points} tokens; name "
+            f"checkpoints that are there (in {run.folder / 'checkpoints'}), or remove {run.folder} to train it again"
+        )
+
+
+def write_run(plan: Plan, run: Run) -> None:
+    """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted it."""
+    path, training = run.folder / "run.json", dict(run.content["training"])
+    if path.exists():
+        before = json.loads(path.read_text())["training"]
+        training["tokens"] = max(before["tokens"], training["tokens"])
+        training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
+    run.folder.mkdir(parents=True, exist_ok=True)
+    data = os.path.relpath(plan.data.packed.path, run.folder)
+    text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
+    if not path.exists() or path.read_text() != text:
+        write_text_atomically(path, text)
+
+
+def decide(plan: Plan, runs: list[Run]) -> None:
+    """Choose the seed of a model that is trained to the end after a race: the one with the lowest loss.
+
+    A seed whose training has failed has lost.
+    """
+    chosen = choose_seed({run.seed: run.folder for run in runs if run.done}, runs[0].goal)
+    path = plan.decision(runs)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text_atomically(path, json.dumps({"seed": chosen, "runs": [run.run_id for run in runs]}))
+
+
+def is_complete(plan: Plan) -> bool:
+    """Check that all is done and whole, and that the report was written of all. Raises InputError for damaged data."""
+    study = plan.study
+    if report_mark(study).exists() or not (study.report.exists() and study.database.exists()):
+        return False
+    if study.study_id not in study.report.read_text() or not plan.evaluated:
+        return False
+    for output in plan.data.outputs:
+        plan.store.check(output)
+    return True

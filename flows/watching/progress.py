@@ -1,0 +1,128 @@
+"""Report progress to whoever listens: bars on a terminal, lines in a log or pipe, the status file.
+
+Stages call `progress.report(key, fraction, words)`; the flow or the command chooses the listeners. Progress of a child
+process comes from the file that the child writes (`model.training.recording.records`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+MOST_UNDONE = 0.99  # the largest fraction of work that is not done: shown as 99 %
+
+
+class Listener(Protocol):
+    """The interface of a listener: `update` is called for every report."""
+
+    def update(self, key: str, fraction: float, words: str) -> None: ...
+
+
+_listeners: list[Listener] = []
+_lock = threading.Lock()
+
+
+def report(key: str, fraction: float, words: str = "") -> None:
+    """Tell all listeners that `fraction` (0 to 1) of the work `key` is done; `words` adds detail, such as time left.
+
+    No work depends on a listener: a full disk or a reader that has gone ends none.
+    """
+    with _lock:
+        for listener in _listeners:
+            with suppress(OSError):
+                listener.update(key, bounded(fraction), words)
+
+
+def bounded(fraction: float) -> float:
+    """Keep a fraction between 0 and 1, and what is not done below what is shown as 100 %."""
+    return 1.0 if fraction >= 1 else min(max(fraction, 0.0), MOST_UNDONE)
+
+
+def write_line(text: str) -> None:
+    """Write a line to standard error, if anybody can read the line there."""
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")  # not print: Prefect takes that over inside a flow
+        sys.stderr.flush()
+
+
+def end_now(status: int) -> NoReturn:
+    """End this process after what was written has been sent on, without waiting for threads of libraries."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[Listener]:
+    """Pass every report within the block to `listener`."""
+    _listeners.append(listener)
+    try:
+        yield listener
+    finally:
+        _listeners.remove(listener)
+
+
+@contextmanager
+def on_terminal() -> Iterator[None]:
+    """Show progress on standard error: live bars on a terminal, else a line at every tenth."""
+    if not sys.stderr.isatty():
+        with listening(Lines()):
+            yield
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<26}"),
+        BarColumn(24),
+        TextColumn("{task.percentage:>4.0f} %"),
+        TimeElapsedColumn(),
+    )
+    with (
+        Progress(*columns, TextColumn("{task.fields[words]}"), console=Console(stderr=True)) as bars,
+        listening(Bars(bars)),
+    ):
+        yield
+
+
+class Bars:
+    """Show a rich progress bar for each key, in order of appearance."""
+
+    def __init__(self, bars: Any) -> None:
+        self.bars, self.tasks = bars, dict[str, Any]()
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        if key not in self.tasks:
+            self.tasks[key] = self.bars.add_task(key, total=1.0, words=words)
+        self.bars.update(self.tasks[key], completed=fraction, words=words)
+
+
+class Lines:
+    """Write a plain line at the start, at every tenth and at the end of each key."""
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.last: dict[str, int] = {}
+
+    def update(self, key: str, fraction: float, words: str) -> None:
+        step = int(fraction * 10)
+        if self.last.get(key) == step:
+            return
+        self.last[key] = step
+        seconds = time.monotonic() - self.started
+        write_line(f"{seconds:7.1f} s  {key:<28} {fraction:4.0%}  {words}".rstrip())
+
+
+def read_progress(path: Path) -> dict[str, Any]:
+    """Read the progress file of a process; an empty dictionary where none is there yet, or none that is whole."""
+    try:
+        return json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+        return {}

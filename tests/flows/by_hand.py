@@ -1,0 +1,128 @@
+"""Tiny studies, and jobs that make by hand the files which a process would make."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from flows.jobs import Event, Job
+from flows.plan import Run
+from flows.study.configuration import Study
+from flows.study.loading import load_study
+from model.evaluation.parts import write_rows
+from tests.flows.small_study import TINY
+
+BEYOND = 7  # tokens by which the step that reaches a point goes beyond the point
+
+
+def at_once(kind: str, name: str, body: Callable[[], Any]) -> Any:
+    """Show a step of a study to nobody."""
+    return body()
+
+
+def tiny(root: Path, **changes: Any) -> Study:
+    """The tiny study in a folder; `training={"seeds": [0]}` changes settings of a section, `name="other"` a value."""
+    content = yaml.safe_load(TINY.read_text())
+    content["training"] |= {"seeds": [0], "screening": 0}
+    content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
+    for section, values in changes.items():
+        content[section] = {**content[section], **values} if isinstance(values, dict) else values
+    return load_study(content, root=root)
+
+
+def write_checkpoint(folder: Path, tokens: int) -> Path:
+    """Write a checkpoint as far as files go to the folder of a run."""
+    made = folder / "checkpoints" / f"{tokens:015d}"
+    made.mkdir(parents=True)
+    known = {"run_id": folder.name, "tokens": tokens, "step": 1, "epoch": 0.1, "loss": 1.0, "seconds": 1.0}
+    (made / "checkpoint.json").write_text(json.dumps({**known, "stream_hash": "a"}))
+    return made
+
+
+def write_state(folder: Path, tokens: int, loss: float = 1.0) -> None:
+    """Write what a training leaves when it stops: its state, steps, rows and progress."""
+    (folder / "state" / f"{tokens:015d}").mkdir(parents=True, exist_ok=True)
+    (folder / "state" / f"{tokens:015d}" / "values.json").write_text(json.dumps({"tokens": tokens}))
+    (folder / "steps.csv").write_text(f"step,tokens,loss\n1,{tokens},{loss}\n")
+    (folder / "rows").mkdir(exist_ok=True)
+    row = {"run_id": folder.name, "seed": 0, "status": "stopped", "tokens": tokens}
+    step = {"run_id": folder.name, "step": 1, "tokens": tokens, "loss": loss}
+    for table, values in (("runs", row), ("steps", step)):
+        pq.write_table(pa.Table.from_pylist([values]), folder / "rows" / f"{table}.parquet")
+    (folder / "progress.json").write_text(json.dumps({"tokens": tokens, "state": "stopped", "ranks": 2}))
+
+
+def train(run: Run, tokens: int | None = None) -> None:
+    """Train a run by hand to its goal, or so far."""
+    for point in run.points:
+        if point <= (tokens or run.goal):
+            write_checkpoint(run.folder, point + BEYOND)
+    write_state(run.folder, (tokens or run.goal) + BEYOND)
+
+
+def evaluate(path: Path) -> None:
+    """Do the job of an evaluation by hand."""
+    (checkpoint,) = json.loads(path.read_text())["checkpoints"]
+    for benchmark, output in checkpoint["outputs"].items():
+        assert (Path(checkpoint["path"]) / "checkpoint.json").exists()
+        key = {"run_id": checkpoint["run_id"], "tokens": checkpoint["tokens"], "task": benchmark}
+        row = {**key, "metric": "acc", "filter": "none", "value": 0.5, "items": 4}
+        rows = {} if benchmark == "introspection" else {"evaluations": pa.Table.from_pylist([row])}
+        write_rows(Path(output["folder"]), rows, output["configuration"])
+
+
+class JobsByHand:
+    """Jobs one after another, the most urgent first; those named in `errors` fail by that error.
+
+    `losses` are those of trainings, by the seed; `submitted` keeps every job.
+    """
+
+    def __init__(self, errors: dict[str, Exception] | None = None, losses: dict[int, float] | None = None) -> None:
+        self.errors, self.losses = errors or {}, losses or {}
+        self.submitted: list[Job] = []
+        self.waiting: list[tuple[tuple[int, ...], int, Job]] = []
+        self.told: list[str] = []  # what happened, and which jobs were submitted thereupon
+        self.stopped = False
+
+    @property
+    def names(self) -> list[str]:
+        return [job.name for job in self.submitted]
+
+    def submit(self, job: Job) -> None:
+        heapq.heappush(self.waiting, (job.priority, len(self.submitted), job))
+        self.submitted.append(job)
+        self.told.append(f"submitted: {job.name}")
+
+    def events(self) -> Iterator[Event]:
+        while self.waiting:
+            *_, job = heapq.heappop(self.waiting)
+            yield Event(job, "started")
+            if error := self.errors.get(job.name):
+                yield Event(job, "failed", error)
+                continue
+            if job.kind == "training":
+                yield from self._train(job)
+            else:
+                evaluate(Path(job.arguments[0]))
+            self.told.append(f"finished: {job.name}")
+            yield Event(job, "finished")
+
+    def _train(self, job: Job) -> Iterator[Event]:
+        run = json.loads((job.folder / "run.json").read_text())
+        begun = max((int(state.name) for state in job.folder.glob("state/*")), default=0)
+        for point in run["training"]["checkpoints"]:
+            if begun < point <= job.goal:
+                write_checkpoint(job.folder, point + BEYOND)
+                self.told.append(f"checkpoint: {job.name}")
+                yield Event(job, "checkpoint")
+        write_state(job.folder, job.goal + BEYOND, self.losses.get(run["seed"], 1.0))
+
+    def stop(self) -> None:
+        self.stopped = True

@@ -1,0 +1,35 @@
+"""A study whose data are prepared, once for all tests."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.plan import Plan
+from flows.prepare import prepare_data
+from tests.flows.by_hand import at_once, tiny
+
+
+@pytest.fixture(scope="session")
+def tiny_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of the tiny study with its data; not to be changed."""
+    study = tiny(tmp_path_factory.mktemp("prepared"))
+    prepare_data(Plan(study), at_once)
+    return study.store_folder
+
+
+@pytest.fixture
+def prepared(tiny_store: Path, tmp_path: Path) -> Callable[..., Plan]:
+    """A function that plans a changed tiny study (`tiny`) in a folder of this test, where the data are prepared."""
+
+    def plan(root: Path | str = "run", **changes: Any) -> Plan:
+        folder = tmp_path / root
+        if not folder.exists():
+            shutil.copytree(tiny_store, folder / "store")
+        return Plan(tiny(folder, **changes))
+
+    return plan

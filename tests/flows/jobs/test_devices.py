@@ -1,0 +1,127 @@
+"""How a study shares a machine's GPUs among its runs, and that a GPU is held by one process at a time."""
+
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+
+import flows.jobs.devices
+from flows.commands.cli import main
+from flows.jobs.devices import check_devices, lock_gpus, share_ranks, visible_gpus
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+from tests.waiting import PATIENCE_SECONDS
+
+BUILTIN = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
+
+
+def study(**training: object) -> object:
+    recipe = {"tokens": 10**6, "batch_tokens": 2**14, "sequence_length": 1024, **training}
+    return load_study({"name": "small", **BUILTIN, "training": recipe})
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flows.jobs.devices, "gpus", lambda study: 8)
+
+
+@pytest.mark.usefixtures("eight_gpus")
+@pytest.mark.parametrize(
+    ("runs", "ranks"),
+    [(1, [8]), (2, [4, 4]), (3, [2, 3, 3]), (5, [1, 1, 2, 2, 2]), (6, [1, 1, 1, 1, 2, 2]), (20, [1] * 20)],
+)
+def test_no_gpu_is_idle_where_there_are_fewer_runs(runs: int, ranks: list[int]) -> None:
+    assert share_ranks(study(), runs) == ranks
+    assert share_ranks(study().model_copy(update={"workers": 16}), runs) == ranks
+    assert share_ranks(study(ranks=3), runs) == [3] * runs
+    assert share_ranks(study(batch_tokens=1024), runs) == [1] * runs  # a batch of one row cannot be shared
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_a_run_has_no_more_ranks_than_rows() -> None:
+    assert share_ranks(study(batch_tokens=3 * 1024), 2) == [3, 3]
+
+
+@pytest.mark.usefixtures("eight_gpus")
+def test_more_gpus_than_there_are_is_bad_input() -> None:
+    with pytest.raises(InputError, match=r"training\.ranks is 9, but this machine has 8 GPUs"):
+        share_ranks(study(ranks=9), 1)
+
+
+def test_a_cpu_trains_by_one_process_unless_told() -> None:
+    assert share_ranks(study(device="cpu"), 2) == [1, 1]
+    assert share_ranks(study(device="cpu", ranks=4), 2) == [4, 4]
+
+
+def test_cuda_where_there_is_none_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    for device in ("auto", "cpu"):
+        check_devices(study(device=device))
+    path = tmp_path / "study.yaml"
+    training = {"tokens": 1000, "device": "cuda", "sequence_length": 64, "batch_tokens": 128}
+    path.write_text(yaml.dump({"name": "small", "root": str(tmp_path / "root"), **BUILTIN, "training": training}))
+    assert main(["run", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        "dreamer: training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'\n"
+    )
+    assert not (tmp_path / "root" / "store").exists()
+
+
+def test_the_gpus_that_the_user_names_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert visible_gpus(3) == ["0", "1", "2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
+    assert visible_gpus(2) == ["GPU-a", "GPU-b"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,../../planted")
+    with pytest.raises(InputError, match=r"holds '../../planted', which names no device"):
+        visible_gpus(2)
+
+
+@pytest.fixture
+def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The locks are the whole machine's, where the same test may run a second time."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+
+
+class Waited(Exception):
+    """Somebody has begun to wait."""
+
+
+def begin_to_wait(seconds: float) -> None:
+    raise Waited
+
+
+@pytest.mark.usefixtures("own_locks")
+def test_a_device_is_held_by_one_at_a_time() -> None:
+    names = ["test-0", "test-1"]
+    with lock_gpus(names, 1, begin_to_wait) as first, lock_gpus(names, 1, begin_to_wait) as second:
+        assert [first, second] == [["test-0"], ["test-1"]]
+        with pytest.raises(Waited), lock_gpus(names, 1, begin_to_wait):
+            pass
+
+
+@pytest.mark.usefixtures("own_locks")
+def test_who_wants_several_devices_holds_none_while_waiting() -> None:
+    names, waits, goes_on = ["test-0", "test-1"], threading.Event(), threading.Event()
+    got: list[list[str]] = []
+
+    def wait(seconds: float) -> None:
+        waits.set()
+        goes_on.wait()
+
+    def want_both() -> None:
+        with lock_gpus(names, 2, wait) as found:
+            got.append(found)
+
+    with lock_gpus(names, 1, begin_to_wait) as (first,):
+        thread = threading.Thread(target=want_both)
+        thread.start()
+        assert waits.wait(PATIENCE_SECONDS)
+        with lock_gpus(["test-1"], 1, begin_to_wait) as second:
+            assert (first, second, got) == ("test-0", ["test-1"], [])
+    goes_on.set()
+    thread.join(60)
+    assert got == [names]

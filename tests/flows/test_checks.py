@@ -1,0 +1,101 @@
+"""A study that cannot end is refused in one line before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from flows import checks
+from flows.checks import check_study, checkpoint_bytes, machine_memory, study_warnings
+from flows.commands.cli import main
+from flows.models import plan_models
+from flows.study.loading import load_study
+from pipeline.errors import InputError
+from tests.flows.small_study import TINY
+
+
+def changed(folder: Path, **sections: dict[str, Any]) -> Path:
+    """A study file: the tiny study with some settings changed."""
+    content = yaml.safe_load(TINY.read_text())
+    for name, settings in sections.items():
+        content[name] |= settings
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return path
+
+
+def refusal(folder: Path, **sections: dict[str, Any]) -> str:
+    with pytest.raises(InputError) as error:
+        check_study(load_study(changed(folder, **sections), root=folder / "run"))
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_tiny_study_may_start(tmp_path: Path) -> None:
+    study = load_study(TINY, root=tmp_path)
+    check_study(study)
+    assert study_warnings(study) == []
+    assert machine_memory() > 2**28
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"models": {"variants": [{"name": "LA", "family": "DR"}]}}, "LA is the name of the baseline"),
+        ({"models": {"variants": ["LA", {"name": "..", "family": "DR"}]}}, "models.variants.1.name"),
+        ({"training": {"sequence_length": 96}}, "batch_tokens=512 is no multiple of sequence_length=96"),
+        ({"training": {"tokens": 10**15}}, "tokens=1,000,000,000,000,000: give at most"),
+        ({"training": {"sequence_length": 10**9}}, "training.sequence_length"),
+        ({"data": {"world": {"documents": 10**15}}}, "documents=1,000,000,000,000,000: give at most"),
+        ({"data": {"memory": "0GB"}}, "data.memory: 0GB is too little"),
+        ({"data": {"memory": "much"}}, "write it like 4GB"),
+        ({"models": {"baseline": {"hidden_size": 10**7}}}, "make models.baseline smaller"),
+        ({"data": {"tokenizer": {"file": __file__}}}, "is no tokenizer.json"),
+        ({"data": {"cluster": "local"}}, "Dask is not installed"),
+        (
+            {"evaluation": {"benchmarks": [{"name": "gsm8k", "overrides": {"process_results": "evil.run"}}]}},
+            "'process_results' may run code",
+        ),
+    ],
+)
+def test_one_line_says_what_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sections: dict[str, Any], words: str
+) -> None:
+    find = checks.importlib.util.find_spec
+    monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None if name == "distributed" else find(name))
+    assert words in refusal(tmp_path, **sections)
+
+
+def test_a_task_file_with_code_is_refused_unless_trusted(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("task: mine\ndoc_to_text: !function evil.prompt\n")
+    entry = {"name": "mine", "repository": "me/mine", "yaml": "mine.yaml", "metric": "acc"}
+    sections = {"evaluation": {"benchmarks": [entry]}}
+    assert "mine.yaml: !function in line 2 runs code; --trust-code" in refusal(tmp_path, **sections)
+    check_study(load_study(changed(tmp_path, **sections), root=tmp_path / "run"), trust_code=True)
+
+
+def test_a_study_without_its_baseline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (notice,) = study_warnings(load_study(changed(tmp_path, models={"variants": ["DR"]}), root=tmp_path / "run"))
+    assert "this study will have no factors" in notice
+    assert main(["plan", str(tmp_path / "study.yaml")]) == 0
+    assert notice in capsys.readouterr().out
+
+
+def test_a_full_disk_and_a_folder_that_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "run").write_text("")
+    assert "run is a file" in refusal(tmp_path)
+    (tmp_path / "run").unlink()
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
+    assert "of checkpoints and states, and 0.0 GB are free" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(("screening", "written"), [(0, 40), (0.5, 10 + 3 * 5), (0.05, 10)])
+def test_the_checkpoints_of_screened_seeds_are_counted(tmp_path: Path, screening: float, written: int) -> None:
+    settings = {"seeds": [0, 1, 2, 3], "checkpoints": 10, "screening": screening}
+    study = load_study(changed(tmp_path, training=settings))
+    planned = plan_models(study, 300)
+    assert checkpoint_bytes(study, planned) == written * sum(2 * 4 * model.parameters for model in planned)

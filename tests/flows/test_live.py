@@ -1,0 +1,122 @@
+"""Results of a study under way: rows and reports are written while models train, and end no study."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import live, rows
+from flows.jobs import Event
+from flows.live import Results, report_mark
+from flows.plan import Plan
+from flows.rows import compute_intervals, enter_evaluations
+from flows.run import Options, Unseen, run_study
+from flows.watching import progress, throttle
+from pipeline.errors import InputError
+from sql.results import connect, query
+from tests.flows.by_hand import JobsByHand, tiny
+from tests.flows.heard import Heard
+from tests.sql.processes import shell
+
+Planned = Callable[..., Plan]
+TWO = {"models": {"variants": ["LA", "DR"]}, "evaluation": {"introspect": False}}
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So short a study would end before its second look at the rows."""
+    monkeypatch.setattr(live, "ENTER_SECONDS", 0.0)
+    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
+
+
+def page_text(path: Path) -> str:
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", path.read_text())).split())
+
+
+class Looks(Unseen):
+    """Looks at the results whenever something has happened."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.study, self.drawings = plan.study, list[str]()
+        self.statuses: list[tuple[str, ...]] = []
+
+    def tell(self, event: Event) -> None:
+        if self.study.database.exists():
+            found = query(self.study.database, "select status from runs order by run_id desc")["status"]
+            self.statuses.append(tuple(found))
+
+    def drawn(self, data: Any) -> None:
+        assert report_mark(self.study).exists() == (not self.drawings)
+        self.drawings.append(page_text(self.study.report))
+
+
+def test_rows_are_entered_and_the_report_is_written_while_models_train(prepared: Planned) -> None:
+    plan = prepared(**TWO)
+    looks = Looks(plan)
+    run_study(plan, JobsByHand(), looks)
+    first, last = looks.drawings
+    assert "Not complete: 2 runs of 2." in first
+    assert "Not complete" not in last
+    assert looks.statuses[0] == ("waiting", "waiting")
+    assert ("complete", "evaluating") in looks.statuses or ("evaluating", "complete") in looks.statuses
+    assert set(query(plan.study.database, "select status from runs")["status"]) == {"complete"}
+    assert not report_mark(plan.study).exists()
+
+
+def test_an_error_in_showing_results_ends_no_study(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken: list[int] = []
+    monkeypatch.setattr("reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0)
+    plan = prepared(**TWO)
+    run_study(plan, JobsByHand(), Unseen(), Options(until="evaluate"))
+    assert broken
+    assert plan.evaluated
+
+
+def test_rows_wait_for_a_reader_and_the_study_goes_on(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = prepared(**TWO)
+    connect(plan.study.database).close()
+    monkeypatch.setattr(rows, "PATIENCE", 0.1)
+    results = Results(plan)
+    with progress.listening(Heard()) as heard:
+        with shell(plan.study.database, "read-only") as reader:
+            results.changed()
+            results.update()
+            assert f"PID {reader.pid})" in heard.words[-1]
+            assert query(plan.study.database, "from studies").empty  # readers go on as well
+        results.finish()
+    assert list(query(plan.study.database, "from studies")["study_id"]) == [plan.study.study_id]
+    assert list(query(plan.study.database, "from sources")["licence"]) == ["Apache-2.0"]
+
+
+def test_the_end_of_a_study_waits_for_who_holds_the_results(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "PATIENCE", 0.1)
+    monkeypatch.setattr(live, "POLL_SECONDS", 0.1)
+    plan = prepared(**TWO)
+    connect(plan.study.database).close()
+    reader = shell(plan.study.database, "read-only")
+    holder = reader.__enter__()
+
+    class Leaves:
+        """Closes the shell when the study says that it waits."""
+
+        def update(self, key: str, fraction: float, words: str) -> None:
+            if key == live.LABEL and not fraction and holder.poll() is None:
+                assert f"PID {holder.pid}" in words
+                reader.__exit__(None, None, None)
+
+    with progress.listening(Leaves()), progress.listening(Heard()) as heard:
+        Results(plan).finish()
+    assert (live.LABEL, 1.0, "free again") in heard.reports
+
+
+def test_a_folder_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:
+    plan = Plan(tiny(tmp_path / "moved"))
+    for enter in (lambda: enter_evaluations(plan, []), lambda: compute_intervals(plan)):
+        with pytest.raises(InputError, match="was it moved"):
+            enter()
+    assert not plan.study.folder.exists()

@@ -1,0 +1,270 @@
+"""A study from top to bottom, with jobs made by hand: what starts when, what fails alone, what is done only once."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from flows.jobs import Failed, Stopped
+from flows.plan import Plan
+from flows.run import Options, Unseen, is_complete, run_study, write_run
+from flows.usage import users_of
+from pipeline.errors import InputError
+from sql.results import query
+from tests.flows.by_hand import JobsByHand, write_state
+
+Planned = Callable[..., Plan]
+EVALUATED = Options(until="evaluate")
+ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
+RACE = {"seeds": [0, 1], "screening": 0.25}
+
+
+class Seen(Unseen):
+    """Keeps the steps and the events that are shown."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.events: list[tuple[str, str]] = []
+
+    def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
+        self.steps.append(kind if kind == name else f"{kind} {name}")
+        return body()
+
+    def tell(self, event: Any) -> None:
+        self.events.append((event.kind, event.job.name))
+
+
+def run(plan: Plan, jobs: JobsByHand, options: Options = EVALUATED) -> Seen:
+    seen = Seen()
+    run_study(plan, jobs, seen, options)
+    return seen
+
+
+def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(prepared: Planned) -> None:
+    plan, jobs = prepared(models={"variants": ["LA", "DR"]}), JobsByHand()
+    assert not is_complete(plan)
+    seen = run(plan, jobs, Options())
+    assert seen.steps == ["match match models", "statistics", "report"], "the data are there"
+    trainings = [name for name in jobs.names if name.startswith("train ")]
+    assert trainings == ["train LA-2 seed 0", "train DR-2 seed 0"]
+    evaluations = [f"evaluate {run.name} at {one.tokens:,} tokens" for run in plan.runs for one in run.checkpoints]
+    assert sorted(jobs.names) == sorted([*trainings, *evaluations])
+    for name in jobs.names:
+        assert [kind for kind, job in seen.events if job == name and kind != "checkpoint"] == ["started", "finished"]
+    assert plan.evaluated
+    assert is_complete(plan)
+    study = plan.study
+    assert set(query(study.database, "select status from runs")["status"]) == {"complete"}
+    assert len(query(study.database, "select distinct run_id, tokens from evaluations")) == 8
+    assert study.study_id in study.report.read_text()
+    assert not (study.folder / "evaluating").exists()
+    assert [user.finished for user in users_of(study.store_folder)] == [True]
+    again = JobsByHand()
+    run(Plan(study), again, Options())
+    assert again.submitted == []
+
+
+def test_data_are_made_once_step_by_step(prepared: Planned) -> None:
+    plan = prepared()
+    for output in (plan.data.tokenizer, plan.data.packed):
+        shutil.rmtree(output.path)
+    seen = run(Plan(plan.study), JobsByHand(), Options(until="prepare"))
+    assert seen.steps == ["data tokenizer", "data tokens", "match match models"]
+
+
+def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned) -> None:
+    plan = prepared()
+    shutil.rmtree(plan.study.store_folder / "world")
+
+    class Stops(Unseen):
+        def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
+            raise InputError(f"stopped in {name}")
+
+    with pytest.raises(InputError, match="stopped in world"):
+        run_study(Plan(plan.study), JobsByHand(), Stops())
+    (user,) = users_of(plan.study.store_folder)
+    assert user.folder == plan.study.folder
+    assert not user.finished
+
+
+@pytest.mark.parametrize(
+    ("until", "kinds", "following"),
+    [
+        ("prepare", set(), "train"),
+        ("train", {"training"}, "evaluate"),
+        ("evaluate", {"training", "evaluation"}, "report"),
+    ],
+)
+def test_a_study_ends_after_a_stage_and_says_what_comes_next(
+    prepared: Planned, capsys: pytest.CaptureFixture[str], until: Any, kinds: set[str], following: str
+) -> None:
+    plan, jobs = prepared(**ONE), JobsByHand()
+    run(plan, jobs, Options(until=until))
+    assert {job.kind for job in jobs.submitted} == kinds
+    assert f"{until}: done; `dreamer run tiny` goes on with {following}" in capsys.readouterr().err
+    (one,) = plan.runs
+    described = json.loads((one.folder / "run.json").read_text())
+    assert described["run_id"] == one.run_id
+    assert (one.folder / described["data"]).resolve() == plan.data.packed.path.resolve()
+    assert not plan.study.report.exists()
+    assert plan.trained == (until != "prepare")
+    rest = JobsByHand()
+    run(Plan(plan.study), rest, Options())
+    assert not set(rest.names) & set(jobs.names)
+    assert is_complete(Plan(plan.study))
+
+
+def test_a_checkpoint_is_evaluated_when_it_comes(prepared: Planned) -> None:
+    jobs = JobsByHand()
+    run(prepared(**ONE), jobs)
+    asked = f"evaluate LA-2 seed 0 at {6007:,} tokens"
+    first, second, *_ = (place for place, what in enumerate(jobs.told) if what == "checkpoint: train LA-2 seed 0")
+    assert jobs.told[first : second + 1].count(f"submitted: {asked}") == 1
+    (job,) = [job for job in jobs.submitted if job.name == asked]
+    assert job.priority < jobs.submitted[0].priority, "an evaluation starts before the trainings that wait"
+
+
+def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -> None:
+    plan = prepared()
+    failing = next(run for run in plan.runs if run.name == "DR-2 seed 0")
+    reason = f"{failing.folder}: step 3: the loss is not a number"
+    jobs = JobsByHand({"train DR-2 seed 0": Failed(f"train DR-2 seed 0: ended with status 1: {reason}", reason)})
+    with pytest.raises(Failed, match=r"train DR-2 seed 0: .*the loss is not a number; `dreamer run .*` tries again"):
+        run(plan, jobs)
+    assert not jobs.stopped
+    assert failing.failure == "step 3: the loss is not a number"
+    assert {run.name for run in plan.runs if run.done} == {"LA-2 seed 0", "DR+DA-2 seed 0"}
+    found = query(plan.study.database, "from runs join run_details using (run_id) where status = 'failed'")
+    assert found[["run_id", "failure"]].values.tolist() == [[failing.run_id, failing.failure]]
+    assert len(query(plan.study.database, "from run_details where devices = 2")) == 2
+    assert not plan.trained
+
+    again = JobsByHand()
+    run(Plan(plan.study), again)
+    assert {name for name in again.names if name.startswith("train ")} == {"train DR-2 seed 0"}
+    assert all("DR-2 seed 0" in name for name in again.names)
+    assert failing.failure == ""
+    assert plan.evaluated
+    assert query(plan.study.database, "from run_details where failure is not null").empty
+
+
+def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(prepared: Planned) -> None:
+    plan, one, other = (
+        prepared(models={"variants": ["LA", "DR"]}),
+        "train DR-2 seed 0",
+        "evaluate LA-2 seed 0 at 6,007 tokens",
+    )
+    with pytest.raises(Failed) as error:
+        run(plan, JobsByHand({one: Failed(f"{one}: no"), other: Failed(f"{other}: no memory")}), Options())
+    assert f"; and 1 more; the report of everything else is {plan.study.report}; " in str(error.value)
+    assert plan.study.report.exists()
+    assert not is_complete(plan)
+    assert len(query(plan.study.database, "select distinct tokens from evaluations")) == 3
+
+
+def test_a_failed_evaluation_is_tried_again_alone(prepared: Planned) -> None:
+    plan, failing = prepared(**ONE), "evaluate LA-2 seed 0 at 6,007 tokens"
+    with pytest.raises(Failed, match="no memory"):
+        run(plan, JobsByHand({failing: Failed("no memory")}))
+    assert (plan.trained, plan.evaluated) == (True, False)
+    again = JobsByHand()
+    run(Plan(plan.study), again)
+    assert again.names == [failing]
+    assert plan.evaluated
+
+
+@pytest.mark.parametrize(
+    "error", [InputError("no such task"), Stopped("the study is being stopped"), ZeroDivisionError()]
+)
+def test_bad_input_of_a_job_and_what_is_no_failure_of_it_stops_all(prepared: Planned, error: Exception) -> None:
+    plan, jobs = prepared(), JobsByHand({"evaluate DR+DA-2 seed 0 at 6,007 tokens": error})
+    with pytest.raises(type(error)):
+        run(plan, jobs)
+    assert jobs.stopped
+    assert not [run.failure for run in plan.runs if run.failure]
+
+
+def test_a_race_is_decided_when_all_seeds_have_ended(prepared: Planned) -> None:
+    plan, jobs = prepared(training=RACE, **ONE), JobsByHand(losses={0: 2.0, 1: 1.0})
+    run(plan, jobs)
+    assert [name for name in jobs.names if not name.startswith("evaluate")] == [
+        "screen LA-2 seed 0",
+        "screen LA-2 seed 1",
+        "train LA-2 seed 1",
+    ]
+    assert jobs.told.index("submitted: train LA-2 seed 1") > jobs.told.index("finished: screen LA-2 seed 0")
+    assert [run.status for run in plan.runs] == ["screened", "chosen"]
+    assert [run.tokens for run in plan.runs] == [6007, 24_007]
+    evaluated = [name for name in jobs.names if name.startswith("evaluate")]
+    assert len(evaluated) == 4, "of the seed that goes on every checkpoint, of the other none"
+    assert all("seed 1" in name for name in evaluated)
+    statuses = query(plan.study.database, "select seed, status from runs order by seed").values.tolist()
+    assert statuses == [[0, "screened"], [1, "complete"]]
+
+
+def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(prepared: Planned) -> None:
+    plan = prepared(training=RACE, models={"variants": ["LA", "DR"]}, evaluation={"introspect": False})
+    failing = ["screen LA-2 seed 0", "screen DR-2 seed 0", "screen DR-2 seed 1"]
+    with pytest.raises(Failed, match="and 2 more"):
+        run(plan, JobsByHand({name: Failed("no number") for name in failing}))
+    assert {run.name: run.status for run in plan.runs} == {
+        **{"LA-2 seed 0": "screened", "LA-2 seed 1": "chosen"},
+        **{"DR-2 seed 0": "racing", "DR-2 seed 1": "racing"},
+    }
+    again = JobsByHand()
+    run(Plan(plan.study), again)
+    assert plan.evaluated
+    assert {"screen DR-2 seed 0", "screen DR-2 seed 1"} <= set(again.names)
+    assert "screen LA-2 seed 1" not in again.names
+
+
+def test_a_race_at_another_point_is_said_in_one_line(prepared: Planned, capsys: pytest.CaptureFixture[str]) -> None:
+    run(prepared(training=RACE, **ONE), JobsByHand())
+    capsys.readouterr()
+    plan, jobs = prepared(training={**RACE, "tokens": 48_000, "checkpoints": [6000]}, **ONE), JobsByHand()
+    run(plan, jobs)
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "race" in line]
+    assert line == "LA-2: the race of its seeds is held again, at 12,000 tokens"
+    assert plan.evaluated
+
+
+def test_a_shorter_study_takes_what_a_longer_one_has_trained(prepared: Planned) -> None:
+    spaced = {"checkpoints": [6000, 12_000, 18_000]}
+    longer = prepared(training={**spaced, "tokens": 24_000}, **ONE)
+    run(longer, JobsByHand())
+    shorter, jobs = prepared(training={"checkpoints": [6000], "tokens": 12_000}, **ONE), JobsByHand()
+    run(shorter, jobs)
+    assert jobs.submitted == []
+    assert shorter.evaluated
+    claimed = query(
+        longer.study.database, f"select distinct tokens from claims where study_id = '{shorter.study.study_id}'"
+    )
+    assert sorted(claimed["tokens"]) == [6007, 12_007]
+    (one,) = shorter.runs
+    training = json.loads((one.folder / "run.json").read_text())["training"]
+    assert (training["tokens"], training["checkpoints"]) == (24_000, [6000, 12_000, 18_000, 24_000])
+
+
+def test_a_run_that_has_gone_past_a_checkpoint_of_the_study_is_refused(prepared: Planned) -> None:
+    """Training does not go back: the study would end without its curve, each time anew."""
+    longer = prepared(training={"checkpoints": [12_000]}, **ONE)
+    run(longer, JobsByHand())
+    plan, jobs = prepared(training={"checkpoints": [6000, 12_000, 18_000]}, **ONE), JobsByHand()
+    with pytest.raises(InputError, match=r"LA-2 seed 0 was trained further .* none at 6,000, 18,000 tokens; name"):
+        run(plan, jobs)
+    assert jobs.submitted == []
+    (described,) = plan.study.store_folder.glob("runs/*/run.json")
+    assert json.loads(described.read_text())["training"]["checkpoints"] == [12_000, 24_000]
+
+
+def test_a_checkpoint_that_a_kill_prevented_is_written_by_the_next_start(prepared: Planned) -> None:
+    plan = prepared(**ONE)
+    (one,) = plan.runs
+    write_run(plan, one)
+    write_state(one.folder, 6007)  # the checkpoint comes after the state
+    assert (one.missed, one.done) == ([], False)
+    run(plan, JobsByHand(), Options(until="prepare"))
