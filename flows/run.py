@@ -200,9 +200,8 @@ def evaluation_job(
     study = plan.study
     folder = (study.folder / EVALUATING / f"{run.run_id}-{checkpoint.tokens}").resolve()
     named = ("limit", "batch_tokens", "max_new_tokens", "weights")
-    settings = {name: getattr(study.evaluation, name) for name in named}
     values = {
-        **settings,
+        **{name: getattr(study.evaluation, name) for name in named},
         "device": study.training.device,
         "depths": sorted({depth for one in evaluations for depth in one.depths}),
         "checkpoints": [
