@@ -13,7 +13,7 @@ def outlive_readers() -> None:
     """Silence Prefect's log handlers in place of ending this process, when nobody reads their stream any more.
 
     Prefect writes through `rich.console.Console`, which raises SystemExit at a broken pipe. A worker reads the log
-    lines of its flow runs through such a pipe.
+    lines of its flow runs through such a pipe. A handler that fails otherwise prints nothing about its failure.
     """
     from prefect.logging.handlers import PrefectConsoleHandler
 
@@ -22,6 +22,7 @@ def outlive_readers() -> None:
     for handler in {handler for logger in loggers for handler in logger.handlers}:
         if isinstance(handler, PrefectConsoleHandler):
             handler.console.on_broken_pipe = partial(setattr, handler.console, "quiet", True)  # type: ignore[method-assign]
+    logging.raiseExceptions = False  # a line for a server that has just ended is lost without a word
 
 
 def plain_errors() -> None:
