@@ -40,6 +40,7 @@ from reports.page.summary import summary
 
 TELL_SECONDS = 5.0  # between two updates of a progress artifact
 LOOK_SECONDS = 5.0  # between two looks whether the run was cancelled
+ANSWER_SECONDS = 5.0  # for the answer to a look, twice: so a server that hangs is found before longer requests end
 CLOSE_SECONDS = 5.0  # for the tasks of jobs to end, when the study has
 when_lost: list[Callable[[], object]] = []
 """What is called when the server is lost: one of the run's own is killed, since nobody can wait for one that hangs."""
@@ -182,7 +183,7 @@ class InPrefect:
         """Notice that the run was cancelled in Prefect: a run of `dreamer run` has no runner that would stop it."""
         while not self._closed.wait(LOOK_SECONDS) and not self._lost.is_set():
             try:
-                with get_client(sync_client=True) as client:
+                with get_client(httpx_settings={"timeout": ANSWER_SECONDS}, sync_client=True) as client:
                     state = client.read_flow_run(run).state
             except Exception as error:  # as in `call`
                 self._note_loss(error)
