@@ -450,7 +450,7 @@ class Plan:
 
     @cached_property
     def _decisive(self) -> dict[str, Any]:
-        """For each benchmark all that its scores depend on, apart from the checkpoint, in the order of the tasks."""
+        """List what the scores of each benchmark depend on besides the checkpoint, in the order of the tasks."""
         by_name = {one.name: one for one in self.benchmarks}
         found: dict[str, Any] = {}
         for task in self.tasks:

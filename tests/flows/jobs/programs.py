@@ -111,7 +111,7 @@ def go(folder: Path, *names: str) -> None:
 def events(
     jobs: LocalJobs, *submitted: Job, hear: Callable[[Event], object] = lambda event: None
 ) -> dict[str, list[Event]]:
-    """Submit jobs, and follow them to their end; returns the events of each, but those of progress."""
+    """Submit jobs and wait for their end; returns the events of each job, without those of progress."""
     for one in submitted:
         jobs.submit(one)
     found: dict[str, list[Event]] = {one.name: [] for one in submitted}

@@ -29,7 +29,7 @@ PREFECT = Path(sys.executable).with_name("prefect")
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """The variables for a Prefect of its own: home, and a server that ends with the test."""
+    """Return environment variables that give Prefect a home of its own and a server that ends with the test."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     home = {"PREFECT_HOME": str(tmp_path / "prefect"), "NO_PROXY": "127.0.0.1,localhost", "OMP_NUM_THREADS": "1"}
     with process_environment(home), own_server() as (server, address):
