@@ -23,6 +23,7 @@ from flows.run import Options, Unseen, run_study
 from flows.study.loading import load_study
 from sql import results
 from tests.sql.empty import empty_file
+from tests.sql.evaluated import finished
 from tests.sql.processes import PROJECT, shell, start
 from tests.waiting import PATIENCE_SECONDS
 
@@ -41,12 +42,13 @@ ENTER = """
     from flows.rows import EVALUATION_TABLES
     from pipeline.errors import InputError
     from sql import results
+    from tests.sql.evaluated import finished
 
     results_file, output, last = map(Path, sys.argv[1:4])
     entered = set()
     while True:
         done = last.exists()
-        for rows in sorted({manifest.parent for manifest in output.glob("*/*/*/manifest.json")} - entered):
+        for rows in sorted(finished(output).keys() - entered):
             files = {name: rows / f"{name}.parquet" for name in EVALUATION_TABLES}
             tables = {name: [file] for name, file in files.items() if file.exists()}
             try:
@@ -96,11 +98,6 @@ def evaluator(job: Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "model.evaluate", str(job)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=environment, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
-
-
-def finished(output: Path) -> dict[Path, int]:
-    """The evaluations that are done, each with what would be another number had it been written again."""
-    return {path.parent: path.parent.stat().st_ino for path in output.glob("*/*/*/manifest.json")}
 
 
 def killed(processes: list[subprocess.Popen[str]], moments: random.Random) -> None:
