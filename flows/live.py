@@ -15,7 +15,6 @@ from flows.plan import Evaluation, Plan
 from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, status_of
 from flows.study.configuration import Study
 from flows.watching import progress
-from flows.watching.throttle import Throttle
 from pipeline.errors import InputError
 from reports.data import StudyData, read_study
 from sql.names import UNDER_WAY
@@ -23,6 +22,7 @@ from sql.results import Busy
 
 ENTER_SECONDS = 20.0  # between two entries of rows, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
+REST = 99  # times as long as the work took: showing a study takes at most a hundredth of its time
 REPLICATES = 200  # of the items, at most, for intervals of results that are not final: they take a third of the time
 POLL_SECONDS = 1.0
 LABEL = "results file"
@@ -39,7 +39,6 @@ class Results:
         self._study_entered = False
         self._changed = self._drawn = False
         self._enter_at = self._report_at = 0.0
-        self._throttle = Throttle()
         report_mark(plan.study).touch()
 
     def changed(self) -> None:
@@ -47,7 +46,7 @@ class Results:
         self._changed = True
 
     def update(self) -> None:
-        """Enter what is new and draw the report, unless one of these would take more than its share (`Throttle`)."""
+        """Enter what is new and draw the report, unless one of these would take more than its share (`REST`)."""
         now = time.monotonic()
         if self._changed and now >= self._enter_at:
             self._enter_at = max(self._spend(self.enter), now + ENTER_SECONDS)
@@ -97,7 +96,7 @@ class Results:
         except Exception as error:  # another program holds the file, or a defect, which the end of the study tells
             progress.report("live results", 0.0, f"later: {error}")
         ended = time.monotonic()
-        return ended + self._throttle.rest(ended - began)
+        return ended + REST * (ended - began)
 
     def _draw(self) -> None:
         """Write the report of what is there. What goes wrong in showing results ends no study."""

@@ -16,7 +16,7 @@ from flows.live import Results, report_mark
 from flows.plan import Plan
 from flows.rows import compute_intervals, enter_evaluations
 from flows.run import Options, Unseen, run_study
-from flows.watching import progress, throttle
+from flows.watching import progress
 from pipeline.errors import InputError
 from sql.results import connect, query
 from tests.flows.by_hand import JobsByHand, tiny
@@ -31,7 +31,7 @@ TWO = {"models": {"variants": ["LA", "DR"]}, "evaluation": {"introspect": False}
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """So short a study would end before its second look at the rows."""
     monkeypatch.setattr(live, "ENTER_SECONDS", 0.0)
-    monkeypatch.setattr(throttle, "FIRST_SHARE", 1.0)
+    monkeypatch.setattr(live, "REST", 0)
 
 
 def page_text(path: Path) -> str:

@@ -1,13 +1,11 @@
 """Estimate what a study's data need, stage by stage: documents, downloads, disk, memory and core-hours.
 
-Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at least". Rates were
-measured; the table names the measurements.
+Sizes come from `pipeline.sources.sizes`. Sums leave out sources of unknown size, and are then "at least".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -26,23 +24,9 @@ from pipeline.sources.table import resolve_source
 from pipeline.storage.memory import memory_bytes
 from pipeline.worlds.world import WORLD_SOURCE
 
-
-@dataclass(frozen=True)
-class Rate:
-    """Megabytes of text that one core processes per second, and the data of that measurement."""
-
-    megabytes: float
-    where: str
-
-
-RATES = {
-    "documents": Rate(34, "reasoning-gym rows, gzipped JSON lines"),
-    "traces": Rate(34, "reasoning-gym rows, all with traces"),
-    "clean": Rate(26, "reasoning-gym rows, with their traces"),
-    "deduplicate": Rate(16.7, "1M documents of 830 bytes"),
-    "decontaminate": Rate(36, "500k documents against 23k items"),
-    "tokens": Rate(8.2, "reasoning-gym rows, vocabulary of 8,000"),
-}
+# Megabytes of text that one core processes per second, as measured on rows of reasoning-gym, deduplication on a million
+# documents of 830 bytes, decontamination on 500,000 against 23,000 items (docs/log.md).
+RATES = {"documents": 34, "traces": 34, "clean": 26, "deduplicate": 16.7, "decontaminate": 36, "tokens": 8.2}
 AFTER_TRACES = ("clean", "deduplicate", "decontaminate", "tokens")
 PACKED_ON_DISK = 3  # of Parquet with zstd: text of 1.2 GB takes about 0.4 GB
 KEY_BYTES = 50  # of a document's keys on disk: 31 were measured, 49 with keys of questions
@@ -67,7 +51,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
         for source, size, left in sources
     ]
     costs = [
-        (stage, read, disk, read / rate.megabytes / 1e6 / 3600, rate)
+        (stage, read, disk, read / rate / 1e6 / 3600, rate)
         for (stage, rate), (read, disk) in zip(RATES.items(), _amounts(study, sources), strict=True)
     ]
     stages = pd.DataFrame(
@@ -77,7 +61,7 @@ def data_tables(study: Study) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, str
                 "reads": amount(read),
                 "disk": amount(disk),
                 "core-hours": f"{hours:,.3g}",
-                "rate": f"{rate.megabytes:g} MB/s a core: {rate.where}",
+                "MB/s a core": rate,
             }
             for stage, read, disk, hours, rate in costs
         ]
@@ -115,16 +99,13 @@ def _epochs(study: Study, sources: list[tuple[Source, Size, float]]) -> str:
         )
     except InputError:
         pass
-    rates = [WORLD_BYTES_PER_TOKEN if _is_world(source) else BYTES_PER_TOKEN for source, _, _ in sources]
+    world = WORLD_SOURCE["name"]
+    rates = [WORLD_BYTES_PER_TOKEN if source.name == world else BYTES_PER_TOKEN for source, _, _ in sources]
     found = sum(source.weight * left / rate for (source, _, left), rate in zip(sources, rates, strict=True))
     known = f"about {found:,.3g} tokens, at {' and '.join(f'{rate:g}' for rate in sorted(set(rates)))} bytes each"
     if any(size.text is None for _, size, _ in sources):
         return f"at most {tokens / max(found, 1):,.3g} over at least {known}"
     return "; WARNING: ".join([f"about {tokens / max(found, 1):,.3g} over {known}", *repetition(tokens, found)])
-
-
-def _is_world(source: Source) -> bool:
-    return source.name == WORLD_SOURCE["name"]
 
 
 def _amounts(study: Study, sources: list[tuple[Source, Size, float]]) -> list[tuple[float, float]]:

@@ -11,7 +11,6 @@ import pandas as pd
 from flows.checks import checkpoint_bytes, state_bytes, study_warnings
 from flows.commands.planning.data_plan import amount, data_bytes, data_tables
 from flows.commands.planning.time_plan import (
-    GPU_FLOPS,
     Pace,
     Times,
     estimate_times,
@@ -71,7 +70,6 @@ def plan(options: argparse.Namespace) -> None:
         + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.stop_at else ""),
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
         **_times(study, planned, times, pace, options.price, on_gpu=on_gpu),
-        "products": _slow_products(study) if gpus(study) else None,
         "tells": _resolution(study),
         "disk": _disk(study, planned),
         "left": _left(study),
@@ -91,20 +89,13 @@ def _left(study: Study) -> str | None:
     """Say which work a study that was started leaves to be done; None for a study that was not."""
     if not study.store_folder.is_dir():
         return None
-    left = Plan(study)
-    if left.absent:
-        return f"{len(left.absent)} data sets to fetch, then all that follows from them"
-    outputs = left.data.outputs
-    missing = sum(not output.done for output in outputs)
-    if not (left.data.tokenizer.done and left.data.packed.done):
-        return f"{missing} of {len(outputs)} data outputs, then every training and every evaluation"
-    runs = left.runs
-    going_on = [run for run in runs if run.status != "screened"]
-    expected = len(left.benchmark_names) * len(study.training.points) * len({run.model.model_id for run in going_on})
-    expected *= 1 if study.training.stop_at else len(study.training.seeds)
-    done = sum(one.done for run in going_on for one in left.evaluations(run))
-    trainings = f"{sum(not run.done for run in runs)} of {len(runs)} trainings"
-    return f"{missing} of {len(outputs)} data outputs, {trainings}, {expected - done:,} of {expected:,} evaluations"
+    plan = Plan(study)
+    if not plan.prepared:
+        return "data, then every training and every evaluation; `dreamer status` shows each stage"
+    going_on = [run for run in plan.runs if run.status != "screened"]
+    evaluations = [one for run in going_on for one in plan.evaluations(run)]  # of the checkpoints that are there
+    trainings = f"{sum(not run.done for run in plan.runs)} of {len(plan.runs)} trainings"
+    return f"{trainings}, {sum(not one.done for one in evaluations):,} evaluations of checkpoints that are there"
 
 
 def _flops(study: Study, planned: list[PlannedModel]) -> float:
@@ -129,11 +120,6 @@ def _times(
     }
     if price is not None:
         lines["price"] = f"{times.device_hours * price:,.2f} at {price:g} for a {kind}-hour"
-    if not on_gpu:
-        one = estimate_times(study, planned, pace_of_flops(study, planned, on_gpu=True), 1)
-        seconds = one.training + one.evaluation
-        if seconds > 60:  # shorter studies wait for the GPU's kernels to start, not for their FLOPs
-            lines["one GPU"] = f"{duration(seconds)} at {GPU_FLOPS / 1e12:.0f} TFLOP/s (15 % of an H200)"
     return lines
 
 
@@ -151,16 +137,6 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
 def _existing(folder: Path) -> Path:
     """Return a folder, or the nearest of its parents that exists: on the disk that the folder will be on."""
     return folder if folder.is_dir() else _existing(folder.absolute().parent)
-
-
-def _slow_products(study: Study) -> str | None:
-    import torch
-
-    from model.ops.device import choose_precision
-    from model.ops.gpu import slow_products
-
-    device = torch.device("cuda", 0)
-    return slow_products(device, choose_precision(study.training.precision, device))
 
 
 def _resolution(study: Study) -> str:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 import yaml
 
 from flows.commands.cli import main
@@ -23,17 +22,6 @@ from pipeline.sources.sizes import SIZES
 from pipeline.sources.table import SOURCES
 from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
-
-
-@pytest.mark.parametrize(("capability", "said"), [((8, 0), True), ((9, 0), False)])
-def test_a_gpu_without_fast_grouped_products_is_named(
-    capability: tuple[int, int], said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert main(["plan", "gpu-small"]) == 0
-    out = capsys.readouterr().out
-    assert ("products  torch has no fast grouped product for a GPU of compute capability 8.0" in out) is said
 
 
 def test_every_source_of_the_table_has_a_size_or_is_said_to_be_unknown() -> None:
