@@ -63,6 +63,7 @@ def mirror(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
     chosen = study(mirror, "nested", "mixed")
     data = prepare(chosen)

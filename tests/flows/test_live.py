@@ -68,6 +68,7 @@ def test_rows_are_entered_and_the_report_is_written_while_models_train(prepared:
     assert not report_mark(plan.study).exists()
 
 
+@pytest.mark.slow
 def test_an_error_in_showing_results_ends_no_study(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     broken: list[int] = []
     monkeypatch.setattr("reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0)

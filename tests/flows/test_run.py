@@ -91,6 +91,7 @@ def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned
     assert not user.finished
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("until", "kinds", "following"),
     [
@@ -128,6 +129,7 @@ def test_a_checkpoint_is_evaluated_when_it_comes(prepared: Planned) -> None:
     assert job.priority < jobs.submitted[0].priority, "an evaluation starts before the trainings that wait"
 
 
+@pytest.mark.slow
 def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -> None:
     plan = prepared()
     failing = next(run for run in plan.runs if run.name == "DR-2 seed 0")
@@ -152,6 +154,7 @@ def test_a_failed_training_ends_no_other_and_is_tried_again(prepared: Planned) -
     assert query(plan.study.database, "from run_details where failure is not null").empty
 
 
+@pytest.mark.slow
 def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(prepared: Planned) -> None:
     plan, one, other = (
         prepared(models={"variants": ["LA", "DR"]}),
@@ -166,6 +169,7 @@ def test_the_report_of_the_others_is_written_and_all_that_failed_is_counted(prep
     assert len(query(plan.study.database, "select distinct tokens from evaluations")) == 3
 
 
+@pytest.mark.slow
 def test_a_failed_evaluation_is_tried_again_alone(prepared: Planned) -> None:
     plan, failing = prepared(**ONE), "evaluate LA-2 seed 0 at 6,007 tokens"
     with pytest.raises(Failed, match="no memory"):
@@ -206,6 +210,7 @@ def test_a_race_is_decided_when_all_seeds_have_ended(prepared: Planned) -> None:
     assert statuses == [[0, "screened"], [1, "complete"]]
 
 
+@pytest.mark.slow
 def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(prepared: Planned) -> None:
     plan = prepared(training=RACE, models={"variants": ["LA", "DR"]}, evaluation={"introspect": False})
     failing = ["screen LA-2 seed 0", "screen DR-2 seed 0", "screen DR-2 seed 1"]
@@ -222,6 +227,7 @@ def test_seeds_that_fail_in_a_race_have_lost_and_are_not_tried_again_in_vain(pre
     assert "screen LA-2 seed 1" not in again.names
 
 
+@pytest.mark.slow
 def test_a_race_at_another_point_is_said_in_one_line(prepared: Planned, capsys: pytest.CaptureFixture[str]) -> None:
     run(prepared(training=RACE, **ONE), JobsByHand())
     capsys.readouterr()
@@ -232,6 +238,7 @@ def test_a_race_at_another_point_is_said_in_one_line(prepared: Planned, capsys: 
     assert plan.evaluated
 
 
+@pytest.mark.slow
 def test_a_shorter_study_takes_what_a_longer_one_has_trained(prepared: Planned) -> None:
     spaced = {"checkpoints": [6000, 12_000, 18_000]}
     longer = prepared(training={**spaced, "tokens": 24_000}, **ONE)

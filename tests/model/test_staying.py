@@ -108,6 +108,7 @@ def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path
             assert [rows(folder, name) for name in TABLES] == [rows(other, name) for name in TABLES]
 
 
+@pytest.mark.slow
 def test_bad_input_ends_the_process_without_an_answer(tmp_path: Path, process: Process) -> None:
     assert process.train(write_run(tmp_path)) == "0\n"
     assert process.train(tmp_path / "nowhere") == ""
@@ -115,6 +116,7 @@ def test_bad_input_ends_the_process_without_an_answer(tmp_path: Path, process: P
     assert "nowhere" in (tmp_path / "nowhere.log").read_text().splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_what_nobody_expects_is_a_traceback_in_the_log_of_the_run(tmp_path: Path, process: Process) -> None:
     process.send([1], tmp_path / "run.log")
     assert process.end() == (1, "", "")
@@ -123,6 +125,7 @@ def test_what_nobody_expects_is_a_traceback_in_the_log_of_the_run(tmp_path: Path
     assert "TypeError" in said
 
 
+@pytest.mark.slow
 def test_the_log_of_a_finished_training_stays_as_it_is(tmp_path: Path, process: Process) -> None:
     folder = write_run(tmp_path)
     assert process.train(folder) == "0\n"
@@ -134,6 +137,7 @@ def test_the_log_of_a_finished_training_stays_as_it_is(tmp_path: Path, process: 
     assert log.read_bytes() == kept
 
 
+@pytest.mark.slow
 def test_sigterm_amid_a_training_saves_the_state(tmp_path: Path, process: Process) -> None:
     assert process.train(write_run(tmp_path, name="first")) == "0\n"
     folder = write_run(tmp_path, save_every_seconds=1000, tokens=100_000_000, checkpoints=[])
@@ -145,6 +149,7 @@ def test_sigterm_amid_a_training_saves_the_state(tmp_path: Path, process: Proces
     assert newest_state(folder / "state").values["step"]
 
 
+@pytest.mark.slow
 def test_sigterm_between_trainings_ends_the_process(tmp_path: Path, process: Process) -> None:
     assert process.train(write_run(tmp_path)) == "0\n"
     process.popen.send_signal(signal.SIGTERM)

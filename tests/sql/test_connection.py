@@ -79,6 +79,7 @@ def test_a_second_opening_keeps_rows_and_declarations(path):
         assert connection.execute("select study_id from studies").fetchall() == [("s",)]
 
 
+@pytest.mark.slow
 def test_a_reader_gets_the_views_of_its_own_program(path):
     with results.connect(path) as connection:
         connection.execute("update schema_version set digest = 'older views'")

@@ -37,6 +37,7 @@ def test_every_table_and_view_is_written_and_reads_back(path, tmp_path, format):
     assert len(duckdb.execute(read, [str(folder / f"items.{format}")]).df()) == 0
 
 
+@pytest.mark.slow
 def test_an_earlier_export_is_replaced_as_a_whole(path, tmp_path):
     folder = tmp_path / "export"
     export(path, folder, format="csv")

@@ -16,6 +16,7 @@ def run(*arguments):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 
 
+@pytest.mark.slow
 def test_what_there_is_no_time_for_is_said(tmp_path):
     done = run("--tiny", "--minutes", "0", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -33,6 +34,7 @@ def test_a_part_that_crashes_is_said_and_the_others_run(tmp_path):
     assert "| causal rows |" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["--tiny", "--parts", "fact"], []])
 def test_what_cannot_run_is_refused_in_a_line(tmp_path, arguments):
     if not arguments and torch.cuda.is_available():

@@ -82,6 +82,7 @@ def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], study: P
     assert str(study) in refusal(capsys, "export", results, study / "tables")
 
 
+@pytest.mark.slow
 def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     database = str(tmp_path / "results.duckdb")
     code = f"import duckdb, sys; c = duckdb.connect({database!r}); print('open', flush=True); sys.stdin.read()"
@@ -105,6 +106,7 @@ def test_source_that_is_nowhere(capsys: pytest.CaptureFixture[str], study: Path,
         assert word in said
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_failure() -> None:
     command = f"set -o pipefail; '{sys.executable}' -m flows.commands.cli sources --long | head -1"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)

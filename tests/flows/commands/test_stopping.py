@@ -18,6 +18,7 @@ from tests.waiting import PATIENCE_SECONDS, until
 ENDLESS = "select count(*) from range(1000000000000) as numbers where (range * range) % 7 = 8"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.Signals) -> None:
     database = empty_file(tmp_path / "results.duckdb")

@@ -239,6 +239,7 @@ with local(folder, 3) as jobs:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="parent-death signals are Linux's")
 def test_a_killed_parent_takes_its_children_along(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PARENT, str(tmp_path)]

@@ -34,6 +34,7 @@ def test_a_port_of_another_program_is_one_line() -> None:
     assert not healthy("no address")
 
 
+@pytest.mark.slow
 def test_a_second_make_up_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"http://127.0.0.1:{other.getsockname()[1]}/api"
@@ -45,6 +46,7 @@ def test_a_second_make_up_is_one_line() -> None:
     assert second.returncode == 2
 
 
+@pytest.mark.slow
 def test_make_up_waits_for_the_server_that_a_killed_one_has_left() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"http://127.0.0.1:{other.getsockname()[1]}/api"

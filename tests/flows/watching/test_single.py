@@ -44,6 +44,7 @@ def hold(root: Path, seconds: float, code: str = HOLD) -> subprocess.Popen[str]:
     return process
 
 
+@pytest.mark.slow
 def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_path: Path) -> None:
     study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 900)
     words = rf"tiny is running already \(process {first.pid} on .*, since \d{{4}}-.*\); `dreamer status .*--follow"
@@ -57,12 +58,14 @@ def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_pa
         pass
 
 
+@pytest.mark.slow
 def test_a_second_start_follows(tmp_path: Path) -> None:
     study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 1)
     with only_run(study, follow=True):
         assert first.wait(300) == 0
 
 
+@pytest.mark.slow
 def test_studies_of_make_up_wait_for_their_turn_and_others_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -240,6 +240,7 @@ def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> 
 # --- tasks ---
 
 
+@pytest.mark.slow
 @needs_mirror
 def test_tasks_of_the_mirror_are_lm_evals_own(text_model: LanguageModel, tmp_path: Path) -> None:
     gsm8k = HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)

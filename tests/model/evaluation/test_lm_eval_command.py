@@ -114,6 +114,7 @@ def test_the_plain_command_gives_the_numbers_of_a_study(
         assert value == pytest.approx(theirs[task][f"{metric},none"], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_all_arguments_are_lm_evals_own(tmp_path: Path) -> None:
     """Its help, too, and what looks like options of ours."""
     done = subprocess.run(

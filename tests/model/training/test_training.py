@@ -199,6 +199,7 @@ def test_stop_early_then_go_on_from_a_copy(root, fresh):
     assert row_of(folder) == row
 
 
+@pytest.mark.slow
 def test_sigterm_saves_and_exits_143(root, fresh):
     folder = fresh(save_every_seconds=1000, tokens=100_000_000, checkpoints=[])
     process = start(folder, "--verbose")

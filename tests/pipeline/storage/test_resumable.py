@@ -193,6 +193,7 @@ def test_killed_while_parts_are_removed_it_ends_with_the_same_bytes(tmp_path: Pa
     assert run("decontaminate", tmp_path, "out", items) == run("decontaminate", tmp_path, "undisturbed", items)
 
 
+@pytest.mark.slow
 def test_documents_of_ten_megabytes_and_ids_that_repeat(tmp_path: Path) -> None:
     draw = random.Random(1)
     words = ["".join(draw.choice("abcdefghijkl") for _ in range(6)) for _ in range(5000)]

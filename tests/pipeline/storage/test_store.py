@@ -231,6 +231,7 @@ except InputError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_next_attempt_has_everything(tmp_path: Path) -> None:
     def attempt(*how: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([sys.executable, "-c", FULL, str(tmp_path), *how], capture_output=True, text=True)

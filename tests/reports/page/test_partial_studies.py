@@ -28,6 +28,8 @@ from tests.reports.small_results import (
     study,
 )
 
+pytestmark = pytest.mark.slow
+
 Tables = dict[str, list[dict[str, Any]]]
 BOTH = {name: RIGHT[name] for name in ("LA", "DR")}
 

@@ -27,6 +27,7 @@ def results(path: Path, more: int, stream: str = "ab") -> Path:
     return entered(path, tables, replicates=50)
 
 
+@pytest.mark.slow
 def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (results(tmp_path / f"{name}.duckdb", more) for name, more in (("first", 0), ("second", 5)))
     assert main(["compare", str(first), str(second)]) == 0
@@ -36,6 +37,7 @@ def test_mean_factors_are_compared_without_a_bound(tmp_path: Path, capsys: pytes
     assert re.search(r"mean accuracy +[0-9.]+ \([0-9.]+ to [0-9.]+\)", told), "a factor has its interval"
 
 
+@pytest.mark.slow
 def test_what_did_not_change_is_counted_and_printed_only_when_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -59,6 +59,7 @@ def left_over(store: Path) -> Path:
     return store / "tokens" / "0123456789abcdef"
 
 
+@pytest.mark.slow
 def test_only_what_nobody_uses_is_removed(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (first, one), (_, other) = finished(store, "first", 0), finished(store, "second", 1)
     assert {user.folder for user in users_of(store)} == {one.study.folder, other.study.folder}
@@ -73,6 +74,7 @@ def test_only_what_nobody_uses_is_removed(store: Path, capsys: pytest.CaptureFix
     assert "every output is in use" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_outputs_of_a_study_that_was_removed_are_free(store: Path) -> None:
     (first, one), (_, other) = finished(store, "first", 0), finished(store, "second", 1)
     of_the_second = set(used(other)) - set(used(one))
@@ -83,6 +85,7 @@ def test_the_outputs_of_a_study_that_was_removed_are_free(store: Path) -> None:
     assert not any(path.exists() for path in of_the_second)
 
 
+@pytest.mark.slow
 def test_what_an_earlier_form_of_the_study_made_is_free(store: Path) -> None:
     first, one = finished(store, "first", 0)
     before = used(one)
@@ -103,6 +106,7 @@ def test_nothing_is_removed_without_a_yes(store: Path, monkeypatch: pytest.Monke
     assert not left_over(store).exists()
 
 
+@pytest.mark.slow
 def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -71,6 +71,7 @@ def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pyt
     assert find_damage(plan.study.store_folder)[1] == []
 
 
+@pytest.mark.slow
 def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_made_again(root: Path) -> None:
     plan = Plan(tiny(root))
     first, second, *_ = plan.runs

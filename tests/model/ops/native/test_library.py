@@ -84,6 +84,7 @@ except torch.OutOfMemoryError as error:
 """
 
 
+@pytest.mark.slow
 @needs_compiler
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_errors_are_raised_by_optimised_python_and_without_memory():

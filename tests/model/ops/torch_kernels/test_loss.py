@@ -83,6 +83,7 @@ def test_a_compiled_softmax_is_as_exact_and_compiled_once_for_chunks_of_all_size
     assert counters["stats"]["unique_graphs"] == (1 if compiler == "default" else 0)
 
 
+@pytest.mark.slow
 def test_a_loss_may_be_a_part_of_what_is_compiled(as_gpu):
     torch.manual_seed(0)
     torch._dynamo.reset()

@@ -115,6 +115,7 @@ def test_killed_ranks_go_on_to_the_same_bits_and_in_another_number(tmp_path):
     assert_equal_but_for_rounding(fewer, calm)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [0, 2])
 def test_a_lost_rank_ends_the_others(tmp_path, lost):
     """The first rank says so in one line, and of its own loss the parent of the ranks knows."""
@@ -130,6 +131,7 @@ def test_a_lost_rank_ends_the_others(tmp_path, lost):
     assert newest_state(folder / "state").values["tokens"] > tokens
 
 
+@pytest.mark.slow
 def test_sigterm_to_one_rank_saves_and_stops_all(tmp_path):
     folder = write_run(tmp_path, tokens=100_000_000, checkpoints=[], save_every_seconds=1000)
     group, progress = Group(folder, 2), folder / "progress.json"
@@ -140,6 +142,7 @@ def test_sigterm_to_one_rank_saves_and_stops_all(tmp_path):
     assert newest_state(folder / "state").values["step"] == len(steps(folder)) > 0
 
 
+@pytest.mark.slow
 def test_what_meets_all_ranks_is_said_once(tmp_path):
     folder = write_run(tmp_path, learning_rate=1e30, warmup_steps=0, checkpoints=[])
     statuses, (line,) = Group(folder, 2).wait()
@@ -152,6 +155,7 @@ def test_what_meets_all_ranks_is_said_once(tmp_path):
     assert "batch_tokens (64) are 4 rows, for 5 ranks" in line
 
 
+@pytest.mark.slow
 def test_what_meets_the_first_rank_only_ends_all_at_once(tmp_path):
     folder = write_run(tmp_path)
     with (folder / ".lock").open("w") as held:

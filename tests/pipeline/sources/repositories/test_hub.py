@@ -129,6 +129,7 @@ def attempt(**options):
 """
 
 
+@pytest.mark.slow
 def test_a_downloaded_mirror_is_read_by_us_and_by_the_datasets_library(tmp_path, hub):
     program = """
 download([resolve_source("gsm8k"), resolve_benchmark("gsm8k")], "mirror", progress=print)
@@ -157,6 +158,7 @@ for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "
     assert (record["revision"], len(record["parts"])) == (COMMIT, 3)
 
 
+@pytest.mark.slow
 def test_what_is_cached_is_not_asked_for_again_and_half_a_split_is_none(tmp_path, hub):
     program = f"""
 options = dict(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT}")
@@ -174,6 +176,7 @@ print(attempt(**options))
     assert "HF_HUB_OFFLINE" in run(program, tmp_path, endpoint, HF_HUB_OFFLINE="1").stdout
 
 
+@pytest.mark.slow
 def test_the_beginning_of_a_commit_pins_it_and_a_moments_failure_is_no_end(tmp_path, hub):
     hub.RequestHandlerClass.failing.add("main/train-00001-of-00002.jsonl")
     program = f"""
@@ -187,6 +190,7 @@ print(resolved_revision(folder), len(find_split(folder, "main", "train")))
     assert not hub.RequestHandlerClass.failing
 
 
+@pytest.mark.slow
 def test_what_cannot_be_had_is_said_in_one_line(tmp_path, hub):
     program = """
 options = dict(mirror="none", cache="cache", configurations=("main",), splits=("train",))
@@ -204,6 +208,7 @@ attempt(**options | {"splits": ("dev",)})
     assert all("none/" in line and "`dreamer download " in line for line in (missing, gated, revision, split))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("environment", [{}, {"HF_HUB_OFFLINE": "1"}])
 def test_without_a_network_it_fails_within_seconds(tmp_path, environment):
     program = """
