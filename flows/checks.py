@@ -28,17 +28,16 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor
     the disk.
     """
-    check_devices(study)
     check_benchmarks(study, trust_code=trust_code)
     if file := study.tokenizer_file:
         read_tokenizer(file)
-    if study.data.cluster and importlib.util.find_spec("distributed") is None:
-        raise InputError(
-            f"data.cluster is {study.data.cluster}, but Dask is not installed; pip install 'dreamer-study[cluster]'"
-        )
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY)
-    share_ranks(study, len(planned))
-    _check_memory(study, planned)
+    if not study.compute.cluster:
+        check_devices(study)
+        share_ranks(study, len(planned), [gpus(study)])
+        _check_memory(study, planned)
+    elif importlib.util.find_spec("distributed") is None:
+        raise InputError("compute.cluster: Dask is not installed; pip install 'dreamer-study[cluster]'")
     for folder in (study.folder, study.store_folder):
         _check_writable(folder)
     _check_disk(study, planned)

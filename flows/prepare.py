@@ -145,7 +145,7 @@ def _curate_sources(plan: Plan, call: Call) -> None:
             if one not in wanted:
                 work(one, serial)  # which only checks
         if wanted:
-            with workers(processes_for(study, size), study.data.cluster) as run:
+            with workers(processes_for(study, size), study.compute.cluster) as run:
                 at_once(lambda one: work(one, run), wanted, 1 if run is serial else len(wanted))
 
     wanted = missing("documents", "traces", "clean")
@@ -206,7 +206,7 @@ def _deduplicate(study: Study, data: DataPlan, folder: Path, report: Progress) -
         signed=[one.signatures.path for one in data.sources],
         memory=study.data.memory,
         processes=processes_for(study, kept_characters(cleaned)),
-        cluster=study.data.cluster,
+        cluster=study.compute.cluster,
         progress=report,
     )
 
@@ -219,7 +219,7 @@ def _decontaminate(study: Study, data: DataPlan, folder: Path, report: Progress)
         pq.read_table(data.items.path / "items.parquet"),
         study.data.decontaminate,
         processes=processes_for(study, kept_characters([data.unique])),
-        cluster=study.data.cluster,
+        cluster=study.compute.cluster,
         progress=report,
     )
 
@@ -254,7 +254,7 @@ def _pack(plan: Plan, folder: Path, report: Progress) -> dict[str, Any]:
         folder,
         **plan.packing,
         processes=processes_for(study, kept_characters([data.curated])),
-        cluster=study.data.cluster,
+        cluster=study.compute.cluster,
         progress=report,
     )
 

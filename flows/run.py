@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -120,7 +120,7 @@ def train_and_evaluate(
         """Submit the work that is left and was not submitted, after the races that have ended are decided."""
         for runs in plan.undecided:
             decide(plan, runs)
-        for name, describe in work_left(plan, options):
+        for name, describe in work_left(plan, options, jobs.gpus):
             if name not in asked:
                 asked.add(name)
                 jobs.submit(describe())
@@ -146,14 +146,14 @@ def train_and_evaluate(
     except BaseException:
         jobs.stop()
         raise
-    for name, _ in work_left(plan, options):
+    for name, _ in work_left(plan, options, jobs.gpus):
         failures.setdefault(name, Failed(f"{name}: the process has ended well, and the work is not done"))
     if not failures:
         shutil.rmtree(plan.study.folder / EVALUATING, ignore_errors=True)
     return failures
 
 
-def work_left(plan: Plan, options: Options) -> Iterator[tuple[str, Callable[[], Job]]]:
+def work_left(plan: Plan, options: Options, gpus: Sequence[int]) -> Iterator[tuple[str, Callable[[], Job]]]:
     """List the jobs that can start now: trainings that are not done, and evaluations of checkpoints that are there.
 
     Yields the name of each job, and the function that describes the job, and writes its file where it has one.
@@ -161,7 +161,7 @@ def work_left(plan: Plan, options: Options) -> Iterator[tuple[str, Callable[[], 
     runs = plan.runs
     racing = any(run.status == "racing" for run in runs)
     going_on = [run for run in runs if run.status == "chosen"]
-    of_all, of_chosen = share_ranks(plan.study, len(runs)), share_ranks(plan.study, max(1, len(going_on)))
+    of_all, of_chosen = (share_ranks(plan.study, count, gpus) for count in (len(runs), max(1, len(going_on))))
     for place, run in enumerate(runs):
         if run.failure or (run.status == "screened" and not run.done):  # a failed seed has lost its race
             continue
@@ -186,11 +186,12 @@ def training_name(run: Run) -> str:
 
 def training_job(run: Run, ranks: int, options: Options) -> Job:
     """Describe the training of a run to its goal."""
-    arguments = [str(run.folder), "--wait", "--stop-at", str(run.goal)]  # another study may want the run further
+    folder = run.folder.absolute()  # workers of a cluster are elsewhere
+    arguments = [str(folder), "--wait", "--stop-at", str(run.goal)]  # another study may want the run further
     if options.accept_code_change:
         arguments.append("--accept-code-change")
-    name, log = training_name(run), run.folder / "log.txt"
-    return Job("training", name, "model.train", tuple(arguments), run.folder, log, run.priority, ranks, goal=run.goal)
+    name, log = training_name(run), folder / "log.txt"
+    return Job("training", name, "model.train", tuple(arguments), folder, log, run.priority, ranks, goal=run.goal)
 
 
 def evaluation_job(

@@ -1,11 +1,13 @@
 """Start and follow the processes of a study: trainings and evaluations. Nowhere else are such processes started.
 
-`Jobs` is the interface. `local.py` runs jobs as processes of this machine, on its free cores or GPUs.
+`Jobs` is the interface. `local.py` runs jobs as processes of this machine, on its free cores or GPUs; `cluster.py` runs
+jobs on the workers of a Dask scheduler, where `worker.py` starts the processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -65,7 +67,12 @@ class Event:
 
 
 class Jobs(Protocol):
-    """The interface of what runs jobs."""
+    """The interface of what runs jobs.
+
+    `gpus` are the numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs.
+    """
+
+    gpus: Sequence[int]
 
     def submit(self, job: Job) -> None:
         """Take a job, which starts when cores or GPUs are free and no other job is more urgent."""
@@ -75,3 +82,24 @@ class Jobs(Protocol):
 
     def stop(self) -> None:
         """End all jobs: trainings save their states in a grace period, then nothing of them is left."""
+
+
+def teller(job: Job, put: Callable[[Event], object]) -> Callable[[], None]:
+    """Return a function that tells of the progress of a job, and of checkpoints that have come."""
+    known = set(_checkpoints(job))
+
+    def tell() -> None:
+        if new := set(_checkpoints(job)) - known:
+            known.update(new)
+            put(Event(job, "checkpoint"))
+        put(Event(job, "progress"))
+
+    return tell
+
+
+def _checkpoints(job: Job) -> list[str]:
+    """List the names of the finished checkpoints of a training."""
+    try:
+        return [name for name in os.listdir(job.folder / "checkpoints") if name.isdecimal()]
+    except FileNotFoundError:
+        return []

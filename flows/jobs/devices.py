@@ -52,22 +52,21 @@ def check_devices(study: Study) -> None:
         raise InputError("training.device is 'cuda', but torch sees no CUDA device here; say 'cpu' or 'auto'")
 
 
-def share_ranks(study: Study, runs: int, found: int | None = None) -> list[int]:
-    """Divide `found` GPUs (default: those of this machine) among `runs` runs: count the ranks that train each of them.
+def share_ranks(study: Study, runs: int, machines: Sequence[int]) -> list[int]:
+    """Divide the GPUs of machines, so many on each, among `runs` runs: count the ranks that train each of them.
 
     A run gets `training.ranks`, else an equal share, and the last runs, the slowest, get one of the remainder: 8 GPUs
-    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch, and one on a CPU. Raises InputError if
-    the study wants more GPUs for one run than the machine has.
+    and 3 runs give [2, 3, 3]. At least one, at most one for each row of a batch and those of one machine, and one on a
+    CPU. Raises InputError if the study wants more GPUs for one run than any machine has.
     """
-    found = gpus(study) if found is None else found
-    wanted, training = study.training.ranks, study.training
-    if wanted and found and wanted > found:
-        raise InputError(f"training.ranks is {wanted}, but this machine has {found} GPUs")
+    wanted, training, found, most = study.training.ranks, study.training, sum(machines), max(machines, default=0)
+    if wanted and found and wanted > most:
+        raise InputError(f"training.ranks is {wanted}, but no machine of the study has more than {most} GPUs")
     if wanted or not found:
         return [wanted or 1] * runs
     share, rest = divmod(min(found, study.workers or found), runs)
     rows = training.batch_tokens // training.sequence_length
-    return [max(1, min(share + (run >= runs - rest), rows)) for run in range(runs)]
+    return [max(1, min(share + (run >= runs - rest), rows, most)) for run in range(runs)]
 
 
 @contextmanager

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from queue import SimpleQueue
 
-from flows.jobs import Event, Job, Stopped
+from flows.jobs import Event, Job, Stopped, teller
 from flows.jobs.devices import concurrency, gpus, lock_gpus, machine_memory, visible_gpus
 from flows.jobs.processes import Staying, check_status, started
 from flows.study.configuration import Study
-from model.training.ranks.launch import GRACE_SECONDS, TICK_SECONDS, ProcessGroup, stop
+from model.training.ranks.bound import GRACE_SECONDS, Child, stop
 
 EVALUATION_MEMORY = 2 * 10**9  # bytes for lm-eval, torch and a model: memory can be shorter than cores
 
@@ -28,6 +27,7 @@ class LocalJobs:
 
     def __init__(self, study: Study) -> None:
         self._free, self._gpus = concurrency(study), gpus(study)
+        self.gpus = (self._gpus,) if self._gpus else ()
         self._most = self._free
         by_memory = self._free if study.workers else max(1, machine_memory() // EVALUATION_MEMORY)
         self._room = {"training": self._free, "evaluation": min(self._free, by_memory)}  # how many more of a kind
@@ -36,7 +36,7 @@ class LocalJobs:
         self._events: SimpleQueue[Event] = SimpleQueue()
         self._left = 0  # jobs that have not ended, as far as the reader of the events knows
         self._lock = threading.Lock()
-        self._living: set[ProcessGroup] = set()
+        self._living: set[Child] = set()
         self._stopping = threading.Event()
         self._staying = Staying(self._alive, study.folder)
 
@@ -93,7 +93,7 @@ class LocalJobs:
                     names = held.enter_context(lock_gpus(visible_gpus(self._gpus), job.devices, self._wait))
                     environment["CUDA_VISIBLE_DEVICES"] = ",".join(names)
                 self._events.put(Event(job, "started"))
-                self._run(job, environment, self._teller(job))
+                self._run(job, environment, teller(job, self._events.put))
         except BaseException as raised:  # while the jobs are being stopped every end is by the stop
             error = Stopped(job.name) if self._stopping.is_set() else raised
         with self._lock:
@@ -107,47 +107,24 @@ class LocalJobs:
         if not self._gpus and job.devices == 1:
             self._staying.ask(job, tick)
             return
-        with self._alive(started(job.program, job.arguments, job.log, environment, ranks=job.devices)) as group:
-            while (status := group.poll()) is None:
-                tick()
-                group.wait(TICK_SECONDS)
-            tick()
-        check_status(group, status, job)
-
-    def _teller(self, job: Job) -> Callable[[], None]:
-        """Return a function that tells of the progress of a job, and of checkpoints that have come."""
-        known = set(_checkpoints(job))
-
-        def tell() -> None:
-            if new := set(_checkpoints(job)) - known:
-                known.update(new)
-                self._events.put(Event(job, "checkpoint"))
-            self._events.put(Event(job, "progress"))
-
-        return tell
+        with self._alive(started(job.program, job.arguments, job.log, environment, ranks=job.devices)) as child:
+            status = child.wait(tick)
+        check_status(child, status, job)
 
     @contextmanager
-    def _alive(self, group: ProcessGroup) -> Iterator[ProcessGroup]:
-        """Register a group of processes, so that `stop` can end it; kill what is left of it after the block."""
+    def _alive(self, child: Child) -> Iterator[Child]:
+        """Register a process, so that `stop` can end it; kill what is left of it after the block."""
         with self._lock:
-            self._living.add(group)
+            self._living.add(child)
         try:
-            self._wait(0)  # a stop that came between the start and this line has not seen the group
-            yield group
+            self._wait(0)  # a stop that came between the start and this line has not seen the process
+            yield child
         finally:
-            group.kill()
+            child.kill()
             with self._lock:
-                self._living.discard(group)
+                self._living.discard(child)
 
     def _wait(self, seconds: float) -> None:
         """Wait so many seconds. Raises Stopped when the jobs are being stopped."""
         if self._stopping.wait(seconds):
             raise Stopped("the study is being stopped")
-
-
-def _checkpoints(job: Job) -> list[str]:
-    """List the names of the finished checkpoints of a training."""
-    try:
-        return [name for name in os.listdir(job.folder / "checkpoints") if name.isdecimal()]
-    except FileNotFoundError:
-        return []

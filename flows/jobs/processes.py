@@ -1,4 +1,4 @@
-"""Start processes that are always ended: a group for one command, and processes that stay for the next command.
+"""Start processes that are always ended: one for each command, or processes that stay for the next command.
 
 Every process has a session of its own, does not take modules from the current folder, and gets SIGTERM from the kernel
 when its parent dies.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from flows.jobs import BAD_INPUT, Failed, Job, Stopped
 from flows.jobs.private import compiled_libraries
-from model.training.ranks.launch import ProcessGroup
+from model.training.ranks.bound import Child
 from pipeline.errors import InputError
 
 
@@ -27,20 +27,20 @@ def started(
     *,
     ranks: int = 1,
     asked: bool = False,
-) -> ProcessGroup:
-    """Start `python -m program arguments` as `ranks` processes, as torchrun does; the output is appended to `log`."""
+) -> Child:
+    """Start `python -m program arguments`, by so many ranks; the output is appended to `log`."""
     variables = {**compiled_libraries(), **environment}
-    return ProcessGroup(program, *arguments, log=log, environment=variables, ranks=ranks, asked=asked)
+    return Child(program, *arguments, log=log, environment=variables, ranks=ranks, asked=asked)
 
 
-def check_status(group: ProcessGroup, status: int, job: Job) -> None:
+def check_status(child: Child, status: int, job: Job) -> None:
     """Raise what an exit status other than 0 means: InputError, or Failed."""
-    line = group.last_line() if status else ""
+    line = child.last_line() if status else ""
     if status == BAD_INPUT:
         raise InputError(line)
     if status:
         reason = line if status > 0 else f"killed by signal {-status}, its last line was: {line}"
-        raise Failed(f"{job.name}: python -m {job.program} ended with status {status}; see {group.log}: {line}", reason)
+        raise Failed(f"{job.name}: python -m {job.program} ended with status {status}; see {child.log}: {line}", reason)
 
 
 class Staying:
@@ -49,11 +49,11 @@ class Staying:
     There are as many processes as have been asked at once. `alive` is the block in which a process may live.
     """
 
-    def __init__(self, alive: Callable[[ProcessGroup], AbstractContextManager[ProcessGroup]], folder: Path) -> None:
+    def __init__(self, alive: Callable[[Child], AbstractContextManager[Child]], folder: Path) -> None:
         """`folder`, that of the study, tells who lists the processes of a machine what they are for."""
         self._alive, self._folder = alive, folder
-        self._idle: list[tuple[str, Mapping[str, str], ProcessGroup]] = []
-        self._living: dict[ProcessGroup, ExitStack] = {}
+        self._idle: list[tuple[str, Mapping[str, str], Child]] = []
+        self._living: dict[Child, ExitStack] = {}
         self._closed = False
         self._lock = threading.Lock()  # a process is either known to `close`, or ended by its starter
         self._starter = ThreadPoolExecutor(1)  # processes get SIGTERM when the thread that has started them ends
@@ -84,7 +84,7 @@ class Staying:
         for process in list(self._living):
             self._end(process)
 
-    def _take(self, job: Job) -> ProcessGroup:
+    def _take(self, job: Job) -> Child:
         while process := self._idle_one(job):
             if process.poll() is None:
                 process.log = job.log
@@ -96,7 +96,7 @@ class Staying:
             starting = self._starter.submit(self._start, job)
         return starting.result()
 
-    def _idle_one(self, job: Job) -> ProcessGroup | None:
+    def _idle_one(self, job: Job) -> Child | None:
         with self._lock:
             for place, (program, environment, process) in enumerate(self._idle):
                 if (program, environment) == (job.program, job.environment):
@@ -104,7 +104,7 @@ class Staying:
                     return process
         return None
 
-    def _start(self, job: Job) -> ProcessGroup:
+    def _start(self, job: Job) -> Child:
         held = ExitStack()
         arguments = [job.program, str(self._folder)]
         process = started("model.staying", arguments, job.log, job.environment, asked=True)
@@ -116,6 +116,6 @@ class Staying:
         held.close()
         raise Stopped(job.name)
 
-    def _end(self, process: ProcessGroup) -> None:
+    def _end(self, process: Child) -> None:
         if held := self._living.pop(process, None):
             held.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from flows.checks import check_study, study_warnings
 from flows.jobs import Stopped
-from flows.jobs.local import LocalJobs
+from flows.jobs.cluster import open_jobs
 from flows.losses import say
 from flows.plan import Plan
 from flows.prefect.logs import outlive_readers, plain_errors
@@ -84,9 +85,5 @@ def _run(chosen: Study, options: Options) -> Path | None:
     with only_run(chosen), recorded(chosen), in_turn():
         check_study(chosen, trust_code=options.trust_code)
         say(study_warnings(chosen))
-        jobs, shown = LocalJobs(chosen), InPrefect(chosen)
-        try:
-            return run_study(Plan(chosen), jobs, shown, options)
-        finally:
-            jobs.close()
-            shown.close()
+        with closing(InPrefect(chosen)) as shown, open_jobs(chosen) as (study, jobs):
+            return run_study(Plan(study), jobs, shown, options)

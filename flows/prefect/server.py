@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from flows.jobs import Failed
 from flows.prefect.secret import secret
-from model.training.ranks.launch import bound_command
+from model.training.ranks.bound import bound_command
 from pipeline.errors import InputError
 
 START_SECONDS = 300  # 5 to 18 on a free machine; 112 were seen beside ten other programs

@@ -63,10 +63,6 @@ class Data(Section):
     )
     seed: int = Field(0, ge=0, description="of the order of the documents in the packed tokens")
     memory: str = Field("4GB", description="that curation takes at most")
-    cluster: str | None = Field(
-        None,
-        description="a Dask scheduler whose workers curate and tokenise (tcp://host:8786), or 'local'",
-    )
     tokenizer: Tokenizer = Field(default_factory=lambda: Tokenizer(vocabulary_size=512))
 
     @field_validator("mirror", mode="before")
@@ -254,8 +250,18 @@ class Evaluation(settings_section(EvaluationSettings)):
         return entries
 
 
+class Compute(Section):
+    """Where the work is done."""
+
+    cluster: str | None = Field(
+        None,
+        description="a Dask scheduler whose workers curate, train and evaluate (tcp://host:8786); 'local': workers on "
+        "the cores of this machine; default: no Dask",
+    )
+
+
 class Study(Section):
-    """A whole study: `name` and the four sections; `root` is where everything it writes lies."""
+    """A whole study: `name` and the sections; `root` is where everything it writes lies."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", description="names the study's folder and its results")
     root: Path | None = Field(None, description="where the study writes; default runs/<name>")
@@ -265,6 +271,7 @@ class Study(Section):
     models: Models = Field(default_factory=Models)
     training: Training
     evaluation: Evaluation
+    compute: Compute = Field(default_factory=Compute)
     _arguments: str | None = PrivateAttr(None)
     _place: Path = PrivateAttr(Path())
     _start: Path = PrivateAttr(default_factory=Path.cwd)  # what relative paths are relative to, also after a change
@@ -300,7 +307,8 @@ class Study(Section):
             "root": True,
             "store": True,
             "workers": True,
-            "data": {"mirror", "memory", "cluster"},
+            "compute": True,
+            "data": {"mirror", "memory"},
             "training": {"ranks", *HOW_IT_RUNS},
         }
         content = self.model_dump(mode="json", exclude=apart)

@@ -6,9 +6,10 @@ folders under equal names. Workers end when their parent is gone.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
@@ -19,8 +20,8 @@ from pipeline.errors import InputError
 
 Run = Callable[[Callable[..., Any], Iterable[tuple]], Iterator[Any]]
 
-LOCAL = "local"
 CONNECT_SECONDS = 10
+LOST = "Dask's scheduler is lost; when it runs again, the same command goes on from here"
 
 
 def serial(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
@@ -33,13 +34,12 @@ def workers(processes: int, cluster: str | None = None) -> Iterator[Run]:
     """Yield a function `run(work, list of arguments)` that yields `work(*arguments)` for each, in order.
 
     With one process, the work is done here. More processes are spawned (threads of libraries do not survive a fork),
-    with one thread each; `work` has to be a function of a module. `cluster` is the address of a Dask scheduler, or
-    "local" for a scheduler of `processes` workers. Raises InputError when Dask is not installed, no scheduler answers,
-    or a process of this machine is killed.
+    with one thread each; `work` has to be a function of a module. `cluster` is the address of a Dask scheduler. Raises
+    InputError when no scheduler answers, or processes are killed, ConnectionError when the scheduler is lost.
     """
     if cluster:
-        with _dask(processes, cluster) as run:
-            yield run
+        with scheduler(cluster) as client:
+            yield _on(client)
         return
     if processes <= 1:
         yield serial
@@ -72,32 +72,33 @@ def at_once(work: Callable[[Any], Any], things: Sequence[Any], threads: int) -> 
 
 
 @contextmanager
-def _dask(processes: int, address: str) -> Iterator[Run]:
-    try:
-        from distributed import Client, LocalCluster
-    except ImportError as error:
-        raise InputError(f"cluster {address}: Dask is not installed; pip install 'dreamer-study[cluster]'") from error
-    if address == LOCAL:
-        with (
-            LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as here,
-            Client(here) as client,
-        ):
-            yield _on(client)
-        return
+def scheduler(address: str) -> Iterator[Any]:
+    """Connect to a Dask scheduler; yields the client. Raises InputError where none answers."""
+    from distributed import Client
+
     try:
         client = Client(address, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise InputError(f"cluster {address}: no Dask scheduler answers there ({error})") from error
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)  # a lost scheduler is told once, by us
     with client:
-        yield _on(client)
+        yield client
 
 
 def _on(client: Any) -> Run:
+    from distributed import KilledWorker
+
     def run(work: Callable[..., Any], arguments: Iterable[tuple]) -> Iterator[Any]:
         futures = client.map(lambda each: work(*each), list(arguments), pure=False, key=work.__name__)
         try:
             for future in futures:
                 yield future.result()
+        except CancelledError:
+            raise ConnectionError(LOST) from None
+        except KilledWorker as error:
+            raise InputError(
+                f"workers of the cluster died one after another, most likely for lack of memory ({error})"
+            ) from None
         finally:  # after an error the other parts are not needed
             client.cancel(futures)
 

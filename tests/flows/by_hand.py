@@ -33,7 +33,7 @@ def tiny(root: Path, **changes: Any) -> Study:
     content["training"] |= {"seeds": [0], "screening": 0}
     content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
     for section, values in changes.items():
-        content[section] = {**content[section], **values} if isinstance(values, dict) else values
+        content[section] = {**content.get(section, {}), **values} if isinstance(values, dict) else values
     return load_study(content, root=root)
 
 
@@ -90,6 +90,7 @@ class JobsByHand:
         self.waiting: list[tuple[tuple[int, ...], int, Job]] = []
         self.told: list[str] = []  # what happened, and which jobs were submitted thereupon
         self.stopped = False
+        self.gpus: tuple[int, ...] = ()
 
     @property
     def names(self) -> list[str]:

@@ -22,7 +22,7 @@ def changed(folder: Path, **sections: dict[str, Any]) -> Path:
     """A study file: the tiny study with some settings changed."""
     content = yaml.safe_load(TINY.read_text())
     for name, settings in sections.items():
-        content[name] |= settings
+        content[name] = content.get(name, {}) | settings
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(content))
     return path
@@ -55,7 +55,7 @@ def test_the_tiny_study_may_start(tmp_path: Path) -> None:
         ({"data": {"memory": "much"}}, "write it like 4GB"),
         ({"models": {"baseline": {"hidden_size": 10**7}}}, "make models.baseline smaller"),
         ({"data": {"tokenizer": {"file": __file__}}}, "is no tokenizer.json"),
-        ({"data": {"cluster": "local"}}, "Dask is not installed"),
+        ({"compute": {"cluster": "tcp://127.0.0.1:1"}}, "Dask is not installed"),
         (
             {"evaluation": {"benchmarks": [{"name": "gsm8k", "overrides": {"process_results": "evil.run"}}]}},
             "'process_results' may run code",

@@ -49,7 +49,7 @@ MINE = {"name": "mine", "repository": "me/mine", "task": "mine", "metric": "acc"
     ("changes", "changed"),
     [
         ({"name": "other", "workers": 3}, set()),
-        ({"data": {"memory": "1GB", "cluster": "local"}}, set()),
+        ({"data": {"memory": "1GB"}, "compute": {"cluster": "local"}}, set()),
         ({"training": {"seeds": [0, 5]}}, set()),
         ({"training": {"tokens": 48_000, "learning_rate": 1e-3}}, set()),
         ({"evaluation": {"benchmarks": ["builtin", {**MINE, "late": True}]}}, set()),

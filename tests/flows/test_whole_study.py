@@ -19,7 +19,7 @@ from flows.commands.cli import main
 from flows.plan import Plan
 from flows.study.loading import load_study
 from flows.watching import progress
-from model.training.ranks.launch import ProcessGroup
+from model.training.ranks.bound import Child
 from sql.results import connect
 from tests.faults.processes import DREAMER, start, started_for, trains
 from tests.flows.heard import Heard
@@ -157,16 +157,16 @@ def test_a_shell_on_the_results_ends_no_study(tmp_path: Path) -> None:
 def test_a_failed_evaluation_ends_the_command_with_1_and_the_report_of_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, ask = small_study(tmp_path, seeds=[0, 1], screening=0), ProcessGroup.ask
+    path, ask = small_study(tmp_path, seeds=[0, 1], screening=0), Child.ask
     asked: list[str] = []
 
-    def ask_or_kill(process: ProcessGroup, request: str, tick: Callable[[], object]) -> str:
+    def ask_or_kill(process: Child, request: str, tick: Callable[[], object]) -> str:
         asked.extend([request] if "job.json" in request else [])
         if asked == [request]:  # as the kernel kills a process when memory is short
             process.kill()
         return ask(process, request, tick)
 
-    monkeypatch.setattr(ProcessGroup, "ask", ask_or_kill)
+    monkeypatch.setattr(Child, "ask", ask_or_kill)
     assert main(["run", str(path), "--root", str(tmp_path / "runs"), "--plain"]) == 1
     plan = Plan(load_study(path, root=tmp_path / "runs"))
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: "))

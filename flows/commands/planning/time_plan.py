@@ -119,7 +119,7 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], pace: Pace, de
     """
     training = study.training
     slots = devices or concurrency(study)
-    found = devices if devices is not None else gpus(study)
+    found = [devices if devices is not None else gpus(study)]
     seeds = training.seeds
     first = training.stop_at or training.tokens
     runs = [model for model in planned for _ in seeds]

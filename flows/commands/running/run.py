@@ -6,7 +6,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
 from flows.commands.planning.data_plan import amount, data_bytes
 from flows.commands.tables import print_outcome, read_outcome
+from flows.jobs.cluster import open_jobs
 from flows.live import patiently
 from flows.losses import say
 from flows.plan import Plan
@@ -63,9 +64,7 @@ def _run(study: Study, options: argparse.Namespace) -> bool:
             return run_in_process(study, **flow_arguments(options))
         except NoServer as error:  # on which no result depends
             progress.write_line(f"{error}; the study goes on without Prefect")
-    from flows.jobs.local import LocalJobs
-
-    with recorded(study), closing(LocalJobs(study)) as jobs:
+    with recorded(study), open_jobs(study) as (study, jobs):
         run_study(Plan(study), jobs, Unseen(), Options(options.until, options.accept_code_change, options.trust_code))
     return not options.plain
 

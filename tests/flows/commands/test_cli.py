@@ -44,7 +44,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     ("content", "words"),
     [
         (TINY.read_bytes().replace(b"learning_rate", b"learning_rat"), "did you mean 'learning_rate'?"),
-        (TINY.read_bytes() + b"compute: {pool: slurm}\n", "unknown key 'compute'"),
+        (TINY.read_bytes() + b"compute: {pool: slurm}\n", "compute: unknown key 'pool'"),
         (TINY.read_bytes().replace(b"training:", b"training:\n  nodes: 2"), "unknown key 'nodes'"),
         (TINY.read_bytes().replace(b"data:", b"data:\n  mirror: s3://bucket/data"), "a mirror is a folder"),
         (b"name: \xff\xfe", "study.yaml: not "),

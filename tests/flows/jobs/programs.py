@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import flows.jobs.processes
-from flows.jobs import Event, Job
+from flows.jobs import Event, Job, Jobs
 from flows.jobs.local import LocalJobs
 from tests.flows.by_hand import tiny
 
@@ -72,12 +72,12 @@ def use(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "a_program.py").write_text(PROGRAM)
     (folder / "staying_for_tests.py").write_text(STAYING)
     monkeypatch.setenv("PYTHONPATH", str(folder))
-    start = flows.jobs.processes.ProcessGroup
+    start = flows.jobs.processes.Child
 
     def started(module: str, *arguments: str, **options: Any) -> Any:
         return start("staying_for_tests" if module == "model.staying" else module, *arguments, **options)
 
-    monkeypatch.setattr(flows.jobs.processes, "ProcessGroup", started)
+    monkeypatch.setattr(flows.jobs.processes, "Child", started)
 
 
 @contextmanager
@@ -110,9 +110,7 @@ def go(folder: Path, *names: str) -> None:
         (folder / f"{name}.go").touch()
 
 
-def events(
-    jobs: LocalJobs, *submitted: Job, hear: Callable[[Event], object] = lambda event: None
-) -> dict[str, list[Event]]:
+def events(jobs: Jobs, *submitted: Job, hear: Callable[[Event], object] = lambda event: None) -> dict[str, list[Event]]:
     """Submit jobs and wait for their end; returns the events of each job, without those of progress."""
     for one in submitted:
         jobs.submit(one)

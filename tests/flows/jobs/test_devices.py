@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-import flows.jobs.devices
 from flows.commands.cli import main
 from flows.jobs.devices import check_devices, lock_gpus, share_ranks, visible_gpus
 from flows.study.loading import load_study
@@ -21,37 +20,32 @@ def study(**training: object) -> object:
     return load_study({"name": "small", **BUILTIN, "training": recipe})
 
 
-@pytest.fixture
-def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flows.jobs.devices, "gpus", lambda study: 8)
+EIGHT = [8]
 
 
-@pytest.mark.usefixtures("eight_gpus")
 @pytest.mark.parametrize(
     ("runs", "ranks"),
     [(1, [8]), (2, [4, 4]), (3, [2, 3, 3]), (5, [1, 1, 2, 2, 2]), (6, [1, 1, 1, 1, 2, 2]), (20, [1] * 20)],
 )
 def test_no_gpu_is_idle_where_there_are_fewer_runs(runs: int, ranks: list[int]) -> None:
-    assert share_ranks(study(), runs) == ranks
-    assert share_ranks(study().model_copy(update={"workers": 16}), runs) == ranks
-    assert share_ranks(study(ranks=3), runs) == [3] * runs
-    assert share_ranks(study(batch_tokens=1024), runs) == [1] * runs  # a batch of one row cannot be shared
+    assert share_ranks(study(), runs, EIGHT) == ranks
+    assert share_ranks(study().model_copy(update={"workers": 16}), runs, EIGHT) == ranks
+    assert share_ranks(study(ranks=3), runs, EIGHT) == [3] * runs
+    assert share_ranks(study(batch_tokens=1024), runs, EIGHT) == [1] * runs  # a batch of one row cannot be shared
 
 
-@pytest.mark.usefixtures("eight_gpus")
 def test_a_run_has_no_more_ranks_than_rows() -> None:
-    assert share_ranks(study(batch_tokens=3 * 1024), 2) == [3, 3]
+    assert share_ranks(study(batch_tokens=3 * 1024), 2, EIGHT) == [3, 3]
 
 
-@pytest.mark.usefixtures("eight_gpus")
 def test_more_gpus_than_there_are_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"training\.ranks is 9, but this machine has 8 GPUs"):
-        share_ranks(study(ranks=9), 1)
+    with pytest.raises(InputError, match=r"training\.ranks is 9, but no machine of the study has more than 8 GPUs"):
+        share_ranks(study(ranks=9), 1, EIGHT)
 
 
 def test_a_cpu_trains_by_one_process_unless_told() -> None:
-    assert share_ranks(study(device="cpu"), 2) == [1, 1]
-    assert share_ranks(study(device="cpu", ranks=4), 2) == [4, 4]
+    assert share_ranks(study(device="cpu"), 2, []) == [1, 1]
+    assert share_ranks(study(device="cpu", ranks=4), 2, [0]) == [4, 4]
 
 
 def test_cuda_where_there_is_none_is_refused_before_any_work(

@@ -87,6 +87,7 @@ def test_the_most_urgent_starts_next_and_nobody_overtakes_who_waits_for_several(
     assert sorted(line[3] for line in said(tmp_path, "large")) == ["0", "1"]
 
 
+@pytest.mark.slow
 def test_a_job_that_wants_more_than_there_is_takes_all(tmp_path: Path) -> None:
     with local(tmp_path, workers=1) as jobs:
         found = events(jobs, job(tmp_path, "a", devices=3))
@@ -136,7 +137,7 @@ def test_jobs_may_be_submitted_while_events_are_read(tmp_path: Path) -> None:
     assert {name: found[name][-1].kind for name in found} == dict.fromkeys("abc", "finished")
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("what", "error"), [("bad", InputError), ("fail", Failed)])
 def test_a_failure_is_told_by_the_last_line_of_its_log_and_ends_no_other_job(
     tmp_path: Path, what: str, error: type[Exception], devices: int
@@ -153,7 +154,7 @@ def test_a_failure_is_told_by_the_last_line_of_its_log_and_ends_no_other_job(
     assert [found[name][-1].kind for name in "ac"] == ["finished"] * 2
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_process_is_told_at_once_with_what_it_said_last(tmp_path: Path, devices: int) -> None:
     def hear(event: Event) -> None:
         if event.kind == "progress" and not killed and (tmp_path / "a").exists():
@@ -186,7 +187,7 @@ def test_after_a_failure_the_next_job_gets_a_new_process(tmp_path: Path) -> None
     assert process(tmp_path, "a") == process(tmp_path, "b") != process(tmp_path, "c")
 
 
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_stop_ends_work_idle_processes_and_what_they_started_within_seconds(tmp_path: Path, devices: int) -> None:
     with local(tmp_path, workers=3) as jobs:
         events(jobs, job(tmp_path, "idle"))
@@ -257,6 +258,7 @@ def test_a_killed_parent_takes_its_children_along(tmp_path: Path) -> None:
     until(lambda: not any(map(alive, children)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_gpus")
 def test_jobs_see_the_gpus_that_they_hold_and_their_processes_end(tmp_path: Path) -> None:
     names = ("a", "b", "c")
@@ -274,6 +276,7 @@ def test_jobs_see_the_gpus_that_they_hold_and_their_processes_end(tmp_path: Path
     assert len({process(tmp_path, name) for name in names}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("two_gpus")
 def test_studies_side_by_side_share_the_gpus_of_a_machine(tmp_path: Path) -> None:
     """No job of one study starts before enough GPUs are free, and one that waits for two holds none."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from pathlib import Path
 
 import pytest
 
-import model.training.ranks.launch
 from flows.jobs import Failed
 from flows.jobs.processes import started
-from model.training.ranks.launch import ProcessGroup
 from pipeline.errors import InputError
 from tests.flows.jobs.programs import alive, events, job, local, use
 from tests.waiting import PATIENCE_SECONDS, until
@@ -23,25 +19,9 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(tmp_path, monkeypatch)
 
 
-@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="only Linux tells of the end of a process")
-def test_the_end_of_a_rank_is_noticed_at_once(tmp_path: Path) -> None:
-    group = ProcessGroup("a_program", "say", str(tmp_path / "mark"), log=tmp_path / "log.txt", ranks=2)
-    group.wait(0.1)
-    assert group.poll() is None
-    first, second = group._children
-    os.kill(second.pid, signal.SIGKILL)
-    group.wait(PATIENCE_SECONDS)
-    assert second.poll() is not None
-    assert first.poll() is None  # so the end of the second has ended the wait
-    group.kill()
-    group.wait(PATIENCE_SECONDS)  # nothing runs any more
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(("what", "error"), [("bad-rank", InputError), ("killed-rank", Failed)])
-def test_where_one_rank_fails_the_others_are_ended(
-    tmp_path: Path, what: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(model.training.ranks.launch, "GRACE_SECONDS", 0.5)
+def test_where_one_rank_fails_the_others_are_ended(tmp_path: Path, what: str, error: type[Exception]) -> None:
     before = time.monotonic()
     with local(tmp_path) as jobs:
         found = events(jobs, job(tmp_path, "a", what, waits=True, devices=2))
@@ -59,7 +39,7 @@ def test_no_process_takes_modules_from_the_current_folder(
     (here / f"{module}.py").write_text("open('marker', 'w')")
     (tmp_path / "uses.py").write_text(f"import {module}, sys; print(sys.path[0])")
     monkeypatch.chdir(here)
-    group = started("uses", [], tmp_path / "log.txt", {})
-    until(lambda: group.poll() is not None)
-    assert group.poll() == 0, (tmp_path / "log.txt").read_text()
+    child = started("uses", [], tmp_path / "log.txt", {})
+    until(lambda: child.poll() is not None)
+    assert child.poll() == 0, (tmp_path / "log.txt").read_text()
     assert [path.name for path in here.iterdir()] == [f"{module}.py"]

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -15,13 +16,20 @@ import torch
 
 from model.checkpoint import newest_state
 from model.train import main, train
-from model.training.ranks.launch import rank_environments
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
 CONTEXT = multiprocessing.get_context("forkserver")  # its processes have torch imported already
 CONTEXT.set_forkserver_preload(["model.train", "pyarrow.csv", "pyarrow.parquet"])
 LAYERED = {"recurrent": False, "depth_attention": False}
+
+
+def rank_environments(count):
+    """What torchrun tells each of so many ranks."""
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+    common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    return [{"RANK": str(rank), "LOCAL_RANK": str(rank), **common} for rank in range(count)]
 
 
 def rank(arguments, environment, errors):
@@ -181,6 +189,27 @@ def test_processes_of_their_own_end_cleanly_too(tmp_path):
     said = [process.communicate(timeout=PATIENCE_SECONDS)[1] for process in ranks]
     assert [process.returncode for process in ranks] == [2, 2]
     assert said == ["batch_tokens (16) are 1 rows, for 2 ranks\n", ""]
+
+
+@pytest.mark.slow
+def test_two_machines_train_a_run_by_torchrun(tmp_path):
+    """As docs/scale.md starts a run on several machines; here both are this one."""
+    recipe = {"batch_tokens": 64, "learning_rate": 1e-3}
+    alone, shared = (write_run(tmp_path, name=name, **recipe) for name in ("alone", "shared"))
+    train(alone)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+    options = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-endpoint", place]
+    command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", "model.train", str(shared)]
+    machines = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [machine.communicate(timeout=PATIENCE_SECONDS)[1] for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert_equal_but_for_rounding(shared, alone)
+    assert steps(shared)["loss"].to_pylist() == pytest.approx(steps(alone)["loss"].to_pylist(), abs=1e-5)
+    one, other = (newest_state(folder / "state") for folder in (shared, alone))
+    assert one.values["stream_hash"] == other.values["stream_hash"]
+    away = {n: (t - other.tensors[n]).abs().max().item() for n, t in one.tensors.items() if n.startswith("model.")}
+    assert max(away.values()) < 1e-4, away
 
 
 def test_an_incomplete_environment_is_bad_input(tmp_path, monkeypatch, capsys):

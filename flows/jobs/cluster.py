@@ -1,0 +1,167 @@
+"""Run jobs on the workers of a Dask scheduler (`compute.cluster`), which decides who works where, and in which order.
+
+Workers see the study's folder and store under equal paths. A worker that dies has its jobs started again elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from flows.jobs import Event, Failed, Job, Jobs, Stopped, teller
+from flows.jobs.devices import cores, share_ranks
+from flows.jobs.local import LocalJobs
+from flows.study.configuration import Compute, Study
+from model.training.ranks.bound import GRACE_SECONDS, TICK_SECONDS
+from pipeline.errors import InputError
+from pipeline.storage.locks import try_lock
+from pipeline.storage.parallel import LOST, scheduler
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+WORKERS_SECONDS = 30  # for the first worker to come
+
+
+@contextmanager
+def open_jobs(study: Study) -> Iterator[tuple[Study, Jobs]]:
+    """Run jobs on this machine or on the cluster that the study names; yields the study as its work is to see it.
+
+    Raises InputError where no scheduler answers, or its workers cannot do the study's work.
+    """
+    address = study.compute.cluster
+    with ExitStack() as held:
+        if not address:
+            yield study, held.enter_context(closing(LocalJobs(study)))
+            return
+        if address == "local":
+            from distributed import LocalCluster
+
+            here = LocalCluster(n_workers=study.workers or cores(), threads_per_worker=1, dashboard_address=None)
+            address = held.enter_context(here).scheduler_address
+            study = study.model_copy(update={"compute": Compute(cluster=address)})
+        client = held.enter_context(scheduler(address))
+        yield study, held.enter_context(_opened(study, client))
+
+
+@contextmanager
+def _opened(study: Study, client: Client) -> Iterator[DaskJobs]:
+    """Let jobs run on workers while this process holds the lock of a file that all workers see."""
+    study.store_folder.mkdir(parents=True, exist_ok=True)
+    path = study.store_folder.absolute() / f".jobs-{uuid4().hex}"
+    try:
+        with path.open("w") as file:
+            try_lock(file)
+            yield DaskJobs(study, client, path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+class DaskJobs:
+    """Jobs on the workers of a Dask scheduler (see `Jobs`). A job goes on while `alive` is there, and locked."""
+
+    def __init__(self, study: Study, client: Client, alive: Path) -> None:
+        self._client, self._alive = client, alive
+        self._events: SimpleQueue[Event | None] = SimpleQueue()  # None: the scheduler is lost
+        self._futures: dict[str, tuple[Job, Future]] = {}
+        self._told: dict[str, Callable[[], None]] = {}  # of the jobs that have started
+        self._left = 0
+        self._stopping = threading.Event()
+        self.gpus = self._check_workers(study)
+        client.subscribe_topic(alive.name, lambda event: self._note_start(event[1]))
+        threading.Thread(target=self._tick, daemon=True).start()
+
+    def _check_workers(self, study: Study) -> tuple[int, ...]:
+        """Return the GPUs of each worker, for a study that may use them. Raises InputError for unfit workers."""
+        address = study.compute.cluster
+        try:
+            self._client.wait_for_workers(1, timeout=WORKERS_SECONDS)
+        except TimeoutError:
+            raise InputError(f"compute.cluster: no worker has come to {address} within {WORKERS_SECONDS} s") from None
+        for place in (self._alive, study.folder.absolute()):
+            seen = self._client.run(os.path.exists, str(place))
+            if blind := [worker for worker, sees in seen.items() if not sees]:
+                raise InputError(
+                    f"compute.cluster: worker {blind[0]} does not see {place}; a study's folder and store must be on a "
+                    "file system that all workers share, under the same path"
+                )
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        gpus = tuple(n for worker in workers if (n := int(worker["resources"].get("GPU", 0))))
+        if study.training.device == "cuda" and not gpus:
+            raise InputError(
+                f"training.device is 'cuda', but no worker of {address} offers GPUs; start workers with "
+                "`dask worker ... --nthreads 8 --resources GPU=8` on a machine with 8, or say 'cpu'"
+            )
+        gpus = () if study.training.device == "cpu" else gpus
+        share_ranks(study, 1, gpus)
+        return gpus
+
+    def submit(self, job: Job) -> None:
+        from flows.jobs.worker import do
+
+        key = f"{job.kind}-{uuid4().hex}"
+        on_gpus = bool(self.gpus)
+        future = self._client.submit(
+            partial(do, on_gpus=on_gpus),
+            job,
+            str(self._alive),
+            key,
+            key=key,
+            priority=-sum(part * 1000.0**-place for place, part in enumerate(job.priority)),
+            resources={"GPU": job.devices} if on_gpus else None,
+        )
+        self._left += 1
+        self._futures[key] = job, future
+        future.add_done_callback(partial(self._end, key))
+
+    def events(self) -> Iterator[Event]:
+        while self._left:
+            event = self._events.get()
+            if event is None:
+                raise ConnectionError(LOST)
+            self._left -= event.ends
+            yield event
+
+    def stop(self, grace: float = GRACE_SECONDS) -> None:
+        self._stopping.set()
+        self._alive.unlink(missing_ok=True)  # workers look at this file every second
+        deadline = time.monotonic() + grace + 10
+        while self._futures and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def _note_start(self, key: str) -> None:
+        """Tell of a job's first start; that of a job whose worker has died is no event."""
+        job, _ = self._futures[key]
+        if key not in self._told:
+            self._events.put(Event(job, "started"))
+            self._told[key] = teller(job, self._events.put)
+
+    def _end(self, key: str, future: Future) -> None:
+        """Tell how a job has ended."""
+        job, _ = self._futures.pop(key)
+        if tell := self._told.pop(key, None):
+            tell()
+        error: Any = None
+        if self._stopping.is_set():
+            error = Stopped(job.name)
+        elif future.cancelled():
+            self._events.put(None)
+            return
+        elif error := future.exception():
+            known = isinstance(error, Failed | InputError | Stopped)
+            error = error if known else Failed(f"{job.name}: {' '.join(str(error).split())}")
+        self._events.put(Event(job, "failed", error) if error else Event(job, "finished"))
+
+    def _tick(self) -> None:
+        """Tell of progress every second."""
+        while not self._stopping.wait(TICK_SECONDS):
+            for tell in list(self._told.values()):
+                tell()

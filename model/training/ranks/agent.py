@@ -1,0 +1,54 @@
+"""Start the ranks of one run on this machine: `python -m model.training.ranks.agent 2 model.train <folder> ...`.
+
+torchrun's agent does the work: meeting of the ranks, their ends, signals. Beyond `torchrun --standalone` this command
+says nothing itself, ends with the status of the rank that failed first, and takes its ranks along when it is killed.
+Over several machines start torchrun itself (docs/scale.md).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+from uuid import uuid4
+
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from model.training.ranks.bound import bound_command
+
+
+def main() -> int:
+    """Run the command by so many ranks, and return the exit status."""
+    count, module, *arguments = sys.argv[1:]
+    logging.disable(logging.ERROR)  # ranks say themselves why they fail, and their word is to be the log's last
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=int(count),
+        run_id=uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        local_addr="127.0.0.1",
+        max_restarts=0,
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),
+    )
+    python, *rest = bound_command(module, *arguments, ends_by=signal.SIGKILL)
+    try:
+        elastic_launch(config, python)(*rest)
+    except ChildFailedError as error:
+        return error.get_first_failure()[1].exitcode
+    except SignalException as error:
+        return 128 + error.sigval
+    return 0
+
+
+if __name__ == "__main__":
+    if (status := main()) < 0:  # end as the rank has
+        with suppress(OSError):  # SIGKILL has no handler
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    sys.exit(status)

@@ -1,0 +1,155 @@
+"""A study on a Dask cluster that was started by hand: equal rows, whoever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.commands.cli import main
+from tests.faults.processes import commands, start, started_for, trains
+from tests.flows.small_study import TINY
+from tests.flows.test_whole_study import same_tables
+from tests.waiting import PATIENCE_SECONDS, until
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.slow
+
+
+def study(folder: Path, cluster: str | None) -> Path:
+    content = yaml.safe_load(TINY.read_text())
+    content["models"]["variants"] = ["LA", "DR"]
+    content["training"] |= {"seeds": [0], "screening": 0, "tokens": 40_000, "checkpoints": 2}
+    content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump({**content, "compute": {"cluster": cluster}}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study on this machine."""
+    folder = tmp_path_factory.mktemp("calm")
+    assert main(["run", str(study(folder, None)), "--root", str(folder / "run"), "--plain"]) == 0
+    return folder / "run"
+
+
+class Cluster:
+    """A scheduler and two workers, as docs/scale.md starts them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.workers = folder, list[subprocess.Popen[bytes]]()
+        self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", str(folder / "scheduler.json"))
+        until((folder / "scheduler.json").exists, self.scheduler)
+        self.address = yaml.safe_load((folder / "scheduler.json").read_text())["address"]
+        self.add_workers()
+
+    def add_workers(self) -> None:
+        for number in range(2):
+            options = (self.address, "--nthreads", "1", "--name", f"worker-{number}", "--no-dashboard")
+            self.workers.append(self._start("worker", *options, log=f"worker-{number}"))
+
+    def start_scheduler_again(self) -> None:
+        self.scheduler = self._start("scheduler", "--port", self.address.rpartition(":")[2])
+        self.add_workers()
+
+    def _start(self, what: str, *options: str, log: str = "") -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *options]
+        with (self.folder / f"{log or what}.txt").open("ab") as output:
+            return subprocess.Popen(command, stdout=output, stderr=output, cwd=self.folder, start_new_session=True)
+
+    def close(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.terminate()
+            process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.close()
+
+
+def run(cluster: Cluster) -> subprocess.Popen[bytes]:
+    path = study(cluster.folder, cluster.address)
+    return start(path, cluster.folder / "run", cluster.folder / "log.txt", "--plain")
+
+
+def said(cluster: Cluster, log: str = "log") -> str:
+    return (cluster.folder / f"{log}.txt").read_text()
+
+
+def parent_of(words: str, folder: Path) -> int:
+    """The parent of a process of a study with these words in its command: a worker of the cluster."""
+    child, *_ = [n for n, command in commands().items() if words in command and str(folder) in command]
+    return int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def at_work(cluster: Cluster) -> bool:
+    return any("model.train" in (commands().get(number) or "") for number in started_for(cluster.folder))
+
+
+def test_both_workers_do_the_work_and_the_rows_are_those_of_one_machine(cluster: Cluster, calm: Path) -> None:
+    assert run(cluster).wait(PATIENCE_SECONDS) == 0, said(cluster)
+    same_tables(calm, cluster.folder / "run")
+    names = {"train LA-2 seed 0", "train DR-2 seed 0", "evaluate LA-2 seed 0 at "}
+    logs = [said(cluster, f"worker-{number}") for number in range(2)]
+    assert all("distributed.dreamer" in log for log in logs)
+    assert all(any(name in log for log in logs) for name in names)
+
+
+def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(cluster: Cluster, calm: Path) -> None:
+    command = run(cluster)
+    until(lambda: list(cluster.folder.glob("run/store/*/*.partial")), command, cluster.folder / "log.txt", pause=0.01)
+    victims = [n for n, words in commands().items() if "multiprocessing" in words and n in children(cluster)]
+    os.kill(victims[0], signal.SIGKILL)
+    until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt", pause=0.01)
+    os.kill(parent_of("model.train", cluster.folder), signal.SIGKILL)
+    assert command.wait(PATIENCE_SECONDS) == 0, said(cluster)
+    same_tables(calm, cluster.folder / "run")
+
+
+def children(cluster: Cluster) -> set[int]:
+    """The processes that the nannies of the workers have started."""
+    nannies, found = {worker.pid for worker in cluster.workers}, set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            if int(path.read_text().rpartition(")")[2].split()[1]) in nannies:
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(cluster: Cluster, calm: Path) -> None:
+    command = run(cluster)
+    until(lambda: trains(cluster.folder / "run"), command, cluster.folder / "log.txt")
+    cluster.scheduler.kill()
+    assert command.wait(PATIENCE_SECONDS) == 1
+    last = said(cluster).splitlines()[-1]
+    assert last == "dreamer: Dask's scheduler is lost; when it runs again, the same command goes on from here"
+    assert "Traceback" not in said(cluster)
+    until(lambda: not at_work(cluster))
+    cluster.start_scheduler_again()
+    assert run(cluster).wait(PATIENCE_SECONDS) == 0, said(cluster)
+    same_tables(calm, cluster.folder / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_the_jobs_of_a_command_that_ends_end_within_seconds(cluster: Cluster, number: signal.Signals) -> None:
+    command = run(cluster)
+    until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt")
+    command.send_signal(number)
+    before = time.monotonic()
+    until(lambda: not at_work(cluster))
+    assert time.monotonic() - before < 30
+    command.wait(PATIENCE_SECONDS)
+    assert all(worker.poll() is None for worker in cluster.workers)
