@@ -87,7 +87,6 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--accept-code-change", action="store_true", help="go on with trainings that other code has started; recorded"
     )
-    run.add_argument("--follow", action="store_true", help="if the study is running already, wait for its end")
     run.add_argument(
         "--until",
         choices=("prepare", "train", "evaluate", "report"),

@@ -22,7 +22,7 @@ from flows.run import Options, Until, run_study
 from flows.study.configuration import Study
 from flows.study.loading import as_file, load_study, presets
 from flows.watching.record import recorded
-from flows.watching.single import in_turn, only_run
+from flows.watching.single import only_run
 from pipeline.errors import InputError
 
 ended: list[BaseException | None] = []
@@ -82,7 +82,7 @@ def full_study(
 
 def _run(chosen: Study, options: Options) -> Path | None:
     """Run a study, shown in Prefect; returns the path of its report."""
-    with only_run(chosen), recorded(chosen), in_turn():
+    with only_run(chosen), recorded(chosen):
         check_study(chosen, trust_code=options.trust_code)
         say(study_warnings(chosen))
         with closing(InPrefect(chosen)) as shown, open_jobs(chosen) as (study, jobs):

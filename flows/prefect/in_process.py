@@ -12,7 +12,7 @@ from typing import Any
 from flows.jobs import Failed, Stopped
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.secret import secret
-from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server, start_anew_if_damaged
+from flows.prefect.server import NoServer, allow_loopback, await_server, healthy, own_server
 from flows.study.configuration import Study
 from flows.study.loading import pinned
 from flows.watching import progress
@@ -48,7 +48,6 @@ def run_in_process(chosen: Study, **arguments: Any) -> bool:
         stack.enter_context(pinned(chosen))
         progress.report(LABEL, 0.0, "starting")
         if own := not (given and healthy(given)):
-            start_anew_if_damaged(Path(home) / "prefect.db")
             server, address = stack.enter_context(own_server())
             os.environ["PREFECT_API_AUTH_STRING"] = secret()
         # Prefect reads its environment when it is imported; while the server starts, which takes seconds, this process

@@ -19,13 +19,11 @@ from urllib.parse import urlsplit
 
 from flows.jobs import BAD_INPUT, Failed
 from flows.jobs.private import open_private, private_folder
-from flows.prefect.in_process import environment
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.report_links import serving_reports
 from flows.prefect.secret import secret
 from flows.prefect.server import END_SECONDS, allow_loopback, healthy, kept_alive
 from flows.study.loading import read_yaml
-from flows.watching.single import TURN
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 
@@ -80,15 +78,11 @@ def up() -> None:
 
 @contextmanager
 def only_one(address: str) -> Iterator[None]:
-    """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs.
-
-    Processes started in the block learn from DREAMER_TURN which file the study whose turn has come locks.
-    """
+    """Hold the lock of this user's `make up` at an address. Raises InputError where another one runs."""
     with open_private(_mark(address, "lock")) as file:
         if not try_lock(file):
             raise InputError(f"it is running already and serves the deployments at {address}; stop it first")
-        with environment({TURN: str(_mark(address, "study"))}):
-            yield
+        yield
 
 
 @contextmanager

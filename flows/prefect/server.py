@@ -6,15 +6,13 @@ import os
 import shlex
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 from flows.jobs import Failed
@@ -114,21 +112,6 @@ def end_server(server: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(server.pid, signal.SIGKILL)
     server.wait()
-
-
-def start_anew_if_damaged(database: Path) -> None:
-    """Remove the database of a study's own Prefect server where SQLite finds damage: no result depends on it."""
-    if not database.exists():
-        return
-    try:
-        with closing(sqlite3.connect(f"{database.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            whole = connection.execute("PRAGMA quick_check").fetchall() == [("ok",)]
-    except sqlite3.DatabaseError:
-        whole = False
-    if not whole:
-        print(f"{database} is damaged; no result depends on this file, Prefect starts with a new one", file=sys.stderr)
-        for path in database.parent.glob(f"{database.name}*"):
-            path.unlink()
 
 
 @contextmanager

@@ -1,7 +1,4 @@
-"""Run a study in one process at a time: the second start says at once who runs the study, and since when.
-
-Studies that `make up` starts run one after another, also beside one that a killed `make up` has left behind.
-"""
+"""Run a study in one process at a time: the second start says at once who runs the study, and since when."""
 
 from __future__ import annotations
 
@@ -15,26 +12,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
-from flows.jobs.private import open_private
 from flows.study.configuration import Study
-from flows.watching import progress
 from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 
 LOCK = ".running.lock"
-TURN = "DREAMER_TURN"  # an environment variable: the file that the study of `make up` whose turn it is locks
-WAITS_FOR_TURN = "turn"  # what a study that waits for its turn reports
-POLL_SECONDS = 1.0
 LOOKS = 5  # tries before a lock counts as held
 _held: set[Path] = set()
 
 
 @contextmanager
-def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
+def only_run(study: Study) -> Iterator[None]:
     """Hold the lock of a study's folder; within one process the block may be entered again.
 
     The lock is the operating system's, so a killed holder frees the lock at once. Raises InputError where another
-    process runs the study; with `follow`, waits for the end of that process.
+    process runs the study.
     """
     path = (study.folder / LOCK).resolve()
     if path in _held:
@@ -42,46 +34,21 @@ def only_run(study: Study, *, follow: bool = False) -> Iterator[None]:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
-        patience = LOOKS
-        while not try_lock(file):
-            if not follow and patience:  # `status` may be looking at the lock
-                patience -= 1
-                time.sleep(0.1)
-                continue
-            if not follow:
-                raise InputError(
-                    f"{study.name} is running already ({_holder(path)}); `dreamer status {study.arguments}` shows how "
-                    "far, --follow waits for its end"
-                )
-            progress.report("follow", 0.0, _holder(path))
-            time.sleep(POLL_SECONDS)
+        for _ in range(LOOKS):
+            if locked := try_lock(file):
+                break
+            time.sleep(0.1)  # `status` may be looking at the lock
+        if not locked:
+            raise InputError(
+                f"{study.name} is running already ({_holder(path)}); `dreamer status {study.arguments}` shows how far, "
+                "with --watch until its end"
+            )
         _sign(file)
         _held.add(path)
         try:
             yield
         finally:
             _held.discard(path)
-
-
-@contextmanager
-def in_turn() -> Iterator[None]:
-    """Wait until no other study of `make up` runs, and let others wait during the block; no wait without `make up`.
-
-    Prefect's runner limits what the runner itself has started: a killed `make up`'s study goes on, unknown to the next.
-    """
-    if not (place := os.environ.get(TURN)):
-        yield
-        return
-    with open_private(Path(place)) as file:
-        waited = False
-        while not try_lock(file):
-            waited = True
-            progress.report(WAITS_FOR_TURN, 0.0, f"waits for {_holder(Path(place))}")
-            time.sleep(POLL_SECONDS)
-        if waited:
-            progress.report(WAITS_FOR_TURN, 1.0)
-        _sign(file)
-        yield
 
 
 def runs_elsewhere(study: Study) -> str:

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +15,6 @@ from typing import Any
 
 import pytest
 
-from flows.watching.progress import read_progress
-from flows.watching.record import FILE
 from flows.watching.single import LOCK
 from sql.results import query
 from tests.faults.processes import ask, child, started_for, trains
@@ -155,28 +152,6 @@ def test_a_killed_make_up_ends_no_study_and_the_next_one_ends_the_lost_flow_runs
     assert up.end(run) == "CRASHED"
     up.until(lambda: up.log.read_text().count(said) == before.count(said) + 1)
     assert not (killed_too / "report").exists()
-
-
-@pytest.mark.slow
-def test_a_study_waits_for_the_one_that_a_killed_make_up_has_left(up: MakeUp, tmp_path: Path) -> None:
-    (tmp_path / "long").mkdir()
-    left, waits = tmp_path / "a", tmp_path / "b"
-    up.run(small_study(tmp_path / "long", tokens=100_000_000), left)
-    _kill(up.process)
-    up.start()
-    run = up.begin(small_study(tmp_path), waits)
-    up.until(lambda: "turn" in _reports(waits))
-    time.sleep(5)
-    assert _reports(waits) == ["turn"]
-    assert not list(waits.glob("store/*"))
-    os.kill(json.loads((left / LOCK).read_text())["process"], signal.SIGKILL)
-    assert up.end(run) == "COMPLETED"
-    assert (waits / "report" / "index.html").exists()
-
-
-def _reports(root: Path) -> list[str]:
-    """The keys of what a study has reported."""
-    return list(read_progress(root / FILE).get("keys", {}))
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

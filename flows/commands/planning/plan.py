@@ -11,10 +11,10 @@ import pandas as pd
 from flows.checks import checkpoint_bytes, state_bytes, study_warnings
 from flows.commands.planning.data_plan import amount, data_bytes, data_tables
 from flows.commands.planning.time_plan import (
-    Pace,
+    CPU_CORE_FLOPS,
+    GPU_FLOPS,
     Times,
     estimate_times,
-    pace_of_flops,
     scored_items,
     unknown_benchmarks,
 )
@@ -58,8 +58,8 @@ def plan(options: argparse.Namespace) -> None:
         print_table(table)
     training = study.training
     on_gpu = options.gpus is not None or gpus(study) > 0
-    pace = pace_of_flops(study, planned, on_gpu=on_gpu)
-    times = estimate_times(study, planned, pace, options.gpus)
+    rate = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS
+    times = estimate_times(study, planned, rate, options.gpus)
     lines = {
         **data,
         "": f"{amount(state_bytes(study, planned[-1:]) / len(training.seeds))} for the state of a training of "
@@ -69,7 +69,7 @@ def plan(options: argparse.Namespace) -> None:
         "seeds": f"{len(training.seeds)}"
         + (f", all to {training.screening:.0%} of the tokens, the best to the end" if training.stop_at else ""),
         "compute": f"{_flops(study, planned):.3g} FLOPs of training",
-        **_times(study, planned, times, pace, options.price, on_gpu=on_gpu),
+        **_times(study, times, options.price, on_gpu=on_gpu),
         "tells": _resolution(study),
         "disk": _disk(study, planned),
         "left": _left(study),
@@ -105,17 +105,16 @@ def _flops(study: Study, planned: list[PlannedModel]) -> float:
     return sum(training_flops_per_token(model.config, training.sequence_length) * tokens for model in planned)
 
 
-def _times(
-    study: Study, planned: list[PlannedModel], times: Times, pace: Pace, price: float | None, *, on_gpu: bool
-) -> dict[str, str]:
+def _times(study: Study, times: Times, price: float | None, *, on_gpu: bool) -> dict[str, str]:
     """Say how long the study takes, how many hours of its devices, and what these cost."""
     unknown = unknown_benchmarks(study)
     without = f", without {', '.join(unknown)}, of unknown size" if unknown else ""
     kind = "GPU" if on_gpu else "core"
+    device = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s" if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
     hours = f"{times.device_hours:,.3g} {kind}-hours, at work {times.busy / 3600 / times.device_hours:.0%} of them"
     lines = {
         "time": f"{duration(times.training)} of training and {duration(times.evaluation)} of evaluation{without} on "
-        f"{times.devices} x {pace.source}",
+        f"{times.devices} x {device}",
         "hours": hours,
     }
     if price is not None:

@@ -1,12 +1,9 @@
-"""Estimate the time of a study's trainings and evaluations, the hours of devices they take, and what those cost.
-
-A pace says how fast models train and are evaluated, computed from their FLOPs.
-"""
+"""Estimate the time of a study's trainings and evaluations, and the hours of devices they take, from their FLOPs."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from flows.jobs.devices import concurrency, gpus, share_ranks
@@ -45,15 +42,6 @@ SCORED = {
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Tokens per second that one device trains of each model, and seconds it takes to evaluate a checkpoint of it."""
-
-    training: Mapping[str, float]
-    evaluation: Mapping[str, float]
-    source: str
-
-
-@dataclass(frozen=True)
 class Times:
     """Seconds of training and of evaluation, on `devices` devices, and the seconds that devices are at work."""
 
@@ -66,18 +54,6 @@ class Times:
     def device_hours(self) -> float:
         """The hours for which the devices are held, at work or not."""
         return self.devices * (self.training + self.evaluation) / 3600
-
-
-def pace_of_flops(study: Study, planned: Sequence[PlannedModel], *, on_gpu: bool) -> Pace:
-    """Compute the pace from the models' FLOPs; an evaluation computes its forward passes as fast as a training."""
-    rate, length = GPU_FLOPS if on_gpu else CPU_CORE_FLOPS, study.training.sequence_length
-    scored = scored_tokens(study)
-    kind = f"GPU at {GPU_FLOPS / 1e12:.0f} TFLOP/s" if on_gpu else f"CPU core at {CPU_CORE_FLOPS / 1e9:.0f} GFLOP/s"
-    return Pace(
-        {model.model_id: rate / training_flops_per_token(model.config, length) for model in planned},
-        {model.model_id: scored * flops_per_token(model.config, length) / rate for model in planned},
-        kind,
-    )
 
 
 def scored_tokens(study: Study) -> float:
@@ -111,25 +87,30 @@ def unknown_benchmarks(study: Study) -> list[str]:
     return [name for name in named if name not in SCORED]
 
 
-def estimate_times(study: Study, planned: Sequence[PlannedModel], pace: Pace, devices: int | None = None) -> Times:
-    """Estimate the times of a study on so many `devices` (default: those here).
+def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, devices: int | None = None) -> Times:
+    """Estimate the times of a study on so many `devices` (default: those here), each of `rate` FLOPs per second.
 
     Trainings begin in their order as devices become free, each with its ranks. Evaluations share their checkpoints
-    among all devices.
+    among all devices, and compute forward passes as fast as a training.
     """
-    training = study.training
-    slots = devices or concurrency(study)
+    training, slots, length = study.training, devices or concurrency(study), study.training.sequence_length
     found = [devices if devices is not None else gpus(study)]
-    seeds = training.seeds
+
+    def phase(models: Sequence[PlannedModel], tokens: int) -> tuple[float, float]:
+        """Return the seconds until all models are trained on so many tokens, and the devices' seconds of work."""
+        work = [training_flops_per_token(model.config, length) * tokens / rate for model in models]
+        ranks = share_ranks(study, len(models), found)
+        jobs = [(count, seconds / count) for count, seconds in zip(ranks, work, strict=True)]
+        return _makespan(jobs, slots), sum(work)
+
     first = training.stop_at or training.tokens
-    runs = [model for model in planned for _ in seeds]
-    jobs = _jobs(runs, share_ranks(study, len(runs), found), first, pace)
-    spent, trained = _makespan(jobs, slots), _work(jobs)
+    spent, trained = phase([model for model in planned for _ in training.seeds], first)
     if training.stop_at:
-        jobs = _jobs(planned, share_ranks(study, len(planned), found), training.tokens - first, pace)
-        spent, trained = spent + _makespan(jobs, slots), trained + _work(jobs)
-    complete = 1 if training.stop_at else len(seeds)
-    evaluated = sum(pace.evaluation[model.model_id] * _evaluations(study, model) * complete for model in planned)
+        more = phase(planned, training.tokens - first)
+        spent, trained = spent + more[0], trained + more[1]
+    complete = 1 if training.stop_at else len(training.seeds)
+    passes = sum(_evaluations(study, model) * flops_per_token(model.config, length) for model in planned)
+    evaluated = complete * scored_tokens(study) * passes / rate
     return Times(spent, evaluated / slots, slots, trained + evaluated)
 
 
@@ -138,15 +119,6 @@ def _evaluations(study: Study, model: PlannedModel) -> int:
     kinds = 2 if study.evaluation.weights == "both" else 1
     others = [depth for depth in study.evaluation.depths if depth != model.depth] if model.config.recurrent else []
     return len(study.training.points) * kinds + len(others)
-
-
-def _jobs(runs: Sequence[PlannedModel], ranks: Sequence[int], tokens: int, pace: Pace) -> list[tuple[int, float]]:
-    """List devices and seconds of each run that trains `tokens` tokens."""
-    return [(count, tokens / (pace.training[model.model_id] * count)) for model, count in zip(runs, ranks, strict=True)]
-
-
-def _work(jobs: Sequence[tuple[int, float]]) -> float:
-    return sum(devices * seconds for devices, seconds in jobs)
 
 
 def _makespan(jobs: Sequence[tuple[int, float]], slots: int) -> float:

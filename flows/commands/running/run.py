@@ -40,11 +40,10 @@ def run(options: argparse.Namespace) -> int:
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
-        with progress.on_terminal(), only_run(study, follow=options.follow):  # progress of downloads too
-            if not (options.follow and _complete(study)):
-                preflight(study, trust_code=options.trust_code)
-                with _staying(study.folder):
-                    lost = _run(study, options)
+        with progress.on_terminal(), only_run(study):  # progress of downloads too
+            preflight(study, trust_code=options.trust_code)
+            with _staying(study.folder):
+                lost = _run(study, options)
     if options.until == "report":
         with progress.on_terminal():
             outcome = patiently(lambda: read_outcome(study))

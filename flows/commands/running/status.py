@@ -16,8 +16,7 @@ from flows.plan import Plan
 from flows.states import RUNNING, State, notes, overall, read_states
 from flows.study.configuration import Study
 from flows.study.loading import load_study
-from flows.watching.record import read_record
-from flows.watching.single import WAITS_FOR_TURN, runs_elsewhere
+from flows.watching.single import runs_elsewhere
 from reports.text.numbers import duration
 
 WATCH_SECONDS = 2.0
@@ -52,15 +51,9 @@ def _page(study: Study) -> tuple[Group, str]:
     counts = Counter(one.state for one in states)
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
     title = f"{study.study_id}: {state}" + (f" ({runner})" if runner else "")
-    said = [Text(words, style="yellow") for words in (_waits(study) if runner else notes(plan))]
+    said = [Text(words, style="yellow") for words in ([] if runner else notes(plan))]
     place = Text(f"{words}; {study.folder.resolve()}", style="dim")
     return Group(Text(title, style="bold"), _table(states), *said, place), state
-
-
-def _waits(study: Study) -> list[str]:
-    """Say for which study a running one waits, if it has not come to its turn."""
-    turn = read_record(study).get(WAITS_FOR_TURN)
-    return [turn.words] if turn and turn.fraction < 1 else []
 
 
 def _table(states: list[State]) -> Table:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from flows.prefect.in_process import environment
 from flows.prefect.lost import say_lost_runs
 from flows.prefect.secret import secret
 from flows.prefect.serve import former_server_ended, only_one
-from flows.prefect.server import await_server, check_port, healthy, own_server, start_anew_if_damaged
+from flows.prefect.server import await_server, check_port, healthy, own_server
 from pipeline.errors import InputError
 from tests.flows.prefect.strangers import refuses_strangers
 from tests.flows.small_study import PROJECT
@@ -65,23 +64,6 @@ def test_lost_runs_that_cannot_be_found_are_one_line(
     monkeypatch.setattr(flows.prefect.lost, "end_lost_runs", fail)
     say_lost_runs()
     assert capsys.readouterr().err == "which flow runs have ended meanwhile is not known (the server)\n"
-
-
-def test_a_damaged_database_of_prefects_server_is_removed_and_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    database = tmp_path / "prefect.db"
-    start_anew_if_damaged(database)
-    with sqlite3.connect(database) as connection:
-        connection.execute("create table run as select 1 as number")
-    start_anew_if_damaged(database)
-    assert database.exists()
-    assert capsys.readouterr().err == ""
-    database.write_bytes(b"SQLite format 3\0" + b"damaged " * 1000)
-    (tmp_path / "prefect.db-wal").write_bytes(b"old")
-    start_anew_if_damaged(database)
-    assert "prefect.db is damaged; no result depends on this file" in capsys.readouterr().err
-    assert not list(tmp_path.glob("prefect.db*"))
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.study.loading import load_study
-from flows.watching import progress
-from flows.watching.single import TURN, in_turn, only_run, runs_elsewhere
+from flows.watching.single import only_run, runs_elsewhere
 from pipeline.errors import InputError
 from tests.flows.small_study import PROJECT, TINY
 
@@ -22,15 +21,6 @@ import sys, time
 from flows.watching.single import only_run
 from flows.study.loading import load_study
 with only_run(load_study(sys.argv[1], root=sys.argv[2])):
-    print("holds", flush=True)
-    time.sleep(float(sys.argv[3]))
-"""
-
-
-TAKE = """
-import sys, time
-from flows.watching.single import in_turn
-with in_turn():
     print("holds", flush=True)
     time.sleep(float(sys.argv[3]))
 """
@@ -47,7 +37,7 @@ def hold(root: Path, seconds: float, code: str = HOLD) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_path: Path) -> None:
     study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 900)
-    words = rf"tiny is running already \(process {first.pid} on .*, since \d{{4}}-.*\); `dreamer status .*--follow"
+    words = rf"tiny is running already \(process {first.pid} on .*, since \d{{4}}-.*\); `dreamer status .*--watch"
     with pytest.raises(InputError, match=words), only_run(study):
         pass
     assert re.match(rf"process {first.pid} on ", runs_elsewhere(study))
@@ -56,32 +46,3 @@ def test_a_second_start_names_the_first_which_frees_the_study_when_killed(tmp_pa
     assert runs_elsewhere(study) == ""
     with only_run(study), only_run(study):  # the flow enters what the command has entered
         pass
-
-
-@pytest.mark.slow
-def test_a_second_start_follows(tmp_path: Path) -> None:
-    study, first = load_study(TINY, root=tmp_path), hold(tmp_path, 1)
-    with only_run(study, follow=True):
-        assert first.wait(300) == 0
-
-
-@pytest.mark.slow
-def test_studies_of_make_up_wait_for_their_turn_and_others_do_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(TURN, raising=False)
-    with in_turn(), in_turn():
-        pass
-    monkeypatch.setenv(TURN, str(tmp_path / "study"))
-    first = hold(tmp_path, 900, TAKE)
-
-    class Ends:
-        """Kills the first study when the second says that it waits."""
-
-        def update(self, key: str, fraction: float, words: str) -> None:
-            if not fraction:
-                assert re.match(rf"waits for process {first.pid} on ", words)
-                first.kill()
-
-    with progress.listening(Ends()), in_turn():
-        assert first.wait(300) == -signal.SIGKILL
