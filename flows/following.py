@@ -2,52 +2,51 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 
 from flows.jobs import Event, Job
 from flows.plan import Plan, Run
 from flows.watching import progress
 from flows.watching.progress import read_progress
-from flows.watching.silence import EVALUATION_SILENT_SECONDS, SILENT_SECONDS, Watch
+from flows.watching.silence import silence
 
 
 class Followed:
-    """Report the progress of jobs, and warn of processes that have written nothing for too long."""
+    """Report the progress of jobs, and name processes that have written nothing for too long."""
 
     def __init__(self, plan: Plan) -> None:
         self._expected = len(plan.study.training.points)
         self._evaluated = Counter({f"evaluate {run.name}": _evaluated(plan, run) for run in plan.runs})
-        self._watched: dict[Job, Watch] = {}
+        self._started: dict[Job, float] = {}
         self._failed: dict[str, str] = {}  # the first failure of each run's evaluations
 
     def tell(self, event: Event) -> None:
         """Hear of an event of a job."""
         job = event.job
         if event.kind == "started":
-            seconds = SILENT_SECONDS if job.kind == "training" else EVALUATION_SILENT_SECONDS
-            self._watched[job] = Watch(job.name, job.folder / "progress.json", seconds)
-        if event.ends:
-            self._watched.pop(job, None)
-        elif job in self._watched:
-            self._watched[job].look()
-        (self._training if job.kind == "training" else self._evaluation)(event)
+            self._started[job] = time.time()
+        started = self._started.pop(job, math.inf) if event.ends else self._started.get(job, math.inf)
+        silent = "" if event.ends else silence(job.folder / "progress.json", job.kind, started)
+        (self._training if job.kind == "training" else self._evaluation)(event, f", {silent}" if silent else "")
 
-    def _training(self, event: Event) -> None:
+    def _training(self, event: Event, silent: str) -> None:
         job = event.job
         if event.kind == "failed":
             progress.report(job.name, 0.0, f"failed: {event.error}")
             return
         fraction, words = training_words(job)
-        progress.report(job.name, *((1.0, "done") if event.ends else (fraction, words)))
+        progress.report(job.name, *((1.0, "done") if event.ends else (fraction, f"{words}{silent}")))
 
-    def _evaluation(self, event: Event) -> None:
+    def _evaluation(self, event: Event, silent: str) -> None:
         key = event.job.name.partition(" at ")[0]
         self._evaluated[key] += event.kind == "finished"
         done, state = self._evaluated[key], read_progress(event.job.folder / "progress.json")
         rate = f", {state['items_per_second']:,.0f} items/s" if not event.ends and "items_per_second" in state else ""
         if event.kind == "failed":
             self._failed.setdefault(key, f"failed: {event.error}")
-        words = self._failed.get(key, f"{done} of {self._expected} checkpoints{rate}")
+        words = self._failed.get(key, f"{done} of {self._expected} checkpoints{rate}{silent}")
         progress.report(key, done / self._expected, words)
 
 

@@ -16,7 +16,7 @@ from flows.rows import COMPLETE, FAILED, SCREENED
 from flows.watching.looks import written_at
 from flows.watching.progress import bounded, read_progress
 from flows.watching.record import Reported, read_record
-from flows.watching.silence import KEY_END, silence
+from flows.watching.silence import silence
 from flows.watching.single import running_since
 from pipeline.errors import InputError
 
@@ -132,7 +132,7 @@ def _training(run: Run, since: float | None) -> State:
         return state(state=STOPPED if since is None else WAITING, progress=share)
     rate = found.get("tokens_per_second")
     loss = f"loss {found['loss']:.3f}" if found.get("loss") is not None else ""
-    words = [loss, found.get("note", ""), silence(path)]
+    words = [loss, found.get("note", ""), silence(path, "training")]
     return state(
         state=RUNNING,
         progress=share,
@@ -143,27 +143,22 @@ def _training(run: Run, since: float | None) -> State:
 
 
 def _evaluation(plan: Plan, run: Run, record: Mapping[str, Reported], since: float | None) -> State:
-    """Build the state of the evaluations of a run.
-
-    Evaluations that write nothing may wait for a slot or for checkpoints. So their silence is not told from their
-    files, but from the reports of the flow, which knows when a process evaluates.
-    """
+    """Build the state of the evaluations of a run."""
     key = f"evaluate {run.name}"
     state = partial(State, "evaluate", run.model.model_id, run.seed)
     evaluations = plan.evaluations(run)
     share = sum(one.done for one in evaluations) / max(1, len(plan.benchmark_names) * len(run.points))
     if share >= 1:
         return state(state=COMPLETE, progress=1.0)
-    silent = [name for name in record if name.startswith(f"{key} at ") and name.endswith(KEY_END)]
-    told = [record[name] for name in (key, *silent) if name in record]
-    fresh = [one for one in told if since is not None and one.at >= since and one.fraction < 1]
-    if failed := next((one.words for one in told if one.words.startswith("failed: ")), ""):
-        return state(state=FAILED, progress=share, detail=failed)
+    told = record.get(key)
+    fresh = told and since is not None and told.at >= since and told.fraction < 1
+    if told and told.words.startswith("failed: "):
+        return state(state=FAILED, progress=share, detail=told.words)
     if not evaluations and not fresh:
         return state()
     if not fresh:
         return state(state=STOPPED if since is None else WAITING, progress=bounded(share))
-    return state(state=RUNNING, progress=bounded(share), detail=", ".join(one.words for one in fresh))
+    return state(state=RUNNING, progress=bounded(share), detail=told.words)
 
 
 def _lives(path: Path, since: float | None) -> bool:

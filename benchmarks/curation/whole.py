@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.curation.corpus import MEAN_WORDS, corpus
 from benchmarks.tables import print_table
+from flows.jobs.cluster import open_jobs
 from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.run import Unseen
@@ -61,12 +62,13 @@ def study_of(mirror: Path, root: Path, cluster: str | None) -> Study:
     """Describe a study whose data are the mirror's; its training is never run."""
     source = {"name": "synthetic", "repository": "synthetic/documents", "question": "question", "response": "response"}
     items = {"name": "items", "repository": "synthetic/items", "split": "test", "text": "question"}
-    data = {"mirror": str(mirror), "sources": [source], "cluster": cluster, "tokenizer": {"vocabulary_size": 512}}
+    data = {"mirror": str(mirror), "sources": [source], "tokenizer": {"vocabulary_size": 512}}
     return load_study(
         {
             "name": "whole",
             "root": str(root),
             "data": data,
+            "compute": {"cluster": cluster},
             "training": {"tokens": 10_000, "sequence_length": 256},
             "evaluation": {"benchmarks": [items]},
         }
@@ -126,11 +128,10 @@ def measure(mirror: Path, root: Path, cluster: str | None) -> tuple[dict[str, An
 
     The latter are empty where other processes did some of the work.
     """
-    study = study_of(mirror, root, cluster)
-    plan = Plan(study)
-    plan.store = store = MeasuringStore(study.store_folder)
     started, before = time.monotonic(), os.times()
-    with watched() as most:
+    with watched() as most, open_jobs(study_of(mirror, root, cluster)) as (study, _):
+        plan = Plan(study)
+        plan.store = store = MeasuringStore(study.store_folder)
         prepare_data(plan, Unseen().call)
     packed = plan.data.packed
     after = os.times()

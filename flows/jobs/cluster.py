@@ -55,7 +55,8 @@ def open_jobs(study: Study) -> Iterator[tuple[Study, Jobs]]:
 @contextmanager
 def _opened(study: Study, client: Client) -> Iterator[DaskJobs]:
     """Let jobs run on workers while this process holds the lock of a file that all workers see."""
-    study.store_folder.mkdir(parents=True, exist_ok=True)
+    for folder in (study.folder, study.store_folder):
+        folder.mkdir(parents=True, exist_ok=True)
     path = study.store_folder.absolute() / f".jobs-{uuid4().hex}"
     try:
         with path.open("w") as file:
@@ -162,6 +163,7 @@ class DaskJobs:
 
     def _tick(self) -> None:
         """Tell of progress every second."""
-        while not self._stopping.wait(TICK_SECONDS):
+        while self._alive.exists():
+            time.sleep(TICK_SECONDS)
             for tell in list(self._told.values()):
                 tell()

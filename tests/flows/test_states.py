@@ -150,7 +150,7 @@ def test_an_evaluation_is_done_as_far_as_its_checkpoints_are(study: Study) -> No
 
 def test_an_evaluation_that_the_flow_calls_silent_is_named(study: Study) -> None:
     choose(study, evaluated=1)
-    key, words = "evaluate LA-2 seed 0 at 12,007 tokens: no progress", "silent since 2026-11-22 12:03:11"
+    key, words = "evaluate LA-2 seed 0", "1 of 4 checkpoints, silent since 2026-11-22 12:03:11"
     with only_run(study):
         assert states(study)["evaluate LA-2 0"].state == "waiting"
         with recorded(study):

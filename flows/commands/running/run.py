@@ -76,11 +76,8 @@ def _complete(study: Study) -> bool:
 
 @contextmanager
 def _staying(folder: Path) -> Iterator[None]:
-    """Say what to do where a folder is moved or removed during the block. Raises InputError.
-
-    What fails first differs from stage to stage, and a stage may have made the folder anew.
-    """
-    held, before = os.open(folder, os.O_RDONLY), folder.stat()  # while open, no other folder gets the inode's number
+    """Say what to do where a folder is moved or removed during the block, whatever fails first. Raises InputError."""
+    before = folder.stat()
     try:
         yield
     except Exception:
@@ -88,13 +85,10 @@ def _staying(folder: Path) -> Iterator[None]:
             raise
         if folder.exists() and os.listdir(folder) == [".prefect"]:  # where Prefect has kept how the flow failed
             shutil.rmtree(folder)
-        first = "; another folder is there now, to be moved away first" if folder.exists() else ""
         raise InputError(
-            f"{folder} was moved or removed while the study ran; move it back and run the same command again, or give "
-            f"its new place by --root{first}"
+            f"{folder} was moved or removed while the study ran; move it back, in the place of what may be there now, "
+            "and run the same command again, or give its new place by --root"
         ) from None
-    finally:
-        os.close(held)
 
 
 def flow_arguments(options: argparse.Namespace) -> dict[str, Any]:

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-GRACE_SECONDS = 20.0
-"""Time between SIGTERM and SIGKILL."""
-
+GRACE_SECONDS = 20.0  # between SIGTERM and SIGKILL
 TICK_SECONDS = 1.0
 
 TORCHRUN = (

@@ -50,7 +50,6 @@ def test_trainings_of_several_gpus_are_placed_by_priority_and_no_gpu_is_given_tw
     tmp_path: Path, cluster: Cluster
 ) -> None:
     started: list[str] = []
-    (tmp_path / "run").mkdir()
 
     def hear(event: Event) -> None:
         if event.kind == "started":
@@ -89,7 +88,6 @@ def test_trainings_of_several_gpus_are_placed_by_priority_and_no_gpu_is_given_tw
 def test_what_no_worker_can_do_is_refused(
     tmp_path: Path, cluster: Cluster, resources: dict[str, int], training: dict[str, Any], words: str
 ) -> None:
-    (tmp_path / "run").mkdir()
     address = cluster(resources=resources)
     with pytest.raises(InputError, match=words), opened(tmp_path, address, **{"device": "auto"} | training):
         pass
@@ -106,7 +104,6 @@ def test_a_store_that_workers_do_not_see_is_refused(
 
 
 def test_a_failure_is_the_same_failure_and_ends_no_other_job(tmp_path: Path, cluster: Cluster) -> None:
-    (tmp_path / "run").mkdir()
     with opened(tmp_path, cluster()) as jobs:
         found = events(jobs, job(tmp_path, "a"), job(tmp_path, "b", "fail"), job(tmp_path, "c", "bad"))
         assert {name: found[name][-1].kind for name in "abc"} == {"a": "finished", "b": "failed", "c": "failed"}
@@ -117,7 +114,6 @@ def test_a_failure_is_the_same_failure_and_ends_no_other_job(tmp_path: Path, clu
 
 
 def test_a_stop_ends_what_runs_and_starts_nothing_more(tmp_path: Path, cluster: Cluster) -> None:
-    (tmp_path / "run").mkdir()
     with opened(tmp_path, cluster(threads_per_worker=1)) as jobs:
         jobs.submit(job(tmp_path, "saves", "saves", waits=True))
         jobs.submit(job(tmp_path, "later"))

@@ -12,7 +12,7 @@ import flows.watching.silence
 from flows.following import Followed
 from flows.jobs import Event, Job
 from flows.watching import progress
-from flows.watching.silence import EVALUATION_SILENT_SECONDS, KEY_END, SILENT_SECONDS, Watch, silence
+from flows.watching.silence import silence
 from tests.flows.by_hand import tiny
 from tests.flows.heard import Heard
 
@@ -44,40 +44,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_a_minute_without_progress_is_silence(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "progress.json"
-    assert silence(path) == ""
+    assert silence(path, "training") == ""
     clock.write(path, age=50)
-    assert silence(path) == ""
+    assert silence(path, "training") == ""
     clock.write(path, age=70)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
-    assert silence(path) == f"silent since {at}, process 4711 on gpu07"
-    assert silence(path, started=clock.now - 50) == ""
-    assert silence(path, started=clock.now - 65).endswith("process unknown")  # the file is of an earlier process
+    assert silence(path, "training") == f"silent since {at}, process 4711 on gpu07"
+    assert silence(path, "training", clock.now - 50) == ""
+    assert silence(path, "training", clock.now - 65).endswith("process unknown")  # the file is of an earlier process
 
 
 def test_an_evaluation_may_rest_longer(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "progress.json"
     clock.write(path, age=590)
-    assert silence(path, seconds=EVALUATION_SILENT_SECONDS) == ""
+    assert silence(path, "evaluation") == ""
     clock.write(path, age=610)
-    assert silence(path, seconds=EVALUATION_SILENT_SECONDS).startswith("silent since ")
-
-
-def test_silence_and_its_end_are_reported_once(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "progress.json"
-    watch = Watch("train LA-2 seed 0", path, SILENT_SECONDS)
-    with progress.listening(Heard()) as heard:
-        watch.look()
-        clock.write(path, age=0)
-        clock.wait(70)
-        watch.look()
-        watch.look()
-        clock.write(path, age=-70)
-        watch.look()
-    key = "train LA-2 seed 0: no progress"
-    silent, again = heard.reports
-    assert silent[:2] == (key, 0.0)
-    assert silent[2].endswith("process 4711 on gpu07")
-    assert again == (key, 1.0, "goes on")
+    assert silence(path, "evaluation").startswith("silent since ")
 
 
 def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock) -> None:
@@ -89,12 +71,12 @@ def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock
         followed.tell(Event(job, "progress"))  # which waits still
         followed.tell(Event(job, "started"))
         followed.tell(Event(job, "progress"))
-        assert not [key for key, *_ in heard.reports if key.endswith(KEY_END)]
+        assert not [words for _, _, words in heard.reports if "silent" in words]
         clock.wait(70)
         followed.tell(Event(job, "progress"))
         followed.tell(Event(job, "finished"))
         clock.wait(70)
         followed.tell(Event(job, "progress"))
-    (silent,) = [words for key, _, words in heard.reports if key.endswith(KEY_END)]
+    (silent,) = [words for _, _, words in heard.reports if "silent since" in words]
     assert silent.endswith("process unknown")
     assert (job.name, 1.0, "done") in heard.reports

@@ -35,7 +35,6 @@ def test_a_folder_that_was_moved_is_said_whatever_fails(
     assert main(["run", str(small_study(tmp_path)), "--root", str(root), "--plain"]) == 2
     said = capsys.readouterr().err
     assert f"dreamer: {root} was moved or removed while the study ran; move it back" in said
-    assert ("another folder is there now" in said) == anew
     assert "a shard" not in said
 
 
