@@ -101,5 +101,5 @@ def _checkpoints(job: Job) -> list[str]:
     """List the names of the finished checkpoints of a training."""
     try:
         return [name for name in os.listdir(job.folder / "checkpoints") if name.isdecimal()]
-    except FileNotFoundError:
+    except OSError:  # not there yet, or a file system that hangs
         return []

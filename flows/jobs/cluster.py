@@ -72,7 +72,8 @@ class DaskJobs:
     def __init__(self, study: Study, client: Client, alive: Path) -> None:
         self._client, self._alive = client, alive
         self._events: SimpleQueue[Event | None] = SimpleQueue()  # None: the scheduler is lost
-        self._futures: dict[str, tuple[Job, Future]] = {}
+        self._jobs: dict[str, Job] = {}  # that have not ended
+        self._futures: dict[str, Future] = {}  # Dask forgets a task whose future nobody holds
         self._told: dict[str, Callable[[], None]] = {}  # of the jobs that have started
         self._left = 0
         self._stopping = threading.Event()
@@ -110,7 +111,9 @@ class DaskJobs:
 
         key = f"{job.kind}-{uuid4().hex}"
         on_gpus = bool(self.gpus)
-        future = self._client.submit(
+        self._left += 1
+        self._jobs[key] = job
+        self._futures[key] = self._client.submit(
             partial(do, on_gpus=on_gpus),
             job,
             str(self._alive),
@@ -119,9 +122,7 @@ class DaskJobs:
             priority=-sum(part * 1000.0**-place for place, part in enumerate(job.priority)),
             resources={"GPU": job.devices} if on_gpus else None,
         )
-        self._left += 1
-        self._futures[key] = job, future
-        future.add_done_callback(partial(self._end, key))
+        self._futures[key].add_done_callback(partial(self._end, key))
 
     def events(self) -> Iterator[Event]:
         while self._left:
@@ -135,19 +136,18 @@ class DaskJobs:
         self._stopping.set()
         self._alive.unlink(missing_ok=True)  # workers look at this file every second
         deadline = time.monotonic() + grace + 10
-        while self._futures and time.monotonic() < deadline:
+        while self._jobs and time.monotonic() < deadline:
             time.sleep(0.05)
 
     def _note_start(self, key: str) -> None:
         """Tell of a job's first start; that of a job whose worker has died is no event."""
-        job, _ = self._futures[key]
-        if key not in self._told:
+        if (job := self._jobs.get(key)) and key not in self._told:
             self._events.put(Event(job, "started"))
             self._told[key] = teller(job, self._events.put)
 
     def _end(self, key: str, future: Future) -> None:
         """Tell how a job has ended."""
-        job, _ = self._futures.pop(key)
+        job = self._jobs.pop(key)
         if tell := self._told.pop(key, None):
             tell()
         error: Any = None
