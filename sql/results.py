@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -13,10 +15,15 @@ from sql.connection import Busy, Damaged, OutOfDate, connect, one_line
 from sql.definitions import FOLDER
 from sql.ingest import ingest
 
-__all__ = ["Busy", "Damaged", "OutOfDate", "connect", "ingest", "query", "read_all", "tables"]
+__all__ = ["Busy", "Damaged", "OutOfDate", "ask", "connect", "ingest", "query", "read_all", "tables"]
 
 
-def query(path: Path | str, sql: str) -> pd.DataFrame:
+def ask(path: Path | str, name: str, **parameters: Any) -> pd.DataFrame:
+    """Return the rows of a query of the folder `queries`, by the name of its file, with its `$parameters`."""
+    return query(path, (FOLDER / "queries" / f"{name}.sql").read_text(), parameters)
+
+
+def query(path: Path | str, sql: str, parameters: Mapping[str, Any] | None = None) -> pd.DataFrame:
     """Return the rows of a query, which cannot change the file. Raises InputError for SQL that DuckDB refuses."""
     with closing(connect(path, read_only=True)) as connection:
         try:
@@ -24,7 +31,7 @@ def query(path: Path | str, sql: str) -> pd.DataFrame:
             if statements != 1:
                 raise InputError(f"query refused: it holds {statements or 'no'} statements; give one")
             connection.execute("begin transaction read only")
-            return connection.execute(sql).df()
+            return connection.execute(sql, parameters or {}).df()
         except duckdb.Error as error:
             raise InputError(f"query refused: {one_line(error)}") from error
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from flows.study.configuration import Study
-from sql.results import query
+from sql.results import ask
 
 
 class _Console(Console):
@@ -24,19 +24,6 @@ class _Console(Console):
 # In a pipe there is no terminal to fit into: a row is one line, however long (reports and comparisons, which are to be
 # read, are folded at 100 columns there too). Brackets in data are no markup.
 console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
-
-MEAN_FACTORS = """
-SELECT depth, variant, metric, task, factor, low AS "95 % low", high, seeds, outdated
-FROM mean_factors_against('LA')
-WHERE study_id = '{study_id}' AND task IN ('average', 'validation') AND (factor IS NOT NULL OR outdated)
-ORDER BY depth, metric, task, variant_order(variant), variant
-"""
-CROSSINGS = """
-SELECT depth, variant, task, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound, near_chance
-FROM data_efficiency
-WHERE study_id = '{study_id}'
-ORDER BY depth, task = 'average' DESC, task, variant
-"""
 
 
 def print_table(table: pd.DataFrame) -> None:
@@ -64,9 +51,7 @@ def cell(value: Any) -> str:
 
 def read_outcome(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Read the mean factors of a study, and the factors by the paper's rule."""
-    means, crossings = (
-        query(study.database, wanted.format(study_id=study.study_id)) for wanted in (MEAN_FACTORS, CROSSINGS)
-    )
+    means, crossings = (ask(study.database, f"outcome_{what}", study=study.study_id) for what in ("means", "crossings"))
     return means, crossings
 
 

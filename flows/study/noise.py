@@ -11,23 +11,15 @@ from importlib import resources
 
 from flows.study.configuration import Study
 from flows.study.loading import read_yaml
-from sql.results import Busy, OutOfDate, query
+from sql.results import Busy, OutOfDate, ask
 from sql.statistics.resolution import Noise
-
-MEASURED = """
-SELECT metric, seed_deviation, item_error
-FROM study_noise
-WHERE study_id = '{study_id}' AND task IN ('average', 'validation')
-ORDER BY task, metric -- the headline's order: average accuracy, average loss, held-out documents
-LIMIT 1
-"""
 
 
 def noise_of(study: Study) -> Noise:
     """Return the noise between the seeds of this study where its results hold several, else that of earlier studies."""
     if study.database.exists():
         with suppress(Busy, OutOfDate):  # a plan needs no results file
-            for row in query(study.database, MEASURED.format(study_id=study.study_id)).itertuples():
+            for row in ask(study.database, "headline_noise", study=study.study_id).itertuples():
                 return Noise(row.seed_deviation, row.item_error, f"this study's own results ({row.metric})")
     measured = read_yaml("noise.yaml", (resources.files("flows.study") / "noise.yaml").read_text())
     return Noise(**measured.get(study.name, measured["demo"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from pathlib import Path
 
 import pandas as pd
 
@@ -126,16 +125,12 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
     """Say what all stages write, and what is free."""
     checkpoints, states, data = checkpoint_bytes(study, planned), state_bytes(study, planned), data_bytes(study)
     kinds = "raw and averaged " if study.training.averaging else ""
-    free = shutil.disk_usage(_existing(study.store_folder)).free
+    place = study.store_folder.absolute()
+    free = shutil.disk_usage(next(folder for folder in (place, *place.parents) if folder.is_dir())).free
     return (
         f"{amount(checkpoints + states + data)}: {amount(checkpoints)} of {kinds}checkpoints, {amount(states)} to "
         f"resume from, {amount(data)} of data; {amount(free)} are free"
     )
-
-
-def _existing(folder: Path) -> Path:
-    """Return a folder, or the nearest of its parents that exists: on the disk that the folder will be on."""
-    return folder if folder.is_dir() else _existing(folder.absolute().parent)
 
 
 def _resolution(study: Study) -> str:

@@ -7,25 +7,14 @@ from contextlib import closing
 
 from flows.commands.results.finding import find_results
 from pipeline.errors import InputError
-from sql.results import connect, query
+from sql.results import ask, connect
 from sql.statistics.compute import compute_statistics
-
-# How many resamples of the items each study asks for; as many as by default where its row has no such setting.
-REPLICATES = """
-select distinct
-    study_id,
-    coalesce(
-        try_cast(try_cast(studies.config as json) ->> '$.study.evaluation.bootstrap_replicates' as bigint), 1000
-    ) as replicates
-from models left join studies using (study_id)
-order by all
-"""
 
 
 def intervals(options: argparse.Namespace) -> None:
     """Compute the mean factors, with their intervals, of a study or of every study that a results file holds."""
     database, wanted = find_results(options.study, options.root)
-    asked = query(database, REPLICATES).set_index("study_id")["replicates"]
+    asked = ask(database, "replicates").set_index("study_id")["replicates"]
     chosen = {study: int(replicates) for study, replicates in asked.items() if wanted in (None, study)}
     if not chosen:
         raise InputError(f"{database}: holds no models of {wanted or 'any study'}")

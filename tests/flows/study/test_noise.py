@@ -55,5 +55,5 @@ def test_a_results_file_that_cannot_be_read_now_hinders_no_plan(
     study = load_study("demo", root=tmp_path)
     before = noise_of(study)
     study.database.touch()
-    monkeypatch.setattr(noise_module, "query", refuse)
+    monkeypatch.setattr(noise_module, "ask", refuse)
     assert noise_of(study) == before
