@@ -49,7 +49,7 @@ def test_a_plan_says_what_the_study_can_tell(tmp_path: Path, capsys: pytest.Capt
 def test_a_results_file_that_cannot_be_read_now_hinders_no_plan(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise error
 
     study = load_study("demo", root=tmp_path)
