@@ -13,7 +13,7 @@ import pandas as pd
 from flows.commands.tables import console, print_table
 from flows.plan import Plan
 from flows.study.loading import load_study
-from pipeline.errors import InputError, nearest_name
+from pipeline.errors import InputError
 from pipeline.storage.documents import KEPT, read_documents
 from pipeline.storage.store import Output
 
@@ -25,7 +25,7 @@ def dropped(options: argparse.Namespace) -> None:
     """Print how many documents each stage dropped, by source and reason, and examples that fit the filters.
 
     Without a filter one example of each reason is shown, at most `limit`. Raises InputError for a study without data,
-    and for a stage, source or reason that dropped nothing, naming those that did.
+    and where nothing was dropped by what is asked for, naming what was.
     """
     if options.limit < 0:
         raise InputError(f"--limit is {options.limit}: it must not be negative")
@@ -41,16 +41,11 @@ def dropped(options: argparse.Namespace) -> None:
         if row["reason"] != KEPT
     ]
     wanted = {key: value for key in FILTERS if (value := getattr(options, key))}
-    for key, value in wanted.items():
-        _check(key, value, [row[key] for row in counts])
     chosen = [row for row in counts if _fits(row, wanted)]
     if not chosen:
-        if not wanted:
-            raise InputError(f"{study.study_id}: the stages that have finished dropped nothing")
-        asked = " and ".join(f"{key} {value!r}" for key, value in wanted.items())
-        near = [row for row in counts if any(row[key] == value for key, value in wanted.items())]
-        known = _known([f"{row['stage']} / {row['source']} / {row['reason']}" for row in near])
-        raise InputError(f"nothing was dropped by {asked} together; there is {known}")
+        asked = " and ".join(f"{key} {value!r}" for key, value in wanted.items()) or "the stages that have finished"
+        known = ", ".join(dict.fromkeys(row[key] for key in wanted for row in counts)) or "nothing"
+        raise InputError(f"{study.study_id}: nothing was dropped by {asked}; there is {known}")
     console.print(f"{study.study_id}\n")
     print_table(pd.DataFrame(chosen))
     if not wanted:
@@ -80,17 +75,6 @@ def _examples(outputs: Sequence[Output], wanted: Mapping[str, str]) -> Iterator[
 
 def _fits(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
     return row["reason"] != KEPT and all(row[key] == value for key, value in wanted.items())
-
-
-def _check(key: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        near = nearest_name(value, known)
-        hint = f"did you mean {near!r}? " if near else ""
-        raise InputError(f"no document was dropped by {key} {value!r}; {hint}There is {_known(known)}")
-
-
-def _known(names: Sequence[str]) -> str:
-    return ", ".join(dict.fromkeys(names)) or "none"
 
 
 def _print_document(row: Mapping[str, Any]) -> None:

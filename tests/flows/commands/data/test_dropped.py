@@ -55,9 +55,9 @@ def test_examples_of_one_reason(root: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (("--reason", "exact_duplicat"), "did you mean 'exact_duplicate'? There is"),
+        (("--reason", "exact_duplicat"), "nothing was dropped by reason 'exact_duplicat'; there is "),
         (("--stage", "cleaning"), "documents, traces"),
-        (("--source", "gsm8k"), "There is world"),
+        (("--source", "gsm8k"), "there is world"),
         (("--stage", "traces", "--reason", "exact_duplicate"), "nothing was dropped by stage 'traces' and reason"),
     ],
 )
