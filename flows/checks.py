@@ -28,6 +28,7 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
     cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor
     the disk.
     """
+    check_mirror(study)
     check_benchmarks(study, trust_code=trust_code)
     if file := study.tokenizer_file:
         read_tokenizer(file)
@@ -48,6 +49,12 @@ def study_warnings(study: Study) -> list[str]:
     if BASELINE in [variant.name for variant in study.models.variants]:
         return []
     return [f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"]
+
+
+def check_mirror(study: Study) -> None:
+    """Check that the mirror is there, also where a study may need nothing of the mirror."""
+    if study.mirror and not study.mirror.is_dir():
+        raise InputError(f"data.mirror: there is no folder {study.mirror}")
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:

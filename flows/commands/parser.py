@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     def add_study(sub: argparse.ArgumentParser, help: str = A_STUDY, *, default: str | None = None) -> None:
         words = f"{help} (default {default})" if default else help
         sub.add_argument("study", metavar="STUDY", nargs="?" if default else None, default=default, help=words)
-        sub.add_argument("--root", type=Path, help="where the study writes (default runs/<name>)")
+        sub.add_argument("--root", help="where the study writes (default runs/<name>)")
 
     def add_mirror(sub: argparse.ArgumentParser, more: str = "") -> None:
         sub.add_argument("--mirror", help=f"folder of data sets in the hub's layout{more}")

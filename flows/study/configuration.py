@@ -34,6 +34,7 @@ MOST_CHECKPOINTS = 10_000
 MOST_TOKENS = 10**14  # beyond every corpus: a slip of the pen
 MOST_DOCUMENTS = 10**9  # of the built-in world
 LONGEST_SEQUENCE = 2**20
+MOST_RANKS = 256  # beyond every machine
 LEAST_MEMORY = 10**8
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
 
@@ -169,15 +170,18 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
         0.0, ge=0, lt=1, description="train all seeds this far, the best goes on (the paper's race); 0: all to the end"
     )
     ranks: int | None = Field(
-        None, ge=1, description="processes that train a run together; default: the GPUs divided by the runs, else 1"
+        None,
+        ge=1,
+        le=MOST_RANKS,
+        description="processes that train a run together; default: the GPUs divided by the runs, else 1",
     )
 
     @field_validator("checkpoints")
     @classmethod
     def _countable(cls, checkpoints: int | list[int]) -> int | list[int]:
-        if isinstance(checkpoints, int) and not 1 <= checkpoints <= MOST_CHECKPOINTS:
+        if not checkpoints or (isinstance(checkpoints, int) and not 1 <= checkpoints <= MOST_CHECKPOINTS):
             raise ValueError(f"{checkpoints} checkpoints: give 1 to {MOST_CHECKPOINTS:,}, or a list of token counts")
-        return checkpoints
+        return checkpoints if isinstance(checkpoints, int) else distinct(checkpoints, "checkpoints")
 
     @model_validator(mode="after")
     def _accepted_by_the_trainer(self) -> Training:
@@ -194,6 +198,8 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
             )
         for seed in distinct(self.seeds, "seeds"):
             TrainingConfig(**self.recipe(seed))
+        if "warmup_steps" in self.model_fields_set and self.warmup_steps * self.batch_tokens >= 2 * self.tokens:
+            raise ValueError(f"warmup_steps={self.warmup_steps:,} are more than {self.tokens:,} tokens take in all")
         deciding = (self.stop_at or 0) // (10 * self.batch_tokens)  # steps of the final tenth, which decides the race
         if self.stop_at and self.log_every > 1 and deciding < FEWEST_LOSSES * self.log_every:
             raise ValueError(
@@ -234,7 +240,9 @@ class Evaluation(settings_section(EvaluationSettings)):
         min_length=1, description="'builtin', names that `dreamer sources` lists, or benchmarks of your own"
     )
     introspect: bool = Field(True, description="observe depth attention and expert usage at every checkpoint")
-    bootstrap_replicates: int = Field(1000, ge=0, description="of the items, for intervals of mean factors; 0: none")
+    bootstrap_replicates: int = Field(
+        1000, ge=0, le=100_000, description="of the items, for intervals of mean factors; 0: none"
+    )
 
     @model_validator(mode="after")
     def _accepted_by_evaluation(self) -> Evaluation:

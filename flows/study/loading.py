@@ -84,7 +84,7 @@ def _read_content(study: str) -> dict[str, Any]:
     """Read the mapping in a preset or a YAML file."""
     if study in presets():
         content = read_yaml(study, (resources.files("flows.study.presets") / f"{study}.yaml").read_text())
-    elif Path(study).exists() and not Path(study).is_dir():
+    elif Path(study).is_file():  # no device, and no pipe that nobody may ever fill
         content = read_yaml(study, Path(study).read_bytes())
     else:
         raise InputError(f"study {study!r} is neither a preset ({', '.join(presets())}) nor a YAML file that exists")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import typing
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -28,11 +29,8 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _known_keys_of_dataclass(cls, value: Any, info: ValidationInfo) -> Any:
-        kind = cls.model_fields[str(info.field_name)].annotation
-        return (
-            _check_keys(value, [f.name for f in dataclasses.fields(kind)]) if dataclasses.is_dataclass(kind) else value
-        )
+    def _plain_values(cls, value: Any, info: ValidationInfo) -> Any:
+        return _check_plain(value, cls.model_fields[str(info.field_name)].annotation)
 
 
 def _check_keys(value: Any, valid: Iterable[str]) -> Any:
@@ -42,6 +40,22 @@ def _check_keys(value: Any, valid: Iterable[str]) -> Any:
             near = nearest_name(key, valid)
             hint = f"did you mean {near!r}?" if near else f"valid keys are {', '.join(valid)}"
             raise ValueError(f"unknown key {key!r}; {hint}")
+    return value
+
+
+def _check_plain(value: Any, hint: Any, where: str = "") -> Any:
+    """Return a value of the type `hint` unchanged. Raises ValueError for what pydantic would take for something else.
+
+    That is true or false for a number, an empty text for a path, a text with a NUL byte; and unknown keys.
+    """
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        hints = typing.get_type_hints(hint)
+        return {name: _check_plain(one, hints[name], f"{name}: ") for name, one in _check_keys(value, hints).items()}
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, bool) and not re.search(r"\b(bool|Any)\b", str(hint)):
+            raise ValueError(f"{where}{str(one).lower()} is no number, nor a word")
+        if isinstance(one, str) and ("\0" in one or (not one and "Path" in str(hint))):
+            raise ValueError(f"{where}{one!r} is no name")
     return value
 
 

@@ -74,7 +74,7 @@ def check_task_file(path: Path, *, trusted: Path | None = None) -> None:
 def check_definition(content: Mapping[str, Any]) -> None:
     """Raise RunsCode for a key that may run code, also for a metric that the library `evaluate` would fetch."""
     for key, value in content.items():
-        if key not in PLAIN_KEYS and value is not None and value is not False:
+        if key not in PLAIN_KEYS and (value is not None or key == "unsafe_code"):  # null takes a function away
             near = nearest_name(key, PLAIN_KEYS)
             raise RunsCode(f"the key {key!r} may run code" + (f" (did you mean {near!r}?)" if near else ""))
     metrics = content.get("metric_list")

@@ -7,7 +7,7 @@ import shutil
 
 import pandas as pd
 
-from flows.checks import checkpoint_bytes, state_bytes, study_warnings
+from flows.checks import check_mirror, checkpoint_bytes, state_bytes, study_warnings
 from flows.commands.planning.data_plan import amount, data_bytes, data_tables
 from flows.commands.planning.time_plan import (
     CPU_CORE_FLOPS,
@@ -40,8 +40,7 @@ def plan(options: argparse.Namespace) -> None:
     mirror does not exist.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    if study.mirror and not study.mirror.is_dir():
-        raise InputError(f"data.mirror: there is no folder {study.mirror}")
+    check_mirror(study)
     size = study.data.tokenizer.vocabulary_size
     if size is None:
         raise InputError(

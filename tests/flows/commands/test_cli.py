@@ -101,6 +101,7 @@ def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 
 
 def test_source_that_is_nowhere(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
+    (tmp_path / "mirror").mkdir()
     said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run", "--plain")
     for word in ("owner/rows", str(tmp_path / "mirror"), "dreamer download"):
         assert word in said

@@ -87,7 +87,7 @@ def test_signatures_take_room_beside_the_documents() -> None:
 
 def study(root: Path | None = None, **training: object) -> Study:
     content = yaml.safe_load(TINY.read_text())
-    content["training"] |= {"tokens": 1000, "checkpoints": 2, "screening": 0.0, **training}
+    content["training"] |= {"tokens": 1000, "checkpoints": 2, "warmup_steps": 1, "screening": 0.0, **training}
     content["evaluation"] |= {"weights": "averaged", "depths": [1, 2, 4]}
     return load_study(content, root=root)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,16 @@ def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:
     path = tmp_path / "s.yaml"
     path.write_text(TINY.read_text().replace("checkpoints: 4", "checkpoints: [9000, 100, 99999]"))
     assert load_study(path).training.points == (100, 9000, 24000)
+
+
+def test_a_study_file_is_a_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for place in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(InputError, match=r"is neither a preset .* nor a YAML file that exists"):
+            load_study(place)
+
+
+@pytest.mark.parametrize("root", ["", "a\0b"])
+def test_a_root_that_is_no_name_is_refused(root: str) -> None:
+    with pytest.raises(InputError, match=r"root: .* is no name"):
+        load_study("demo", root=root)

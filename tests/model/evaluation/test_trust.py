@@ -69,7 +69,8 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
         ({"metric_list": [{"metric": "./evil"}]}, "no metric './evil'"),
         ({"use_prompt": "evil.yaml:*"}, "the key 'use_prompt' may run code"),
         ({"custom_dataset": "evil"}, "the key 'custom_dataset' may run code"),
-        ({"unsafe_code": True}, "the key 'unsafe_code' may run code"),
+        *(({"unsafe_code": value}, "the key 'unsafe_code' may run code") for value in (True, False, None, 0)),
+        ({"use_prompt": False}, "the key 'use_prompt' may run code"),
         ({"doc_to_tex": "x"}, "did you mean 'doc_to_text'"),
     ],
 )
