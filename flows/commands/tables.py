@@ -46,7 +46,12 @@ def cell(value: Any) -> str:
         return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
     if isinstance(value, Integral) and not isinstance(value, bool):
         return f"{value:,}"
-    return str(value)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """Escape control characters of data, which would steer the terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def read_outcome(study: Study) -> tuple[pd.DataFrame, pd.DataFrame]:

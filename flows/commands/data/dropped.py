@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from flows.commands.tables import console, print_table
+from flows.commands.tables import console, print_table, printable
 from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -79,18 +79,17 @@ def _fits(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 def _print_document(row: Mapping[str, Any]) -> None:
     header = f"\n── {row['id']} · {row['source']} · dropped by {row['stage']}: {row['reason']}"
-    console.print(header, soft_wrap=True)
+    console.print(printable(header), soft_wrap=True)
     if row["because"]:
-        console.print(f"because   {row['because']}", soft_wrap=True)
+        console.print(printable(f"because   {row['because']}"), soft_wrap=True)
     for name in ("question", "response"):
         if text := _shortened(row[name] or ""):
             console.print(f"{name:<9} {text}", soft_wrap=True)
 
 
 def _shortened(text: str) -> str:
-    """Shorten a text to `SHOWN` characters of its beginning and end, and escape control characters."""
+    """Shorten a text to `SHOWN` characters of its beginning and end."""
     if len(text) > SHOWN:
         half = SHOWN // 2
         text = f"{text[:half]} … [{len(text) - 2 * half:,} characters] … {text[-half:]}"
-    text = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
-    return textwrap.indent(text, " " * 10).lstrip()
+    return textwrap.indent(printable(text), " " * 10).lstrip()

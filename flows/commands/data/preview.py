@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from flows.commands.tables import printable
 from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.errors import InputError
@@ -37,7 +38,7 @@ def preview(options: argparse.Namespace) -> None:
     )
     print(f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked.")
     for line in decoded_rows(packed.path, tokenizer.path, seed, rows, study.training.loss_on):
-        print(line)
+        print(printable(line))
 
 
 def decoded_rows(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str) -> list[str]:

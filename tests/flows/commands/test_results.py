@@ -78,7 +78,8 @@ def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str],
         (float("nan"), "-"),
         (float("inf"), "unbounded"),
         (True, "True"),
+        ("a \x1b[2J\x07\u202e in data", r"a \x1b[2J\x07\u202e in data"),
     ],
 )
-def test_numbers_have_no_exponents(value: object, text: str) -> None:
+def test_numbers_have_no_exponents_and_texts_steer_no_terminal(value: object, text: str) -> None:
     assert cell(value) == text
