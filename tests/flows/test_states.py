@@ -236,7 +236,7 @@ def vanishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     # A moment before.
     monkeypatch.setattr(pathlib.Path, "exists", lambda path: True)
-    monkeypatch.setattr(pathlib.Path, "is_file", lambda path: path.suffix == ".json")
+    monkeypatch.setattr(pathlib.Path, "is_file", lambda path: path.suffix in (".json", ".yaml"))
     monkeypatch.setattr(pathlib.Path, "stat", gone(pathlib.Path.stat))
     monkeypatch.setattr(os, "stat", gone(os.stat))
     return tmp_path
