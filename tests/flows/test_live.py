@@ -55,6 +55,7 @@ class Looks(Unseen):
         self.drawings.append(page_text(self.study.report))
 
 
+@pytest.mark.slow
 def test_rows_are_entered_and_the_report_is_written_while_models_train(prepared: Planned) -> None:
     plan = prepared(**TWO)
     looks = Looks(plan)

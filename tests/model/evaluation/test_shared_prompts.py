@@ -92,6 +92,7 @@ def test_one_reading_at_another_depth(depth: int) -> None:
     together(small_model(), prompts, list(zip(prompts, tokens_of(2, 1, 4), strict=True)), 5, depth=depth)
 
 
+@pytest.mark.slow
 @settings(max_examples=12)
 @given(
     items=st.lists(st.tuples(st.integers(1, 50), st.integers(0, 40), st.integers(0, 2)), min_size=1, max_size=5),

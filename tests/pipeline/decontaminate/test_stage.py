@@ -198,6 +198,7 @@ def reworded(draw: random.Random, question: str, words: list[str]) -> str:
     return " ".join(pieces)
 
 
+@pytest.mark.slow
 @needs_mirror
 def test_real_questions_planted_in_training_questions(tmp_path: Path) -> None:
     def read(split: str) -> list[dict[str, str]]:

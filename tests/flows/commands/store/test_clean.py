@@ -96,6 +96,7 @@ def test_what_an_earlier_form_of_the_study_made_is_free(store: Path) -> None:
     assert {folder.parent.name for folder in before if not folder.exists()} == {"runs", "evaluations"}
 
 
+@pytest.mark.slow
 def test_nothing_is_removed_without_a_yes(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = finished(store, "first", 0)
     monkeypatch.setattr("builtins.input", lambda question: "no")

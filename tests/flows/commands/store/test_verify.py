@@ -51,6 +51,7 @@ def test_a_whole_study_is_whole(root: Path, capsys: pytest.CaptureFixture[str]) 
     assert "outputs and the results are whole" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan(tiny(root))
     flip(one(root, "decontaminate", "*.parquet"))
