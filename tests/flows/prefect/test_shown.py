@@ -27,8 +27,6 @@ from pipeline.errors import InputError
 from tests.flows.small_study import TINY
 from tests.waiting import until
 
-pytestmark = pytest.mark.slow
-
 STUDY = load_study(TINY)
 
 
