@@ -22,7 +22,7 @@ UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read ye
 
 
 def check_study(study: Study, *, trust_code: bool = False) -> None:
-    """Check devices, files, folders, memory and disk of a study.
+    """Check mirror, devices, files, folders, memory and disk of a study.
 
     Raises InputError for devices that are not there, a benchmark that runs code which is not trusted, a tokenizer that
     cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor

@@ -67,7 +67,7 @@ class Event:
 
 
 class Jobs(Protocol):
-    """The interface of what runs jobs.
+    """Run jobs and tell what happens to them (an interface).
 
     `gpus` are the numbers of GPUs that jobs may use, machine by machine; none where jobs run on CPUs.
     """

@@ -33,9 +33,10 @@ WORKERS_SECONDS = 30  # for the first worker to come
 
 @contextmanager
 def open_jobs(study: Study) -> Iterator[tuple[Study, Jobs]]:
-    """Run jobs on this machine or on the cluster that the study names; yields the study as its work is to see it.
+    """Open what runs a study's jobs: this machine, or the cluster that the study names.
 
-    Raises InputError where no scheduler answers, or its workers cannot do the study's work.
+    Yields the study, with the address of the scheduler in the place of `local`, and the jobs. Raises InputError
+    where no scheduler answers, or its workers cannot do the study's work.
     """
     address = study.compute.cluster
     with ExitStack() as held:
@@ -156,9 +157,10 @@ class DaskJobs:
         elif future.cancelled():
             self._events.put(None)
             return
-        elif error := future.exception():
-            known = isinstance(error, Failed | InputError | Stopped)
-            error = error if known else Failed(f"{job.name}: {' '.join(str(error).split())}")
+        elif raised := future.exception():
+            error = Failed(f"{job.name}: {' '.join(str(raised).split())}")
+        else:
+            error = future.result()
         self._events.put(Event(job, "failed", error) if error else Event(job, "finished"))
 
     def _tick(self) -> None:

@@ -11,21 +11,32 @@ from pathlib import Path
 
 from distributed import get_worker
 
-from flows.jobs import Job, Stopped
+from flows.jobs import Failed, Job, Stopped
 from flows.jobs.devices import lock_gpus, visible_gpus
 from flows.jobs.processes import check_status, started
 from model.training.ranks.bound import stop
+from pipeline.errors import InputError
 from pipeline.storage.locks import try_lock
 
 logger = logging.getLogger("distributed.dreamer")  # which a worker prints
 _starter = ThreadPoolExecutor(1)  # lives as long as the worker: processes get SIGTERM when their thread ends
 
 
-def do(job: Job, alive: str, key: str, *, on_gpus: bool) -> None:
+def do(job: Job, alive: str, key: str, *, on_gpus: bool) -> Failed | InputError | Stopped | None:
     """Run the command of a job while the file `alive` is there, and locked by the process that wants the job done.
 
-    Tells the topic of the file's name of the start. Raises what `check_status` raises, and Stopped.
+    Tells the topic of the file's name of the start. Returns why the job has not been done; of an error that is raised
+    Dask's worker would print a traceback.
     """
+    try:
+        _do(job, alive, key, on_gpus)
+    except (Failed, InputError, Stopped) as error:
+        return error
+    return None
+
+
+def _do(job: Job, alive: str, key: str, on_gpus: bool) -> None:
+    """Run the command. Raises what `check_status` raises, and Stopped."""
 
     def look(seconds: float = 0) -> None:
         time.sleep(seconds)

@@ -93,7 +93,7 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                command = shlex.join(server.args[6:])  # type: ignore[index]  # behind what `bound_command` adds
+                command = shlex.join(server.args[7:])  # type: ignore[index]  # behind what `bound_command` adds
                 raise NoServer(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
             if healthy(address):
                 return server

@@ -1,4 +1,4 @@
-"""The evaluations that processes have finished in a folder."""
+"""List the evaluations whose rows have been written to a folder."""
 
 from __future__ import annotations
 

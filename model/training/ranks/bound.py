@@ -36,7 +36,7 @@ os.execv(sys.argv[3], sys.argv[3:])
 
 
 def bound_command(module: str, *arguments: str, ends_by: signal.Signals = signal.SIGTERM) -> list[str]:
-    """Return the command for `python -P -m module arguments` in a child that gets a signal when this process dies.
+    """Return the command of a child, `python -P -m module arguments`, that gets a signal when this process dies.
 
     With -P no module is taken from the current folder, whose files may be anybody's. Linux sends the signal already
     when the thread that started the child ends: start children from a thread that outlives them.
@@ -100,7 +100,7 @@ class Child:
         return child.stdout.readline().decode().rstrip("\n")
 
     def wait(self, tick: Callable[[], object] = lambda: None) -> int:
-        """Wait for the end of the process and return its exit status; calls `tick` every second, and at the end."""
+        """Wait until the process has ended, calling `tick` every second and once more then; return the exit status."""
         while (status := self._process.poll()) is None:
             tick()
             with suppress(subprocess.TimeoutExpired):
