@@ -1,7 +1,7 @@
 """Show results while models are trained: enter rows as they come, and write the report again, at little cost.
 
 Where another program holds the results file, rows wait in the store and the study goes on; at its end it waits for the
-file. A mark in the study's folder says that the report is not final.
+file. A mark in the study's folder says that the report is final.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from flows.plan import Evaluation, Plan
-from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, status_of
+from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, forget_wrong, status_of
 from flows.study.configuration import Study
 from flows.watching import progress
 from pipeline.errors import InputError
+from pipeline.storage.digests import digest, file_digest
+from pipeline.storage.files import write_text_atomically
 from reports.data import StudyData, read_study
 from sql.names import UNDER_WAY
-from sql.results import Busy
+from sql.results import Busy, ask
 
 ENTER_SECONDS = 20.0  # between two entries of rows, at least
 REPORT_SECONDS = 60.0  # between two reports, at least
@@ -35,11 +37,11 @@ class Results:
 
     def __init__(self, plan: Plan, drawn: Callable[[StudyData], object] = lambda data: None) -> None:
         self._plan, self._tell = plan, drawn
-        self._entered: set[str] = set()  # keys of evaluations
+        self._entered: set[str] = set()  # outputs, by their names in the ledger
         self._study_entered = False
         self._changed = self._drawn = False
         self._enter_at = self._report_at = 0.0
-        report_mark(plan.study).touch()
+        report_mark(plan.study).unlink(missing_ok=True)
 
     def changed(self) -> None:
         """Note that there are rows to be entered."""
@@ -56,12 +58,13 @@ class Results:
     def enter(self) -> None:
         """Enter all rows that have not been entered. Raises Busy where another program holds the results file."""
         if not self._study_entered:
+            self._entered = forget_wrong(self._plan)
             enter_study(self._plan)
             self._study_entered = True
         new = self._finished()
         enter_evaluations(self._plan, new)
         enter_runs(self._plan)
-        self._entered.update(one.key for one in new)
+        self._entered.update(f"evaluations/{one.key}" for one in new)
         self._changed = False
         self._drawn = self._drawn and not new
 
@@ -78,7 +81,7 @@ class Results:
         progress.report("write report", 0.0, "figures and tables")
         data = patiently(lambda: read_study(study.database, study.study_id))
         path = write_data(data, study.report.parent)
-        report_mark(study).unlink(missing_ok=True)
+        write_text_atomically(report_mark(study), report_digest(self._plan))
         self._tell(data)
         progress.report("write report", 1.0, str(path))
         return path
@@ -86,7 +89,7 @@ class Results:
     def _finished(self) -> list[Evaluation]:
         plan = self._plan
         evaluations = [one for run in plan.runs if not run.failure for one in plan.evaluations(run)]
-        return [one for one in evaluations if one.key not in self._entered and one.done]
+        return [one for one in evaluations if f"evaluations/{one.key}" not in self._entered and one.done]
 
     def _spend(self, work: Callable[[], None]) -> float:
         """Do some work, and return the time at which the work may be done again."""
@@ -119,8 +122,15 @@ class Results:
 
 
 def report_mark(study: Study) -> Path:
-    """Return the file that marks the report as one of an unfinished study."""
-    return study.folder / ".report-not-final"
+    """Return the file that marks the report as final, and holds a digest of the report and of the results it shows."""
+    return study.folder / ".report-final"
+
+
+def report_digest(plan: Plan) -> str:
+    """Hash the files of the report, and what of the study is recorded as entered in the results."""
+    folder = plan.study.report.parent
+    files = {str(path.relative_to(folder)): file_digest(path) for path in folder.rglob("*") if path.is_file()}
+    return digest([files, ask(plan.study.database, "ingested", study=plan.study.study_id).to_dict("list")])
 
 
 def patiently(action: Callable[[], Result]) -> Result:

@@ -14,7 +14,6 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,8 @@ from typing import Any
 from flows.models import PlannedModel, plan_models
 from flows.study.configuration import BUILTIN, Study
 from flows.watching.looks import found_in
+from flows.watching.progress import write_line
+from model.checksums import newest_values
 from model.evaluation.job import INTROSPECTION
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
@@ -33,6 +34,7 @@ from pipeline.sources.repositories.folders import find_folder, resolved_revision
 from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
+from pipeline.storage.integrity import read_sealed
 from pipeline.storage.store import Output, Store
 from pipeline.tokens.funnel import EXACT_CHARACTERS
 from pipeline.tokens.tokenizer import SAMPLE_CHARACTERS
@@ -147,10 +149,8 @@ class Run:
     @property
     def tokens(self) -> int:
         """The tokens that the newest state of the run has been trained on; 0 where there is none."""
-        while states := sorted(found_in(self.folder / "state", "[0-9]*[0-9]/values.json")):
-            with suppress(FileNotFoundError):  # the trainer has put a newer state in the place of this one
-                return json.loads(states[-1].read_text())["tokens"]
-        return 0
+        values = newest_values(self.folder / "state", "tokens")
+        return values["tokens"] if values else 0
 
     @property
     def checkpoints(self) -> list[Checkpoint]:
@@ -213,7 +213,7 @@ class Plan:
     def __init__(self, study: Study) -> None:
         """Raises InputError for the folder of a study that an earlier layout of this program has written."""
         self.study = study
-        self.store = Store(study.store_folder)
+        self.store = Store(study.store_folder, tell=write_line)
         if (study.store_folder / "training").exists() or (study.folder / "prepared.json").exists():
             raise InputError(
                 f"{study.folder} was written by a version that kept runs and evaluations otherwise; move it away, or "
@@ -409,7 +409,7 @@ class Plan:
     def chosen_seed(self, runs: Sequence[Run]) -> int | None:
         """Read which of a model's seeds goes on after a race; None while that is not decided."""
         path = self.decision(runs)
-        return json.loads(path.read_text())["seed"] if path.exists() else None
+        return read_sealed(path)["seed"] if path.exists() else None
 
     @property
     def undecided(self) -> list[list[Run]]:

@@ -54,7 +54,7 @@ Work = Callable[[Path, Progress], Mapping[str, Any]]
 
 
 def prepare_data(plan: Plan, call: Call) -> None:
-    """Fetch what is not here, and make every data output that is missing; what is there is checked.
+    """Fetch what is not here, and make every data output that is missing; what a stage reads is checked.
 
     Raises InputError for sources that cannot be found or read, before any computing where that can be known.
     """
@@ -66,7 +66,8 @@ def prepare_data(plan: Plan, call: Call) -> None:
         make(data.world, "", lambda folder, report: write_world(folder, study.data.world, progress=report))
     make(data.items, "", partial(_write_items, plan))
     _curate_sources(plan, call)
-    make(data.unique, "", partial(_deduplicate, study, data), resumes=True)
+    signatures = [one.signatures for one in data.sources]
+    make(data.unique, "", partial(_deduplicate, study, data), resumes=True, uses=signatures)
     make(data.curated, "", partial(_decontaminate, study, data), resumes=True)
     say(warnings([data.unique, data.curated]))
     for benchmark in plan.benchmarks:
@@ -85,11 +86,11 @@ def prepare_data(plan: Plan, call: Call) -> None:
     make(data.funnel, "", partial(_count, data))
 
 
-def _make(plan: Plan, call: Call, output: Output, label: str, work: Work, *, resumes: bool = False) -> None:
-    """Make one output unless it is there, and report its progress. Raises what `Store.build` raises."""
+def _make(plan: Plan, call: Call, output: Output, label: str, work: Work, **options: Any) -> None:
+    """Make one output unless it is there, and report its progress. `options` and errors are those of `Store.build`."""
     name = f"{output.stage} {label}".strip()
     report = partial(progress.report, name)
-    build = partial(plan.store.build, output, lambda folder: work(folder, report), resumes=resumes)
+    build = partial(plan.store.build, output, lambda folder: work(folder, report), **options)
     build() if output.done else call("data", name, build)
     report(1.0, "done")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,18 +12,21 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from flows.losses import unmarked
 from flows.plan import Evaluation, Plan, Run
 from flows.prepare import curation_counts
 from flows.watching.progress import read_progress
+from model.checksums import read_checkpoint
 from model.evaluation.metrics import COLUMNS
 from model.training.origins.provenance import package_version
+from model.training.recording.records import read_record
 from pipeline.errors import InputError
-from pipeline.storage.store import canonical
+from pipeline.storage.digests import canonical, digest
+from pipeline.storage.integrity import check, read_manifest
 from pipeline.worlds.world import WORLD_LICENCE, WORLD_SOURCE
 from sql.ingest import ingest, replace_computed
+from sql.ledger import forget_differing
 from sql.names import UNDER_WAY
 from sql.results import connect
 from sql.statistics.compute import compute_statistics
@@ -35,6 +37,30 @@ PACKAGES = ("torch", "lm-eval", "datasets", "datasketch", "tokenizers", "duckdb"
 WAITING, TRAINING, EVALUATING = UNDER_WAY
 COMPLETE, SCREENED, FAILED = "complete", "screened", "failed"
 PATIENCE = 5.0  # seconds that a writer waits for the results file before the rows wait and the study goes on
+
+
+def outputs_of(plan: Plan) -> list[dict[str, Any]]:
+    """List the outputs that have rows in the results of a study, as sql/ledger.py knows them."""
+    study = [{"output": name, "task": name} for name in ("study", "claims", "computed_factors")]
+    runs = [_run_output(run) for run in plan.runs]
+    evaluations = [_evaluation_output(one) for run in plan.runs for one in plan.evaluations(run) if one.done]
+    return [{"study_id": plan.study.study_id, **output} for output in (*study, *runs, *evaluations)]
+
+
+def _run_output(run: Run) -> dict[str, Any]:
+    return {"output": f"runs/{run.run_id}", "run_id": run.run_id}
+
+
+def _evaluation_output(one: Evaluation) -> dict[str, Any]:
+    place = {"run_id": one.run.run_id, "tokens": one.checkpoint.tokens, "task": one.benchmark}
+    return {"output": f"evaluations/{one.key}", **place, "digest": digest(read_manifest(one.folder))}
+
+
+def forget_wrong(plan: Plan) -> set[str]:
+    """Delete what is in the results and not as it was entered; returns the outputs that are there, and whole."""
+    outputs = outputs_of(plan)
+    wrong = forget_differing(_database(plan), outputs, wait=PATIENCE)
+    return {output["output"] for output in outputs} - set(wrong)
 
 
 def enter_study(plan: Plan) -> None:
@@ -55,13 +81,14 @@ def enter_study(plan: Plan) -> None:
     curation = [{"study_id": study.study_id, **count} for count in curation_counts(plan.data)]
     tables = {"studies": [row], "models": models, "curation": curation, "sources": _sources(plan)}
     tables["benchmarks"] = _overridden_benchmarks(plan)
-    _enter(plan, {name: _table(rows) for name, rows in tables.items() if rows})
+    _enter(plan, {name: _table(rows) for name, rows in tables.items() if rows}, [{"output": "study", "task": "study"}])
 
 
 def enter_runs(plan: Plan) -> None:
     """Enter the rows of runs and of what is recorded of them, and `claims`: which evaluations are the study's."""
     runs = plan.runs
-    rows = [_run_row(plan, run) for run in runs]
+    records = [read_record(run.folder) for run in runs]
+    rows = [_run_row(plan, run, recorded) for run, (recorded, _) in zip(runs, records, strict=True)]
     details = [
         {
             "run_id": run.run_id,
@@ -74,8 +101,8 @@ def enter_runs(plan: Plan) -> None:
     tables: dict[str, Any] = {"runs": _table(rows), "run_details": _table(details)}
     if checkpoints:
         tables["checkpoints"] = _table(checkpoints)
-    tables["steps"] = [path for run in runs if (path := run.folder / "rows" / "steps.parquet").exists()]
-    _enter(plan, tables)
+    tables["steps"] = pa.concat_tables([steps for _, steps in records], promote_options="default")
+    _enter(plan, tables, [_run_output(run) for run in runs])
     claimed = [
         {"study_id": plan.study.study_id, "run_id": run.run_id, "tokens": one.checkpoint.tokens, "task": one.benchmark}
         for run in runs
@@ -89,13 +116,15 @@ def enter_runs(plan: Plan) -> None:
 
 
 def enter_evaluations(plan: Plan, evaluations: Sequence[Evaluation]) -> None:
-    """Enter the rows of finished evaluations."""
+    """Enter the rows of finished evaluations. Raises InputError for files that were changed after they were written."""
     folders = [one.folder for one in evaluations]
+    for folder in folders:
+        check(folder)
     tables = {
         table: [path for folder in folders if (path := folder / f"{table}.parquet").exists()]
         for table in EVALUATION_TABLES
     }
-    _enter(plan, tables)
+    _enter(plan, tables, [_evaluation_output(one) for one in evaluations])
 
 
 def compute_intervals(plan: Plan, *, most_replicates: int | None = None) -> None:
@@ -120,23 +149,22 @@ def status_of(plan: Plan, run: Run) -> str:
     return TRAINING if (run.folder / "progress.json").exists() else WAITING
 
 
-def _run_row(plan: Plan, run: Run) -> dict[str, Any]:
-    """Make the row of `runs`: what the training has written, where it has, with the status that the study sees.
+def _run_row(plan: Plan, run: Run, recorded: Mapping[str, Any]) -> dict[str, Any]:
+    """Make the row of `runs`: what the training has recorded, where it has, with the status that the study sees.
 
     A run that has gone further for another study counts as far as this study wants.
     """
-    path = run.folder / "rows" / "runs.parquet"
-    written = pq.read_table(path).to_pylist()[0] if path.exists() else {}
-    if run.done and run.status == "chosen" and (further := _checkpoints(run)[-1])["tokens"] < written.get("tokens", 0):
-        written |= {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
+    ends = {}
+    if run.done and run.status == "chosen" and (further := _checkpoints(run)[-1])["tokens"] < recorded.get("tokens", 0):
+        ends = {name: further[name] for name in ("tokens", "seconds", "stream_hash")}
     known = {"run_id": run.run_id, "seed": run.seed, "model_id": run.model.model_id, "study_id": plan.study.study_id}
-    return {**written, **known, "status": status_of(plan, run)}
+    return {**recorded, **ends, **known, "status": status_of(plan, run)}
 
 
 def _checkpoints(run: Run) -> list[dict[str, Any]]:
     """Make the rows of `checkpoints`."""
     names = ("run_id", "tokens", "step", "epoch", "loss", "seconds", "stream_hash")
-    values = [json.loads((one.folder / "checkpoint.json").read_text()) for one in run.checkpoints]
+    values = [read_checkpoint(one.folder) for one in run.checkpoints]
     return [{name: one[name] for name in names} for one in values]
 
 
@@ -178,8 +206,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
 
 
-def _enter(plan: Plan, tables: dict[str, Any]) -> None:
-    ingest(_database(plan), {name: rows for name, rows in tables.items() if len(rows)}, wait=PATIENCE)
+def _enter(plan: Plan, tables: dict[str, Any], outputs: Sequence[dict[str, Any]]) -> None:
+    made = [{"study_id": plan.study.study_id, **output} for output in outputs]
+    ingest(_database(plan), {name: rows for name, rows in tables.items() if len(rows)}, outputs=made, wait=PATIENCE)
 
 
 def _database(plan: Plan) -> Path:

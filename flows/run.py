@@ -18,15 +18,18 @@ from typing import Any, Literal, Protocol, TypeVar
 from flows.following import Followed
 from flows.jobs import Event, Failed, Job, Jobs
 from flows.jobs.devices import share_ranks
-from flows.live import Results, report_mark
+from flows.live import Results, patiently, report_digest, report_mark
 from flows.plan import FAILURE, Checkpoint, Evaluation, Plan, Run
 from flows.prepare import prepare_data
+from flows.rows import outputs_of
 from flows.usage import register_user
 from flows.watching import progress
 from model.training.recording.records import choose_seed
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
+from pipeline.storage.integrity import check, sealed
 from reports.data import StudyData
+from sql.ledger import differing
 
 Until = Literal["prepare", "train", "evaluate", "report"]
 NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
@@ -109,6 +112,9 @@ def train_and_evaluate(
     plan: Plan, jobs: Jobs, shown: Shown, results: Results, options: Options
 ) -> dict[str, BaseException]:
     """Train every run and evaluate its checkpoints as they come; returns what has failed, by the name of the job."""
+    for output in (plan.data.world, plan.data.tokenizer, plan.data.packed):
+        if output and not plan.evaluated:
+            check(output.path)  # trainings and evaluations read these files
     followed, failures = Followed(plan), dict[str, BaseException]()
     asked: set[str] = set()
     for run in plan.runs:
@@ -273,16 +279,13 @@ def decide(plan: Plan, runs: list[Run]) -> None:
     chosen = choose_seed({run.seed: run.folder for run in runs if run.done}, runs[0].goal)
     path = plan.decision(runs)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(path, json.dumps({"seed": chosen, "runs": [run.run_id for run in runs]}))
+    write_text_atomically(path, sealed({"seed": chosen, "runs": [run.run_id for run in runs]}))
 
 
 def is_complete(plan: Plan) -> bool:
-    """Check that all is done and whole, and that the report was written of all. Raises InputError for damaged data."""
+    """Check that all is done, that the results hold it whole, and that the report was written of these results."""
     study = plan.study
-    if report_mark(study).exists() or not (study.report.exists() and study.database.exists()):
+    if not (report_mark(study).exists() and study.database.exists() and plan.evaluated):
         return False
-    if study.study_id not in study.report.read_text() or not plan.evaluated:
-        return False
-    for output in plan.data.outputs:
-        plan.store.check(output)
-    return True
+    whole = patiently(lambda: not differing(study.database, outputs_of(plan)))
+    return whole and report_mark(study).read_text() == report_digest(plan)

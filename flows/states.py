@@ -68,20 +68,10 @@ def read_states(plan: Plan) -> list[State]:
         models = [f"{variant.name}-{depth}" for depth in study.models.depths for variant in study.models.variants]
         waiting = [(model, seed) for model in models for seed in study.training.seeds]
         states += [State(stage, model, seed) for stage in ("train", "evaluate") for model, seed in waiting]
-    written = study.report.exists() and not report_mark(study).exists()
+    written = study.report.exists() and report_mark(study).exists()
     written = written and all(state.state in (COMPLETE, SCREENED) for state in states)
     report = State("report", state=COMPLETE, progress=1.0)
     return [*states, report if written else _reported("report", [record.get(REPORT)], 1, since)]
-
-
-def notes(plan: Plan) -> list[str]:
-    """List why a study that has written results counts as unfinished: damage, or data that are gone."""
-    try:
-        for output in plan.data.outputs if plan.study.database.exists() else []:
-            plan.store.check(output)
-    except InputError as error:
-        return [str(error)]
-    return []
 
 
 def _is_prepared(plan: Plan) -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 from flows.plan import Plan
 from flows.watching.looks import folder_size
 from pipeline.errors import InputError
+from pipeline.storage.digests import digest
 from pipeline.storage.files import PARTIAL, write_text_atomically
-from pipeline.storage.store import digest
 
 USERS = "studies"  # a folder of the store with a file for each study
 UNUSED = (USERS, "digests", "texts")  # folders of the store that hold no outputs

@@ -2,15 +2,14 @@
 
 Two kinds: a model, which evaluation reads and nothing rewrites; and a run's state, everything that training needs to
 resume bit for bit, of which the newest stay. A model is `config.json`, `model.safetensors` and, of a training run,
-`averaged.safetensors` and `checkpoint.json`. `checksums.json` in each has the CRC-32 of the files of tensors. Nothing
-is pickled.
+`averaged.safetensors` and `checkpoint.json`. `checksums.json` in each has the CRC-32 of every other file. Nothing is
+pickled.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,14 +21,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from model.architecture import DreamerConfig
-from model.checked import read_object
+from model.checksums import check_file, list_states, read_checked, write_checksums
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL, atomic_folder
 
 FILES = {"averaged": "averaged.safetensors", "raw": "model.safetensors"}
 """The file of each kind of weights: their running average, and the weights as trained."""
-CHECKSUMS = "checksums.json"
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def save_weights(
         (partial / "config.json").write_text(json.dumps(values, indent=1))
         if extra is not None:
             (partial / "checkpoint.json").write_text(json.dumps(extra, indent=1))
-        _write_checksums(partial)
+        write_checksums(partial)
 
 
 def load_model(folder: Path | str, device: str | torch.device = "cpu", weights: str = "averaged") -> Dreamer:
@@ -137,8 +135,8 @@ def save_state(folder: Path, step: int, state: State, keep: int = 1) -> None:
         with atomic_folder(path) as partial:
             _save_tensors(partial / "tensors.safetensors", state.tensors)
             (partial / "values.json").write_text(json.dumps(state.values, indent=1))
-            _write_checksums(partial)
-    states = _states(folder)
+            write_checksums(partial)
+    states = list_states(folder)
     for other in (*states[:-keep], *folder.glob(f"[0-9]*{PARTIAL}")):
         shutil.rmtree(other)
 
@@ -148,22 +146,17 @@ def newest_state(folder: Path, *names: str) -> State | None:
 
     Raises InputError if the state cannot be read, or its values lack one of `names`.
     """
-    states = _states(folder)
+    states = list_states(folder)
     if not states:
         return None
     try:
-        values = read_object(states[-1] / "values.json", *names)
+        values = read_checked(states[-1] / "values.json", *names)
         return State(_load_tensors(states[-1] / "tensors.safetensors"), values)
     except (OSError, InputError) as error:
         advice = (
             f"remove {states[-1]} to go on from {states[-2].name}" if states[1:] else "remove the run to start over"
         )
         raise InputError(f"{error}; {advice}") from error
-
-
-def _states(folder: Path) -> list[Path]:
-    """List the complete states in a folder, the newest at the end; other names are left alone."""
-    return sorted(path for path in folder.glob("[0-9]*") if path.name.isdecimal())
 
 
 def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str] | None = None) -> None:
@@ -173,34 +166,9 @@ def _save_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
         raise OSError(f"cannot write {path}: {error}") from error
 
 
-def _write_checksums(folder: Path) -> None:
-    """Write the CRC-32 of every file of tensors: a flipped bit would be another model, and no error."""
-    sums = {path.name: _checksum(path) for path in sorted(folder.glob("*.safetensors"))}
-    (folder / CHECKSUMS).write_text(json.dumps(sums))
-
-
-def _checksum(path: Path) -> str:
-    total = 0
-    with path.open("rb") as file:
-        while block := file.read(2**22):
-            total = zlib.crc32(block, total)
-    return f"{total:08x}"
-
-
-def damaged_tensors(folder: Path) -> dict[str, str]:
-    """Say what is wrong with the files of tensors in a folder, by name, from their checksums."""
-    try:
-        known = read_object(folder / CHECKSUMS)
-    except (FileNotFoundError, InputError):
-        return {CHECKSUMS: "is missing or damaged"}
-    found = {name: "is missing" for name in known if not (folder / name).exists()}
-    there = [name for name in known if name not in found]
-    return found | {name: "has other content" for name in there if _checksum(folder / name) != known[name]}
-
-
 def _load_config(path: Path) -> DreamerConfig:
     try:
-        values = read_object(path)
+        values = read_checked(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror})") from error
     try:
@@ -229,10 +197,7 @@ def _check_same(config: DreamerConfig, file: Path) -> None:
 
 def _load_tensors(path: Path) -> dict[str, Tensor]:
     try:
-        sums = path.with_name(CHECKSUMS)
-        known = read_object(sums).get(path.name) if sums.exists() else None  # models from elsewhere have none
-        if known is not None and known != _checksum(path):
-            raise InputError(f"{path} is damaged (its checksum is not the one in {CHECKSUMS})")
+        check_file(path)
         return load_file(path)
     except FileNotFoundError as error:
         raise InputError(f"{path} is missing") from error

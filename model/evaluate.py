@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,10 +32,9 @@ from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from model.ops.device import use_one_core
 from pipeline.errors import InputError
 from pipeline.storage.files import write_text_atomically
-from pipeline.storage.locks import try_lock
+from pipeline.storage.locks import hold
 
 TELL_SECONDS = 1.0
-LOOK_SECONDS = 0.5  # between two looks whether another process has made an output
 
 
 def evaluate(
@@ -129,11 +129,8 @@ def _claimed(folder: Path) -> Iterator[bool]:
 
     Locks end with their process.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.with_name(f"{folder.name}.lock")
-    with path.open("w") as file:
-        while not try_lock(file):
-            time.sleep(LOOK_SECONDS)
+    with hold(path, partial(print, file=sys.stderr, flush=True)):
         yield not folder.exists()
         path.unlink(missing_ok=True)
 

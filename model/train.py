@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pyarrow
 import torch
 
 from model.ops.gpu import on_gpu, slow_products
@@ -36,7 +35,7 @@ from model.training.recording.recorder import Recorder
 from model.training.trace import write_trace
 from model.training.trainer import Trainer
 from pipeline.errors import InputError
-from pipeline.storage.locks import try_lock
+from pipeline.storage.locks import holder, sign, try_lock
 
 LOOK_SECONDS = 1.0  # between two looks whether another process still trains a run
 
@@ -117,11 +116,13 @@ def _alone(folder: Path, wait: bool, stopped: Callable[[], bool]) -> Iterator[No
     """
     if not (folder / "run.json").exists():
         raise InputError(f"no run in {folder}: run.json is missing")
-    with (folder / ".lock").open("w") as file:
+    path = folder / ".lock"
+    with path.open("a+") as file:
         while not try_lock(file):
             if not wait or stopped():
-                raise InputError(f"{folder} is being trained by another process; wait for it or stop it")
+                raise InputError(f"{folder} is being trained by {holder(path)}; wait for it or stop it")
             time.sleep(LOOK_SECONDS)
+        sign(file)
         yield
 
 
@@ -148,7 +149,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     received: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: received.append(number))
-    pyarrow.enable_signal_handlers(False)  # which would cancel the reading of a table
     talks = options.verbose or sys.stdout.isatty()
     try:
         if options.profile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pandas as pd
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from pipeline.errors import InputError, nearest_name
 from sql.connection import connect, one_line
+from sql.ledger import record
 
 # The large tables have no primary key. The first columns name a group of rows, an evaluation or a checkpoint, which is
 # replaced as a whole; the second columns tell the rows of a group apart.
@@ -22,8 +24,16 @@ GROUPS = {
 }
 
 
-def ingest(path: Path | str, tables: Mapping[str, pa.Table | Sequence[Path]], *, wait: float = 30.0) -> dict[str, int]:
+def ingest(
+    path: Path | str,
+    tables: Mapping[str, pa.Table | Sequence[Path]],
+    *,
+    outputs: Sequence[Mapping[str, Any]] = (),
+    wait: float = 30.0,
+) -> dict[str, int]:
     """Insert rows, all or none: an Arrow table or Parquet files for each table. Return the number of rows read.
+
+    `outputs` are recorded as entered (sql/ledger.py).
 
     A row with a known key replaces the columns given and keeps the others; of rows with one key the latest counts.
     Items, expert usage and depth attention replace all rows of their evaluation or checkpoint. Repeating a call changes
@@ -39,17 +49,10 @@ def ingest(path: Path | str, tables: Mapping[str, pa.Table | Sequence[Path]], *,
                 raise InputError(f"no table {table!r} in the results{_nearest(table, keys)}")
         connection.execute("begin")
         counts = {table: _insert(connection, table, keys[table], rows) for table, rows in tables.items()}
+        if outputs:
+            record(connection, outputs)
         connection.execute("commit")
     return counts
-
-
-def forget(path: Path | str, tables: Sequence[str], runs: Sequence[str], *, wait: float = 30.0) -> None:
-    """Delete the rows of some runs from tables, all or none. Raises InputError where the file cannot be written."""
-    with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
-        connection.execute("begin")
-        for table in tables:
-            connection.execute(f"delete from {table} where run_id in (select unnest(?))", [list(runs)])
-        connection.execute("commit")
 
 
 def replace_computed(connection: duckdb.DuckDBPyConnection, table: str, study_id: str, rows: pd.DataFrame) -> None:
@@ -68,6 +71,7 @@ def replace_computed(connection: duckdb.DuckDBPyConnection, table: str, study_id
             connection.execute(f"delete from {table} where study_id = ?", [study_id])
             connection.execute(f"insert into {table} by name select * from computed")
             connection.unregister("computed")
+            record(connection, [{"study_id": study_id, "output": table, "task": table}])
             connection.execute("commit")
         except duckdb.Error:
             with suppress(duckdb.Error):  # a commit that failed has been rolled back

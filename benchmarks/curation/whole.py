@@ -33,9 +33,10 @@ from flows.prepare import prepare_data
 from flows.run import Unseen
 from flows.study.configuration import Study
 from flows.study.loading import load_study
+from pipeline.storage.digests import digest
 from pipeline.storage.documents import SCHEMA, shards
 from pipeline.storage.files import atomic_folder
-from pipeline.storage.store import Output, Store, digest
+from pipeline.storage.store import Output, Store
 
 ITEMS = 1_000  # documents of the corpus that are benchmark items too
 POLL_SECONDS = 0.5

@@ -11,7 +11,7 @@ from threading import Thread
 
 from flows.jobs.private import open_private, private_folder
 from flows.study.configuration import Study
-from pipeline.storage.store import digest
+from pipeline.storage.digests import digest
 from reports.page.serving import server
 
 ADDRESS = "DREAMER_REPORTS"  # an environment variable: where reports are served, for the flow runs of `make up`

@@ -22,8 +22,8 @@ from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
 from pipeline.sources.table import resolve_source
+from pipeline.storage.digests import digest
 from pipeline.storage.memory import memory_bytes
-from pipeline.storage.store import digest
 from pipeline.tokens.validation import VALIDATION
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.world import WORLD_SOURCE

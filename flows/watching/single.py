@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
-from typing import TextIO
 
 from flows.study.configuration import Study
 from pipeline.errors import InputError
-from pipeline.storage.locks import try_lock
+from pipeline.storage.locks import holder, sign, try_lock
 
 LOCK = ".running.lock"
 LOOKS = 5  # tries before a lock counts as held
@@ -40,10 +35,10 @@ def only_run(study: Study) -> Iterator[None]:
             time.sleep(0.1)  # `status` may be looking at the lock
         if not locked:
             raise InputError(
-                f"{study.name} is running already ({_holder(path)}); `dreamer status {study.arguments}` shows how far, "
+                f"{study.name} is running already ({holder(path)}); `dreamer status {study.arguments}` shows how far, "
                 "with --watch until its end"
             )
-        _sign(file)
+        sign(file)
         _held.add(path)
         try:
             yield
@@ -57,26 +52,9 @@ def runs_elsewhere(study: Study) -> str:
     if not path.exists():
         return ""
     with path.open() as file:
-        return "" if try_lock(file, shared=True) else _holder(path)  # NFS: an exclusive one wants to write
+        return "" if try_lock(file, shared=True) else holder(path)  # NFS: an exclusive one wants to write
 
 
 def running_since(study: Study) -> float | None:
     """Return the time, by the clock of the file system, at which the process that now runs the study began."""
     return (study.folder / LOCK).stat().st_mtime if runs_elsewhere(study) else None
-
-
-def _sign(file: TextIO) -> None:
-    """Write into a locked file which process holds the lock."""
-    file.truncate(0)
-    values = {"process": os.getpid(), "machine": socket.gethostname(), "since": f"{datetime.now():%F %T}"}
-    file.write(json.dumps(values))
-    file.flush()
-
-
-def _holder(path: Path) -> str:
-    """Say which process holds the lock, on which machine, and since when."""
-    try:
-        holder = json.loads(path.read_text())
-        return f"process {holder['process']} on {holder['machine']}, since {holder['since']}"
-    except (OSError, ValueError, KeyError, TypeError):  # written this moment
-        return "process unknown"

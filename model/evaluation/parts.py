@@ -6,8 +6,6 @@ raw weights, or what is observed of the model's attention.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from model.evaluation.language_model import LanguageModel
 from model.evaluation.metrics import COLUMNS, TaskScores, depth_rows, raw_rows, schema, tables
 from model.introspect import Sample, observe
 from pipeline.storage.files import atomic_folder
+from pipeline.storage.integrity import write_manifest
 
 Rows = Mapping[str, pa.Table]  # by table
 
@@ -144,11 +143,4 @@ def write_rows(folder: Path, rows: Rows, configuration: Mapping[str, Any] | None
     with atomic_folder(folder) as unfinished:
         for name, table in rows.items():
             pq.write_table(table, unfinished / f"{name}.parquet", compression="zstd")
-        files = {path.name: _described(path) for path in sorted(unfinished.iterdir())}
-        manifest = {"key": folder.name, "configuration": configuration, "inputs": [], "files": files}
-        (unfinished / "manifest.json").write_text(json.dumps(manifest, indent=1))
-
-
-def _described(path: Path) -> dict[str, Any]:
-    content = path.read_bytes()
-    return {"bytes": len(content), "blake2b": hashlib.blake2b(content, digest_size=16).hexdigest()}
+        write_manifest(unfinished, {"key": folder.name, "configuration": configuration, "inputs": []})

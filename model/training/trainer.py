@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -34,7 +35,7 @@ from pipeline.errors import InputError
 LOSS_WINDOW = 100
 """Steps over which a checkpoint's loss is averaged: the loss of one batch is too noisy."""
 
-COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes")
+COUNTERS = ("step", "tokens", "epoch", "seconds", "stream_hash", "due", "log_bytes", "log_sum")
 """Attributes of a Trainer that are saved and restored as they are."""
 
 
@@ -73,7 +74,7 @@ class Trainer:
         self.losses: deque[float] = deque(maxlen=LOSS_WINDOW)
         self._compiled = False
         self.due = 0 in self.config.checkpoints
-        self.log_bytes = 0
+        self.log_bytes = self.log_sum = 0
         self.code_change: dict[str, Any] | None = None  # accepted on this resume
 
         state = newest_state(run.folder / "state", *COUNTERS, "losses", "halved", "origin")
@@ -236,9 +237,10 @@ class Trainer:
             self._next = step, self.stream.batch(step, self.own_rows)
         return self._next[1]
 
-    def save(self, log_bytes: int) -> None:
+    def save(self, recorded: Mapping[str, Any]) -> None:
         """Begin to save the state, then the checkpoint if one is due; on one rank, as all have the same state.
 
+        `recorded` is what the recorder keeps with the state.
         The tensors are copied before this returns; `writer` writes them while training goes on. Raises TrainingFailed,
         and saves nothing, if the newest step has left a parameter that is not finite.
         """
@@ -261,9 +263,9 @@ class Trainer:
             "stream_hash": self.stream_hash,
             "losses": list(self.losses),
             "due": self.due,
-            "log_bytes": log_bytes,
             "halved": self.halved,
             "origin": self.origin,
+            **recorded,
         }
         state = State(self.writer.copy({**model, **moments, **average, **random}), values)
         self.writer.start(lambda: write_state(self.run, state))

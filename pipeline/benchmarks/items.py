@@ -18,8 +18,8 @@ from pipeline.sources.columns import expressions
 from pipeline.sources.columns.expressions import MissingColumn
 from pipeline.sources.files.readers import open_rows
 from pipeline.sources.repositories.splits import CARD, card_configurations, find_split, has_splits
+from pipeline.storage.digests import digest
 from pipeline.storage.files import atomic_file
-from pipeline.storage.store import digest
 
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
 LOADERS = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv"}  # builders of `datasets`; all else is "json"

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.storage.store import REPAIR
+from pipeline.storage.integrity import REPAIR
 
 SCHEMA = pa.schema(
     [

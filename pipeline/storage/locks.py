@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
 from typing import IO, Any
+
+POLL_SECONDS = 0.2
+PATIENCE_SECONDS = 5.0  # of waiting without a word
 
 
 def try_lock(file: IO[Any], *, shared: bool = False) -> bool:
@@ -16,3 +26,39 @@ def try_lock(file: IO[Any], *, shared: bool = False) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+@contextmanager
+def hold(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
+    """Hold the lock on a file while the block runs, after waiting for whoever holds the lock.
+
+    After PATIENCE_SECONDS of waiting `tell` gets a line that names the holder.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    began, told = time.monotonic(), False
+    while True:
+        with path.open("a+") as file:
+            # The previous holder may have removed the file; a lock on a removed file excludes nobody.
+            if try_lock(file) and path.exists() and os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                sign(file)
+                yield
+                return
+        if not told and time.monotonic() - began >= PATIENCE_SECONDS:
+            told = True
+            tell(f"{path.with_suffix('')}: waiting for {holder(path)}, which makes the same")
+        time.sleep(POLL_SECONDS)
+
+
+def sign(file: IO[str]) -> None:
+    """Write into a locked file, open for appending, which process holds the lock."""
+    file.truncate(0)
+    file.write(f"process {os.getpid()} on {socket.gethostname()}, since {datetime.now():%F %T}")
+    file.flush()
+
+
+def holder(path: Path) -> str:
+    """Say which process holds the lock on a file, on which machine, and since when."""
+    try:
+        return path.read_text() or "another process"  # which has locked the file this moment
+    except OSError:
+        return "another process"

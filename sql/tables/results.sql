@@ -189,6 +189,16 @@ create table if not exists run_details (
     failure varchar -- why a run of status 'failed' ended
 );
 
+-- What of the store has rows in this file, entered in the transaction of the rows: `dreamer run` and `dreamer verify`
+-- compare, so that rows which are missing or were changed are entered again.
+create table if not exists ingested (
+    study_id varchar,
+    output varchar, -- evaluations/<key>, runs/<run_id>; 'study', 'claims' and 'computed_factors' of the study itself
+    rows bigint,
+    digest varchar, -- of the output in the store and of its rows here
+    primary key (study_id, output)
+);
+
 comment on table studies is 'One row for each study in this file';
 comment on table curation is 'Documents kept and dropped at each stage, by source and reason';
 comment on table models is 'The models of each study and what they cost';
@@ -204,4 +214,5 @@ comment on table evaluation_versions is 'The code, data and packages that made e
 comment on table depth_evaluations is 'A task''s metric of a trained model run at another depth';
 comment on table raw_evaluations is 'A task''s metric of the raw weights, beside those of the averaged ones';
 comment on table sources is 'The data sets of a study, with commit and licence';
+comment on table ingested is 'What of a study''s store has its rows here, with their number and digest';
 comment on table run_details is 'The number of devices of a training run, and why a failed one ended';

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import yaml
 
 from flows.jobs import Event, Job
@@ -18,6 +17,7 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study
 from model.evaluation.parts import write_rows
 from tests.flows.small_study import TINY
+from tests.model.saved_files import rewrite, write_values
 
 BEYOND = 7  # tokens by which the step that reaches a point goes beyond the point
 
@@ -29,33 +29,30 @@ def at_once(kind: str, name: str, body: Callable[[], Any]) -> Any:
 
 def tiny(root: Path, **changes: Any) -> Study:
     """The tiny study in a folder; `training={"seeds": [0]}` changes settings of a section, `name="other"` a value."""
+    return load_study(tiny_settings(**changes), root=root)
+
+
+def tiny_settings(**changes: Any) -> dict[str, Any]:
+    """The settings of `tiny`, as its study file holds them."""
     content = yaml.safe_load(TINY.read_text())
     content["training"] |= {"seeds": [0], "screening": 0}
     content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
     for section, values in changes.items():
         content[section] = {**content.get(section, {}), **values} if isinstance(values, dict) else values
-    return load_study(content, root=root)
+    return content
 
 
 def write_checkpoint(folder: Path, tokens: int) -> Path:
     """Write a checkpoint as far as files go to the folder of a run."""
     made = folder / "checkpoints" / f"{tokens:015d}"
-    made.mkdir(parents=True)
     known = {"run_id": folder.name, "tokens": tokens, "step": 1, "epoch": 0.1, "loss": 1.0, "seconds": 1.0}
-    (made / "checkpoint.json").write_text(json.dumps({**known, "stream_hash": "a"}))
+    rewrite(made / "checkpoint.json", {**known, "stream_hash": "a"})
     return made
 
 
 def write_state(folder: Path, tokens: int, loss: float = 1.0) -> None:
-    """Write what a training leaves when it stops: its state, steps, rows and progress."""
-    (folder / "state" / f"{tokens:015d}").mkdir(parents=True, exist_ok=True)
-    (folder / "state" / f"{tokens:015d}" / "values.json").write_text(json.dumps({"tokens": tokens}))
-    (folder / "steps.csv").write_text(f"step,tokens,loss\n1,{tokens},{loss}\n")
-    (folder / "rows").mkdir(exist_ok=True)
-    row = {"run_id": folder.name, "seed": 0, "status": "stopped", "tokens": tokens}
-    step = {"run_id": folder.name, "step": 1, "tokens": tokens, "loss": loss}
-    for table, values in (("runs", row), ("steps", step)):
-        pq.write_table(pa.Table.from_pylist([values]), folder / "rows" / f"{table}.parquet")
+    """Write what a training leaves when it stops: its state, steps and progress."""
+    write_values(folder, [(1, tokens, loss)])
     (folder / "progress.json").write_text(json.dumps({"tokens": tokens, "state": "stopped", "ranks": 2}))
 
 

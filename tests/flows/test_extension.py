@@ -18,6 +18,7 @@ from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.storage.documents import read_documents
 from tests.flows.small_study import TINY
+from tests.model.saved_files import rewrite
 
 pytestmark = pytest.mark.slow
 
@@ -111,7 +112,7 @@ def test_code_that_has_changed_is_refused_unless_accepted(
     for values in root.glob("store/runs/*/state/*/values.json"):
         saved = json.loads(values.read_text())
         saved["origin"]["code"]["model/dreamer.py"] = "0123456789abcdef"
-        values.write_text(json.dumps(saved))
+        rewrite(values, saved)
     path = study_file(tmp_path, training={"tokens": 18_000})
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,10 @@ from flows.study.configuration import Study
 from flows.study.loading import load_study, presets
 from model.training.config import TrainingConfig
 from pipeline.errors import InputError
+from pipeline.storage.integrity import sealed
 from tests.flows.by_hand import tiny, train, write_checkpoint
 from tests.flows.small_study import TINY
+from tests.model.saved_files import write_values
 
 Planned = Callable[..., Plan]
 
@@ -159,8 +160,7 @@ def test_what_is_done_is_known(prepared: Planned) -> None:
     for point in (18_000, 24_000):
         write_checkpoint(run.folder, point + 7)
     assert not run.done, "killed between the last checkpoint and its state, which is still that of 12,000"
-    (run.folder / "state" / f"{24_007:015d}").mkdir()
-    (run.folder / "state" / f"{24_007:015d}" / "values.json").write_text('{"tokens": 24007}')
+    write_values(run.folder, [(1, 24_007, 1.0)])
     assert run.done
     assert plan.trained
     assert not plan.evaluated
@@ -196,7 +196,7 @@ def test_a_race_is_decided_once_all_its_seeds_have_ended(prepared: Planned) -> N
     (runs,) = plan.undecided
     path = plan.decision(runs)
     path.parent.mkdir()
-    path.write_text(json.dumps({"seed": 1}))
+    path.write_text(sealed({"seed": 1}))
     assert [(run.status, run.goal) for run in plan.runs] == [("screened", 6000), ("chosen", 24_000)]
     assert not plan.undecided
     assert not plan.evaluations(plan.runs[0])

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.jobs import Failed, Stopped
 from flows.plan import Plan
+from flows.rows import enter_study
 from flows.run import Options, Unseen, is_complete, run_study, write_run
+from flows.study.configuration import Study
 from flows.usage import users_of
 from pipeline.errors import InputError
-from sql.results import query
+from sql.results import connect, query
 from tests.flows.by_hand import JobsByHand, write_state
 
 Planned = Callable[..., Plan]
@@ -66,6 +69,50 @@ def test_a_study_goes_from_its_data_to_its_report_and_nothing_is_done_twice(prep
     again = JobsByHand()
     run(Plan(study), again, Options())
     assert again.submitted == []
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+DAMAGES: dict[str, Callable[[Study], object]] = {
+    "rows removed": lambda study: change(study, "delete from evaluations where tokens < 9000"),
+    "a row changed": lambda study: change(study, "update evaluations set value = 0.75 where tokens < 9000"),
+    "a row added": lambda study: change(
+        study, "insert into models by name select study_id, 'X' as model_id from studies"
+    ),
+    "a factor changed": lambda study: change(study, "update computed_factors set factor = 2"),
+    "an older file": lambda study: shutil.copy(study.folder / "older.duckdb", study.database),
+    "report cut": lambda study: cut(study.report),
+    "figure removed": lambda study: next((study.report.parent / "figures").glob("*.svg")).unlink(),
+    "older report": lambda study: (study.report.write_text("of other results"), change(study, "delete from claims")),
+}
+
+
+def change(study: Study, statement: str) -> None:
+    with connect(study.database) as connection:
+        connection.execute(statement)
+
+
+def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned) -> None:
+    plan = prepared(models={"variants": ["LA", "DR"]})
+    study = plan.study
+    run(plan, JobsByHand(), Options(until="train"))
+    enter_study(plan)
+    shutil.copy(study.database, study.folder / "older.duckdb")
+    run(plan, JobsByHand(), Options())
+    tables = ("evaluations", "models", "claims", "checkpoints", "steps", "mean_factors", "ingested")
+    wanted = {table: query(study.database, f"from {table} order by all") for table in tables}
+    for damage, damaging in DAMAGES.items():
+        assert is_complete(plan), damage
+        damaging(study)
+        assert not is_complete(plan), damage
+        run(Plan(study), jobs := JobsByHand(), Options())
+        assert jobs.submitted == []
+        for table in tables:
+            columns = "* exclude (digest)" if table == "ingested" else "*"  # the study's row holds a time
+            found = query(study.database, f"select {columns} from {table} order by all")
+            assert found.equals(wanted[table][found.columns]), (damage, table)
 
 
 def test_data_are_made_once_step_by_step(prepared: Planned) -> None:

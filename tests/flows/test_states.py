@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -33,6 +34,7 @@ from flows.watching.single import LOCK, only_run, runs_elsewhere
 from pipeline.errors import InputError
 from tests.flows.by_hand import train, write_checkpoint
 from tests.flows.small_study import PROJECT, TINY, small_study
+from tests.model.saved_files import write_values
 from tests.waiting import PATIENCE_SECONDS, until
 
 Planned = Callable[..., Plan]
@@ -72,8 +74,7 @@ def choose(study: Study, evaluated: int = 0) -> None:
     chosen = plan.runs[0]
     for point in chosen.points[1:]:
         write_checkpoint(chosen.folder, point + 7)
-    (chosen.folder / "state" / f"{chosen.goal + 7:015d}").mkdir()
-    (chosen.folder / "state" / f"{chosen.goal + 7:015d}" / "values.json").write_text(f'{{"tokens": {chosen.goal + 7}}}')
+    write_values(chosen.folder, [(1, chosen.goal + 7, 1.0)])
     for checkpoint in chosen.checkpoints[:evaluated]:
         for one in plan.evaluations_of(chosen, checkpoint):
             one.folder.mkdir(parents=True)
@@ -176,8 +177,7 @@ def test_failures_are_named(study: Study) -> None:
     plan = Plan(study)
     loser = plan.runs[1]
     (loser.folder / "failure.txt").write_text("the loss is not a number")
-    for path in loser.folder.glob("state/*/values.json"):
-        path.unlink()
+    shutil.rmtree(loser.folder / "state")
     evaluation = SimpleNamespace(kind="evaluation", name="evaluate LA-2 seed 0 at 6,007 tokens", folder=study.folder)
     with recorded(study):
         Followed(plan).tell(Event(evaluation, "failed", Failed("no memory")))

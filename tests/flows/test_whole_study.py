@@ -25,6 +25,7 @@ from tests.faults.processes import DREAMER, start, started_for, trains
 from tests.flows.heard import Heard
 from tests.flows.hostile import plant
 from tests.flows.small_study import PROJECT, TINY, small_study
+from tests.model.saved_files import rewrite
 from tests.sql.processes import shell
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -119,7 +120,7 @@ def test_an_unfinished_study_goes_on_with_changed_code_when_told_to(tmp_path: Pa
     for values in root.glob("store/runs/*/state/*/values.json"):
         saved = json.loads(values.read_text())
         saved["origin"]["code"]["model/dreamer.py"] = "0123456789abcdef"
-        values.write_text(json.dumps(saved))
+        rewrite(values, saved)
     refused = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     assert refused.returncode == 2
     (line,) = [line for line in refused.stderr.splitlines() if line.startswith("dreamer: ")]

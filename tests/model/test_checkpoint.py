@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from model.checkpoint import State, load_model, load_tensors, newest_state, save_state, weights_in
+from model.checksums import damaged_files, newest_values, read_checkpoint, write_checksums
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
 from tests.model.packed_folder import SMALL
+from tests.model.saved_files import rewrite
 from tests.model.saved_model import save_model
 
 
@@ -78,14 +80,14 @@ def test_a_checkpoint_is_never_overwritten(model, tmp_path):
 def test_what_does_not_fit_is_named(model, tmp_path):
     save_model(tmp_path / "one", model)
     config = tmp_path / "one" / "config.json"
-    config.write_text(json.dumps(dataclasses.replace(model.config, experts=6).to_dict()))
+    rewrite(config, dataclasses.replace(model.config, experts=6).to_dict())
     with pytest.raises(InputError, match=r"experts\.inward is \[5, 16, 32\], not \[6, 16, 32\]"):
         load_model(tmp_path / "one")
-    config.write_text(json.dumps(dataclasses.replace(model.config, depth_attention=False).to_dict()))
+    rewrite(config, dataclasses.replace(model.config, depth_attention=False).to_dict())
     with pytest.raises(InputError, match=r"depth\.gain is unknown; .* and \d+ more"):
         load_model(tmp_path / "one")
     save_model(tmp_path / "plain", Dreamer(dataclasses.replace(model.config, depth_attention=False)))
-    (tmp_path / "plain" / "config.json").write_text(json.dumps(model.config.to_dict()))
+    rewrite(tmp_path / "plain" / "config.json", model.config.to_dict())
     with pytest.raises(InputError, match=r"depth\.gain is missing"):
         load_model(tmp_path / "plain")
 
@@ -94,27 +96,33 @@ def test_weights_saved_with_another_configuration_of_the_same_shapes_are_refused
     save_model(tmp_path / "saved", model)
     path = tmp_path / "saved" / "config.json"
     values = json.loads(path.read_text())
-    path.write_text(json.dumps({**values, "sequence_length": 2 * values["sequence_length"]}))
+    rewrite(path, {**values, "sequence_length": 2 * values["sequence_length"]})
     assert load_model(tmp_path / "saved").config.sequence_length == 2 * values["sequence_length"]
-    path.write_text(json.dumps({**values, "rope_base": 20_000.0}))
+    rewrite(path, {**values, "rope_base": 20_000.0})
     with pytest.raises(InputError, match=r"rope_base is 20000.0, but the weights were saved with 10000.0"):
         load_model(tmp_path / "saved")
 
 
-def test_a_flipped_bit_in_tensors_is_bad_input(model, tmp_path):
-    save_model(tmp_path / "one", model)
-    save_state(tmp_path / "state", 1, State(model.state_dict(), {}))
+def test_a_flipped_bit_in_any_file_is_bad_input(model, tmp_path):
+    save_model(tmp_path / "one", model, {"loss": 1.5})
+    save_state(tmp_path / "state", 1, State(model.state_dict(), {"loss": 1.5}))
+    one, state = tmp_path / "one", tmp_path / "state" / "000000001"
     read = {
-        tmp_path / "one" / "model.safetensors": lambda: load_model(tmp_path / "one"),
-        tmp_path / "state" / "000000001" / "tensors.safetensors": lambda: newest_state(tmp_path / "state"),
+        one / "model.safetensors": lambda: load_model(one),
+        one / "config.json": lambda: load_model(one),
+        one / "checkpoint.json": lambda: read_checkpoint(one),
+        state / "tensors.safetensors": lambda: newest_state(tmp_path / "state"),
+        state / "values.json": lambda: newest_values(tmp_path / "state"),
     }
     for path, load in read.items():
         load()
-        content = bytearray(path.read_bytes())
-        content[-100] ^= 1
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=r"safetensors is damaged \(its checksum is not"):
+        content = path.read_bytes()
+        place = content.rfind(b"1") if path.suffix == ".json" else -100
+        path.write_bytes(bytes([*content[:place], content[place] ^ 1, *content[place:][1:]]))
+        with pytest.raises(InputError, match=rf"{path.name} is damaged \(its checksum is not"):
             load()
+        assert damaged_files(path.parent) == {path.name: "has other content"}
+        path.write_bytes(content)
 
 
 def test_damaged_folders_are_bad_input(model, tmp_path):
@@ -167,7 +175,7 @@ def test_a_damaged_state_is_bad_input_and_other_folders_are_none(tmp_path):
     values.write_text("{")
     with pytest.raises(InputError, match=r"values\.json: not valid JSON .*; remove the run to start over"):
         newest_state(tmp_path)
-    values.write_text('{"step": 3}')
+    rewrite(values, {"step": 3})
     with pytest.raises(InputError, match=r"values\.json: loss is missing; remove the run to start over"):
         newest_state(tmp_path, "step", "loss")
     values.unlink()
@@ -217,5 +225,6 @@ def test_a_config_that_is_none_is_bad_input(model, tmp_path, content, said):
     save_model(tmp_path / "saved", model, {})
     path = tmp_path / "saved" / "config.json"
     path.write_bytes(content)
+    write_checksums(path.parent)
     with pytest.raises(InputError, match=f"^{re.escape(str(path))}{said}"):
         load_model(tmp_path / "saved")

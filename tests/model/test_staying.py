@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from model.checkpoint import newest_state
+from model.training.recording.records import read_record
 from tests.model.evaluation.evaluation_world import evaluated, plain_specifications, rows, write_job, write_place
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
+MEASURED = ("seconds", "log_bytes", "log_sum", "tokens_per_second")  # of a state, by a clock; the log has seconds
 TABLES = ("evaluations", "items", "evaluation_versions")
 LA = {"recurrent": False, "depth_attention": False}
 
@@ -58,9 +59,9 @@ def content(folder: Path) -> dict[str, Any]:
     files = sorted(folder.glob("checkpoints/*/*.safetensors"))
     assert files
     return {
-        "steps": pq.read_table(folder / "rows" / "steps.parquet").drop_columns(["seconds"]),
+        "steps": read_record(folder)[1].drop_columns(["seconds"]),
         "state": {name: tensor.numpy().tobytes() for name, tensor in state.tensors.items()},
-        "values": {name: value for name, value in state.values.items() if name not in ("seconds", "log_bytes")},
+        "values": {name: value for name, value in state.values.items() if name not in MEASURED},
         "weights": {str(file.relative_to(folder)): file.read_bytes() for file in files},
     }
 

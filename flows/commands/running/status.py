@@ -13,7 +13,7 @@ from rich.text import Text
 
 from flows.commands.tables import console
 from flows.plan import Plan
-from flows.states import RUNNING, State, notes, overall, read_states
+from flows.states import RUNNING, State, overall, read_states
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching.single import runs_elsewhere
@@ -51,9 +51,8 @@ def _page(study: Study) -> tuple[Group, str]:
     counts = Counter(one.state for one in states)
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
     title = f"{study.study_id}: {state}" + (f" ({runner})" if runner else "")
-    said = [Text(words, style="yellow") for words in ([] if runner else notes(plan))]
     place = Text(f"{words}; {study.folder.resolve()}", style="dim")
-    return Group(Text(title, style="bold"), _table(states), *said, place), state
+    return Group(Text(title, style="bold"), _table(states), place), state
 
 
 def _table(states: list[State]) -> Table:

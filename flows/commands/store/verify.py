@@ -12,16 +12,18 @@ from pathlib import Path
 import pandas as pd
 
 from flows.commands.tables import console, print_table
-from flows.plan import VERSIONS
+from flows.live import report_mark
+from flows.plan import VERSIONS, Plan
+from flows.rows import outputs_of
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching import progress
 from flows.watching.single import only_run
-from model.checkpoint import damaged_tensors
+from model.checksums import damaged_files
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
-from pipeline.storage.integrity import MANIFEST, damage, read_manifest
-from pipeline.storage.store import file_digest
+from pipeline.storage.integrity import MANIFEST, damage
+from sql.ledger import differing
 from sql.results import Damaged, read_all
 
 
@@ -48,6 +50,7 @@ def _verify(study: Study, *, repairs: bool) -> int:
         broken = damaged_results(study.database)
     rows = [(finding.folder / name, wrong) for finding in findings for name, wrong in finding.wrong.items()]
     rows += [(study.database, broken)] if broken else []
+    rows += [] if rows else [(study.database, f"rows of {name} are missing or changed") for name in _wrong_rows(study)]
     if not rows:
         console.print(f"{study.name}: {outputs} outputs and the results are whole")
         return 0
@@ -75,7 +78,7 @@ def find_damage(root: Path) -> tuple[int, list[Finding]]:
 def _damaged_output(folder: Path) -> dict[str, str]:
     """Compare an output with its manifest."""
     try:
-        return damage(folder, read_manifest(folder)["files"], file_digest, thorough=True)
+        return damage(folder)
     except InputError as error:
         return {MANIFEST: str(error).removeprefix(f"{folder / MANIFEST} ").partition(";")[0]}
 
@@ -86,7 +89,7 @@ def _damaged_run(folder: Path) -> dict[str, str]:
     return {
         str(part.relative_to(folder) / name): wrong
         for part in sorted(parts)
-        for name, wrong in damaged_tensors(part).items()
+        for name, wrong in damaged_files(part).items()
     }
 
 
@@ -101,6 +104,12 @@ def damaged_results(database: Path) -> str:
     except Damaged:
         return "cannot be read"
     return ""
+
+
+def _wrong_rows(study: Study) -> list[str]:
+    """List the outputs of a study that is done whose rows in the results are not those that were entered."""
+    plan, done = Plan(study), study.database.exists() and report_mark(study).exists()
+    return differing(study.database, outputs_of(plan)) if done and not plan.absent else []
 
 
 def repair(study: Study, findings: list[Finding], broken: str) -> None:

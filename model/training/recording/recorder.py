@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from model.accounting import training_flops_per_token
 from model.ops.device import device_name, peak_flops
-from model.training.recording.records import Progress, StepLog, write_run_table
+from model.training.recording.records import Progress, StepLog
 from model.training.trainer import Trainer
 
 FLUSH_SECONDS = 1.0
@@ -24,8 +24,7 @@ class Recorder:
         """`goal` is the token count at which this call of the training ends."""
         self.trainer, self.line, self.notice = trainer, line, notice
         run = trainer.run
-        self.rows = run.folder / "rows"
-        self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes)
+        self.log = StepLog(run.folder / "steps.csv", trainer.log_bytes, trainer.log_sum)
         peak = peak_flops(device_name(trainer.device), trainer.precision)
         stream = trainer.stream
         flops = training_flops_per_token(run.model, stream.document_length, stream.target_share) if peak else None
@@ -56,16 +55,13 @@ class Recorder:
     def end(self, status: str) -> None:
         """Save the run as 'complete' or 'stopped', and wait until everything is on the disk."""
         if self.saved != self.trainer.step:
-            self._save_state()
+            self.save()
         self.trainer.writer.wait()
-        self.write_tables(status)
         self.tell(status)
 
     def fail(self) -> None:
-        """Write tables and progress of a training that has failed, as far as the disk lets; its newest state stays."""
+        """Write the progress of a training that has failed, as far as the disk lets; its newest state stays."""
         with suppress(OSError):  # which may be what the training has failed by
-            self.write_tables("stopped")
-        with suppress(OSError):
             self.tell("failed")
 
     def close(self) -> None:
@@ -74,31 +70,13 @@ class Recorder:
         self.log.close()
 
     def save(self) -> None:
-        """Begin to save state and due checkpoint, and write tables; until a run is complete it is 'stopped' in them."""
-        self._save_state()
-        self.write_tables("stopped")
-
-    def _save_state(self) -> None:
-        self.trainer.save(self.log.sync())
-        self.saved = self.trainer.step
-
-    def write_tables(self, status: str) -> None:
-        """Write the run's rows of the tables `steps` and `runs`."""
+        """Begin to save the state, with what is recorded so far, and the checkpoint if one is due."""
         trainer = self.trainer
         rate = trainer.tokens / trainer.seconds if trainer.seconds else None
-        row = {
-            "run_id": trainer.run.run_id,
-            "seed": trainer.config.seed,
-            "status": status,
-            "tokens": trainer.tokens,
-            "seconds": trainer.seconds,
-            "device": device_name(trainer.device),
-            "tokens_per_second": rate,
-            "mfu": rate * self.flops_share if rate and self.flops_share else None,
-            "stream_hash": trainer.stream_hash,
-        }
-        self.log.write_table(trainer.run.run_id, self.rows / "steps.parquet")
-        write_run_table(row, self.rows / "runs.parquet")
+        mfu = rate * self.flops_share if rate and self.flops_share else None
+        recorded = {"device": device_name(trainer.device), "tokens_per_second": rate, "mfu": mfu}
+        trainer.save({**recorded, **self.log.sync()})
+        self.saved = trainer.step
 
     def tell(self, state: str) -> None:
         """Rewrite the progress file, and every few seconds send the line."""

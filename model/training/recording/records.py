@@ -1,22 +1,25 @@
-"""Write what a run records while it trains: `steps.csv`, the Parquet tables `steps` and `runs`, and `progress.json`."""
+"""Write what a run records while it trains, `steps.csv` and `progress.json`, and read its rows of `runs` and `steps`.
+
+Rows end with the newest state, which holds the length and the checksum of the log: what a bad disk has changed is seen.
+"""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import socket
+import zlib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import csv as arrow_csv
 
+from model.checksums import newest_values
 from pipeline.errors import InputError
-from pipeline.storage.files import atomic_file, write_text_atomically
+from pipeline.storage.files import write_text_atomically
 
 STEP_TYPES = {
     "step": "int64",
@@ -26,17 +29,7 @@ STEP_TYPES = {
     "gradient_norm": "float64",
     "seconds": "float64",
 }
-RUN_TYPES = {
-    "run_id": "string",
-    "seed": "int64",
-    "status": "string",
-    "tokens": "int64",
-    "seconds": "float64",
-    "device": "string",
-    "tokens_per_second": "float64",
-    "mfu": "float64",
-    "stream_hash": "string",
-}
+RECORDED = ("tokens", "seconds", "device", "tokens_per_second", "mfu", "stream_hash")  # of a state's values, in `runs`
 
 FEWEST_LOSSES = 10
 """Losses that a choice between seeds needs, where `log_every` leaves out steps: the loss of one batch is too noisy."""
@@ -45,58 +38,77 @@ FEWEST_LOSSES = 10
 class StepLog:
     """Append a buffered line to `steps.csv` for each logged step. A resumed run cuts off lines newer than its state."""
 
-    def __init__(self, path: Path, length: int) -> None:
-        """Open the log and cut it to `length` bytes, 0 for a new one. Raises InputError if the file is shorter."""
-        self._path = path
+    def __init__(self, path: Path, length: int, checksum: int = 0) -> None:
+        """Open the log and cut it to `length` bytes with this CRC-32, 0 for a new one. Raises InputError for others."""
+        self._sum = zlib.crc32(_read_log(path, length, checksum)) if length else 0
         self._file = path.open("ab")
-        found = os.fstat(self._file.fileno()).st_size
-        if found < length:
-            raise InputError(f"{path} has {found} bytes where the saved state had written {length}: put the file back")
         self._file.truncate(length)
         if not length:
-            self._file.write((",".join(STEP_TYPES) + "\n").encode())
+            self._write(",".join(STEP_TYPES))
 
     def add(self, *values: float) -> None:
         """Append one line, in the order of STEP_TYPES."""
-        self._file.write((",".join(map(repr, values)) + "\n").encode())
+        self._write(",".join(map(repr, values)))
+
+    def _write(self, line: str) -> None:
+        content = f"{line}\n".encode()
+        self._sum = zlib.crc32(content, self._sum)
+        self._file.write(content)
 
     def flush(self) -> None:
         """Hand buffered lines to the system."""
         self._file.flush()
 
-    def sync(self) -> int:
-        """Flush all lines to the disk, and return the file's length in bytes."""
+    def sync(self) -> dict[str, int]:
+        """Flush all lines to the disk, and return the file's length in bytes and its CRC-32, for the run's state."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        return self._file.tell()
-
-    def write_table(self, run_id: str, path: Path) -> None:
-        """Write the logged steps as a Parquet file with the columns of the table `steps`."""
-        self.flush()
-        types = arrow_csv.ConvertOptions(column_types=pa.schema(list(STEP_TYPES.items())))
-        table = arrow_csv.read_csv(self._path, convert_options=types)
-        _write_parquet(table.add_column(0, "run_id", pa.array([run_id] * len(table), pa.string())), path)
+        return {"log_bytes": self._file.tell(), "log_sum": self._sum}
 
     def close(self) -> None:
         """Flush and close the file."""
         self._file.close()
 
 
+def _read_log(path: Path, length: int, checksum: int) -> bytes:
+    """Read the first `length` bytes of a log. Raises InputError where the file is shorter or has another checksum."""
+    with path.open("rb") as file:
+        found = file.read(length)
+    if len(found) < length:
+        raise InputError(f"{path} has {len(found)} bytes where the saved state had written {length}: put the file back")
+    if zlib.crc32(found) != checksum:
+        raise InputError(f"{path} is damaged (its checksum is not the one in the run's state); remove the run")
+    return found
+
+
+def read_record(run: Path) -> tuple[dict[str, Any], pa.Table]:
+    """Read a run's row of the table `runs` and its rows of `steps`, up to its newest state; without a state, nothing.
+
+    Raises InputError where the state or `steps.csv` is damaged.
+    """
+    values = newest_values(run / "state", "log_bytes", "log_sum", "origin", *RECORDED)
+    if values is None:
+        return {}, pa.table({"run_id": pa.array([], pa.string())})
+    log = _read_log(run / "steps.csv", values["log_bytes"], values["log_sum"])
+    types = arrow_csv.ConvertOptions(column_types=pa.schema(list(STEP_TYPES.items())))
+    steps = arrow_csv.read_csv(pa.BufferReader(log), convert_options=types)
+    run_id = pa.array([values["origin"]["run_id"]] * len(steps), pa.string())
+    return {name: values[name] for name in RECORDED}, steps.add_column(0, "run_id", run_id)
+
+
 def screening_loss(run: Path, stop_at: int) -> float:
-    """Average the training loss over the final tenth of the tokens up to `stop_at`, from a run's `steps.csv`.
+    """Average the training loss over the final tenth of the tokens up to `stop_at`.
 
     The run may have gone further. Raises InputError where `log_every` leaves fewer than FEWEST_LOSSES of that tenth.
     """
-    path = run / "steps.csv"
-    with path.open(newline="") as file:
-        logged = [(int(row["step"]), int(row["tokens"]), float(row["loss"])) for row in csv.DictReader(file)]
+    logged = [(row["step"], row["tokens"], row["loss"]) for row in read_record(run)[1].to_pylist()]
     ended = next((number for number, (_, tokens, _) in enumerate(logged) if tokens >= stop_at), len(logged))
     logged = logged[: ended + 1]
     late = [loss for _, tokens, loss in logged if tokens >= 0.9 * logged[-1][1]]
     every_step = bool(logged) and len(logged) == logged[-1][0]
     if len(late) < FEWEST_LOSSES and not every_step:
         raise InputError(
-            f"{path}: of the final tenth {len(late)} losses are logged, too few to choose between seeds; "
+            f"{run / 'steps.csv'}: of the final tenth {len(late)} losses are logged, too few to choose between seeds; "
             "lower training.log_every, and remove the folders of these runs to start them over"
         )
     return sum(late) / len(late)
@@ -108,18 +120,6 @@ def choose_seed(runs: Mapping[int, Path], stop_at: int) -> int:
     `runs` are the run folders by seed; of equal losses the lower seed is chosen. Raises what `screening_loss` raises.
     """
     return min(runs, key=lambda seed: (screening_loss(runs[seed], stop_at), seed))
-
-
-def write_run_table(row: Mapping[str, Any], path: Path) -> None:
-    """Write a Parquet file with one row, with the columns of the table `runs`."""
-    assert row.keys() == RUN_TYPES.keys(), sorted(row.keys() ^ RUN_TYPES.keys())
-    _write_parquet(pa.Table.from_pylist([dict(row)], schema=pa.schema(list(RUN_TYPES.items()))), path)
-
-
-def _write_parquet(table: pa.Table, path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    with atomic_file(path, durable=False) as partial:  # steps.csv and the state can rebuild it
-        pq.write_table(table, partial, compression="zstd")
 
 
 class Progress:

@@ -14,6 +14,8 @@ from model.training.saving import PAUSE, StateWriter, write_state
 from model.training.trainer import Trainer
 from tests.model.packed_folder import write_run
 
+LOG = {"log_bytes": 0, "log_sum": 0}
+
 
 @pytest.fixture
 def clock(monkeypatch):
@@ -73,10 +75,10 @@ def test_training_goes_on_while_a_state_is_written_and_the_state_is_that_of_its_
     trainer = Trainer(read_run(write_run(tmp_path)))
     trainer.train_step()
     wanted = {f"model.{name}": tensor.clone() for name, tensor in trainer.model.state_dict().items()}
-    trainer.save(0)
+    trainer.save(LOG)
     assert not trainer.writer.is_due(1e-9)
     trainer.train_step()
-    again = threading.Thread(target=trainer.save, args=(0,))
+    again = threading.Thread(target=trainer.save, args=(LOG,))
     again.start()
     again.join(0.2)
     assert again.is_alive()  # the next save waits for the writer
@@ -87,7 +89,7 @@ def test_training_goes_on_while_a_state_is_written_and_the_state_is_that_of_its_
     assert newest_state(trainer.run.folder / "state").values["step"] == 2
     first = Trainer(read_run(write_run(tmp_path, name="first")))
     first.train_step()
-    first.save(0)
+    first.save(LOG)
     first.writer.wait()
     found = newest_state(first.run.folder / "state")
     assert found.values["step"] == 1

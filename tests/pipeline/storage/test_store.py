@@ -1,8 +1,10 @@
 """The store: finished folders are found, half-written ones are not, and keys follow what decides a result."""
 
+import dataclasses
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.storage import store
-from pipeline.storage.integrity import damage
-from pipeline.storage.store import Output, Store, digest, file_digest
+from pipeline.storage import locks, store
+from pipeline.storage.digests import digest, file_digest
+from pipeline.storage.integrity import read_manifest
+from pipeline.storage.store import Output, Store
 
 
 def write_one(folder: Path) -> dict[str, int]:
@@ -69,28 +72,62 @@ def test_an_output_without_its_manifest_is_made_again(tmp_path: Path, resumes: b
     assert found == (["a.txt"] if resumes else [])
 
 
-def test_changed_files_of_an_output_are_seen_before_they_are_used(tmp_path: Path) -> None:
-    store, output = Store(tmp_path), output_of(tmp_path)
-    store.build(output, write_one)
-    file = output.path / "a.txt"
-    before = file.stat()
-    file.touch()
-    store.build(output, write_one)  # a copied store has other times
-    for content, words in (("two", "other content"), ("three", "has 5 bytes, not 3"), (None, "is missing")):
-        if content is None:
-            file.unlink()
-        else:
-            file.write_text(content)
-        with pytest.raises(InputError, match=rf"a\.txt .*{words}.*; `dreamer verify STUDY --repair`"):
-            store.build(output, write_one)
-    assert output.done  # commands that only look do not read everything
-    file.write_text("two")
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    store.build(output, write_one)  # rot of the disk is for `dreamer verify`
-    files = output.manifest["files"]
-    assert damage(output.path, files, file_digest, thorough=True) == {
-        "a.txt": "has other content than when it was written"
+def flip(path: Path) -> None:
+    """Change one bit in the middle of a file, whose size and time stay."""
+    before, content = path.stat(), bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+@pytest.mark.parametrize("as_input", [True, False])
+def test_changed_files_of_an_output_are_seen_before_they_are_used(tmp_path: Path, as_input: bool) -> None:
+    store, read = Store(tmp_path), output_of(tmp_path)
+    store.build(read, write_one)
+    file = read.path / "a.txt"
+    damages = {
+        "other content": lambda: flip(file),
+        "has 5 bytes, not 3": lambda: file.write_text("three"),
+        "is missing": file.unlink,
     }
+    made = [output_of(tmp_path, {"number": number}) for number in range(len(damages) + 1)]
+    made = [dataclasses.replace(output, inputs=(read.name,) if as_input else ()) for output in made]
+    store.build(made.pop(), write_one, uses=() if as_input else [read])
+    for output, (words, damaging) in zip(made, damages.items(), strict=True):
+        damaging()
+        with pytest.raises(InputError, match=rf"a\.txt .*{words}.*; `dreamer verify STUDY --repair`"):
+            store.build(output, write_one, uses=() if as_input else [read])
+        assert not output.done
+        file.write_text("one")
+    store.build(made[0], write_one)
+    file.unlink()
+    store.build(read, write_one)
+    store.build(made[0], write_one)  # what is done and not read is not looked at
+
+
+def test_a_flipped_bit_anywhere_in_a_manifest_is_seen(tmp_path: Path) -> None:
+    store, output = Store(tmp_path), output_of(tmp_path, {"x": 10})
+    store.build(output, lambda folder: {"counts": {3: 17, 20: 4}})
+    path = output.path / "manifest.json"
+    content = path.read_bytes()
+    assert read_manifest(output.path)["results"] == {"counts": {"3": 17, "20": 4}}
+    for place in range(len(content)):
+        path.write_bytes(bytes([*content[:place], content[place] ^ 1, *content[place + 1 :]]))
+        if path.read_bytes().split() != content.split():
+            with pytest.raises(InputError, match="is damaged"):
+                read_manifest(output.path)
+
+
+def test_who_waits_for_another_process_says_for_whom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE_SECONDS", 0.3)
+    marks, told = tmp_path / "marks", []
+    process = start_building(tmp_path / "store", marks, 1.5)
+    while not marks.exists():
+        time.sleep(0.01)
+    Store(tmp_path / "store", tell=told.append).build(output_of(tmp_path / "store"), write_one)
+    assert process.wait() == 0
+    (line,) = told
+    assert f"waiting for process {process.pid} on {socket.gethostname()}" in line
 
 
 def test_key_follows_configuration_version_stage_and_inputs() -> None:

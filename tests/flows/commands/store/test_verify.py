@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from flows.commands.cli import main
 from flows.commands.store.verify import find_damage
 from flows.plan import Plan
 from flows.run import Options, Unseen, run_study
-from flows.watching.single import only_run
 from model.checkpoint import _save_tensors as save_tensors
-from model.checkpoint import _write_checksums as write_checksums
-from sql.results import query
-from tests.flows.by_hand import JobsByHand, tiny
+from model.checksums import write_checksums
+from sql.results import connect, query
+from tests.flows.by_hand import JobsByHand, tiny, tiny_settings
 from tests.flows.small_study import TINY
 
 EVALUATED = Options(until="evaluate")
@@ -90,12 +90,20 @@ def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_m
     assert plan.evaluated
 
 
-def test_status_names_a_damaged_manifest(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["status", str(TINY), "--root", str(root)]) == 0
-    assert "is damaged" not in capsys.readouterr().out
-    one(root, "clean", "manifest.json").write_text('{"key": "other"}')
-    assert main(["status", str(TINY), "--root", str(root)]) == 0
-    assert "manifest.json is damaged; `dreamer verify" in capsys.readouterr().out
-    with only_run(Plan(tiny(root)).study):
-        main(["status", str(TINY), "--root", str(root)])
-    assert ": running (process " in capsys.readouterr().out
+@pytest.mark.parametrize("change", ["delete from evaluations where tokens < 9000", "update checkpoints set loss = 3.5"])
+def test_rows_that_were_removed_or_changed_are_named_and_entered_again(
+    prepared: Callable[..., Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
+) -> None:
+    plan = prepared()
+    run_study(plan, JobsByHand(), Unseen())
+    wanted = query(plan.study.database, "from evaluations order by all")
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_settings()))
+    command = ["verify", str(tmp_path / "tiny.yaml"), "--root", str(plan.study.folder)]
+    assert main(command) == 0
+    with connect(plan.study.database) as connection:
+        connection.execute(change)
+    assert main(command) == 1
+    assert "are missing or changed" in capsys.readouterr().out
+    run_study(Plan(plan.study), JobsByHand(), Unseen())
+    assert query(plan.study.database, "from evaluations order by all").equals(wanted)
+    assert main(command) == 0

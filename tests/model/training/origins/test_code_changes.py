@@ -3,15 +3,16 @@
 import json
 import signal
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 from model.train import main, train
 from model.training.origins.code_changes import code_digest, read_code_changes
 from model.training.origins.provenance import source_digests
+from model.training.recording.records import read_record
 from pipeline.errors import InputError
 from tests.model.packed_folder import write_run
+from tests.model.saved_files import rewrite
 
 CODE = {**source_digests("model.train"), "torch": torch.__version__}
 
@@ -30,7 +31,7 @@ def pretend_other_code(folder, name="model/dreamer.py"):
     values = next((folder / "state").iterdir()) / "values.json"
     saved = json.loads(values.read_text())
     saved["origin"]["code"][name] = "0123456789abcdef"
-    values.write_text(json.dumps(saved))
+    rewrite(values, saved)
     return code_digest(saved["origin"]["code"])
 
 
@@ -48,7 +49,7 @@ def test_changed_code_is_one_line_that_says_how_to_go_on(tmp_path, capfd):
 def test_an_accepted_change_is_recorded_and_the_run_goes_on(tmp_path, capfd):
     folder = write_run(tmp_path)
     train(folder, stop_at=100)
-    before, tokens = pretend_other_code(folder), pq.read_table(folder / "rows" / "runs.parquet")["tokens"][0].as_py()
+    before, tokens = pretend_other_code(folder), read_record(folder)[0]["tokens"]
     assert main([str(folder), "--stop-at", "200", "--accept-code-change"]) == 0
     (change,) = read_code_changes(folder)
     assert change.pop("time").endswith("+00:00")
@@ -72,7 +73,7 @@ def test_a_change_accepted_twice_before_any_training_counts_once(tmp_path):
     saved = (state / "values.json").read_text()
     for _ in range(2):  # the first time the process dies before it saves
         train(folder, stop_at=1, accept_code_change=True)
-        (state / "values.json").write_text(saved)
+        rewrite(state / "values.json", saved)
     assert len(read_code_changes(folder)) == 1
 
 

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import time
 
-import pyarrow.parquet as pq
 import pytest
 import torch
 
 from model.checkpoint import newest_state
 from model.train import main, train
+from model.training.recording.records import read_record
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -69,7 +69,7 @@ def wait_for_any(folder, pattern):
 
 
 def steps(folder):
-    return pq.read_table(folder / "rows" / "steps.parquet")
+    return read_record(folder)[1]
 
 
 def assert_equal_but_for_rounding(folder, reference):

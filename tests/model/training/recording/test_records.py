@@ -4,6 +4,7 @@ import pytest
 
 from model.training.recording.records import choose_seed
 from pipeline.errors import InputError
+from tests.model.saved_files import write_values
 
 
 @pytest.fixture
@@ -11,9 +12,9 @@ def run(tmp_path):
     """A function that writes the log of a run: every `log_every`-th of its steps of 10 tokens each."""
 
     def write(name, losses, log_every=1):
-        steps = [f"{n},{10 * n},{loss}" for n, loss in enumerate(losses, start=1) if n % log_every == 0]
         (tmp_path / name).mkdir()
-        (tmp_path / name / "steps.csv").write_text("\n".join(["step,tokens,loss", *steps]) + "\n")
+        steps = [(n, 10 * n, loss) for n, loss in enumerate(losses, start=1) if n % log_every == 0]
+        write_values(tmp_path / name, steps)
         return tmp_path / name
 
     return write

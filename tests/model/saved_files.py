@@ -1,0 +1,31 @@
+"""Write by hand what a training saves: a state's values with the log that they vouch for, and changed files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from model.checksums import write_checksums
+from model.training.recording.records import StepLog
+
+
+def rewrite(path: Path, values: Any) -> None:
+    """Write a file of a checkpoint or a state anew, JSON unless `values` is text, with its checksum."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(values if isinstance(values, str) else json.dumps(values))
+    write_checksums(path.parent)
+
+
+def write_values(folder: Path, steps: Sequence[tuple[int, int, float]]) -> None:
+    """Write `steps.csv` of a run, with step, tokens and loss of each step, and the values of its newest state."""
+    (folder / "steps.csv").unlink(missing_ok=True)
+    log = StepLog(folder / "steps.csv", 0)
+    for step in steps:
+        log.add(*step, 0.1, 1.0, 1.0)
+    tokens = steps[-1][1] if steps else 0
+    rate = {"device": "cpu", "tokens_per_second": 1.0, "mfu": None}
+    recorded = {"origin": {"run_id": folder.name}, "tokens": tokens, "seconds": 1.0, "stream_hash": "a", **rate}
+    rewrite(folder / "state" / f"{tokens:015d}" / "values.json", {**recorded, **log.sync()})
+    log.close()
