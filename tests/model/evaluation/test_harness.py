@@ -377,5 +377,3 @@ def test_what_can_go_wrong(tmp_path: Path) -> None:
     path.write_text("group: several\ntask: [gsm8k, mathqa]")
     with pytest.raises(InputError, match="defines no single task"):
         build_task(specification("s", "several", place, yaml=str(path)))
-    with pytest.raises(InputError, match="no task file"):
-        build_task(specification("s", "shapes", place, yaml=str(tmp_path / "none.yaml")))
