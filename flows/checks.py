@@ -12,6 +12,7 @@ from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, plan_models
 from flows.study.configuration import BASELINE, BUILTIN, Study
 from flows.watching.looks import folder_size
+from model.evaluation.harness_files import find_task
 from model.evaluation.trust import check_overrides, check_task_file
 from pipeline.benchmarks.items import task_file
 from pipeline.benchmarks.table import resolve_benchmark
@@ -58,16 +59,17 @@ def check_mirror(study: Study) -> None:
 
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
-    """Check that the task files and overrides of a study's benchmarks are there and run no code."""
+    """Check that the tasks of a study's benchmarks are there, and run no code that is not trusted."""
     for entry in study.evaluation.benchmarks:
         if entry == BUILTIN:
             continue
         benchmark = resolve_benchmark(entry)
-        path = task_file(benchmark, study.place, study.mirror)
+        own, where = task_file(benchmark, study.place, study.mirror), f"benchmark {benchmark.name!r}"
+        files = [Path(own)] if own else [] if benchmark.text else [*map(find_task, benchmark.tasks.values())]
         if not trust_code:
-            check_overrides(benchmark.overrides, f"benchmark {benchmark.name!r}")
-            if path:
-                check_task_file(Path(path), trusted=_harness_tasks())
+            check_overrides(benchmark.overrides, where)
+            for file in files:
+                check_task_file(file, where)
 
 
 def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
@@ -86,12 +88,6 @@ def state_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:
     """Count the bytes to resume all runs from: weights, two moments, and the average where one is kept."""
     copies = 4 if study.training.averaging else 3
     return sum(4 * model.parameters * copies * len(study.training.seeds) for model in planned)
-
-
-def _harness_tasks() -> Path | None:
-    """Find the folder of lm-eval's own tasks without importing lm-eval, which takes seconds."""
-    found = importlib.util.find_spec("lm_eval")
-    return Path(found.origin).resolve().parent / "tasks" if found and found.origin else None
 
 
 def _check_memory(study: Study, planned: Sequence[PlannedModel]) -> None:

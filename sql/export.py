@@ -7,12 +7,14 @@ these and nothing else. Table macros take arguments and are left out, as is the 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
 from contextlib import closing
 from pathlib import Path
 
 import duckdb
+import pandas as pd
 
 from pipeline.errors import InputError
 from sql.connection import connect, one_line
@@ -20,6 +22,12 @@ from sql.connection import connect, one_line
 FORMATS = {"parquet": "(format parquet, compression zstd)", "csv": "(format csv, header)"}
 VERSION = "schema_version"  # says nothing about a study
 LIST = "export.json"
+# A text that a spreadsheet would run, as it begins so and is no number, has an apostrophe before it in CSV.
+RUN = r"^[=+\-@\t\r\n]"
+NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+|inf)([eE][-+]?[0-9]+)?"
+_TEXT = "columns(*)::varchar"
+_RUNS = f"regexp_matches({_TEXT}, '{RUN}') and not regexp_full_match({_TEXT}, '{NUMBER}')"
+COLUMNS = {"parquet": "*", "csv": f"case when {_RUNS} then '''' || {_TEXT} else {_TEXT} end"}
 UNFINISHED = ".dreamer-export-"  # begins the name of the folder that an export writes into
 
 
@@ -46,16 +54,27 @@ def export(database: Path, folder: Path, *, format: str = "parquet") -> list[Pat
             made = Path(unfinished) / "export"
             made.mkdir()
             for name, file in files.items():
-                _write(connection, database, name, made / file, FORMATS[format])
+                _write(connection, database, name, made / file, format)
             (made / LIST).write_text(json.dumps({"files": [*files.values()]}, indent=1))
             _put(made, folder)
     return [folder / file for file in files.values()]
 
 
-def _write(connection: duckdb.DuckDBPyConnection, database: Path, name: str, file: Path, options: str) -> None:
+def plain_cells(table: pd.DataFrame) -> pd.DataFrame:
+    """Put an apostrophe before each text of a table that a spreadsheet would run."""
+    texts = table.apply(lambda column: column if column.dtype.kind in "biufmM" else column.map(_plain_cell))
+    return texts.rename(columns=_plain_cell)
+
+
+def _plain_cell(value: object) -> object:
+    runs = isinstance(value, str) and re.match(RUN, value) and not re.fullmatch(NUMBER, value)
+    return f"'{value}" if runs else value
+
+
+def _write(connection: duckdb.DuckDBPyConnection, database: Path, name: str, file: Path, format: str) -> None:
     place, quoted = str(file).replace("'", "''"), name.replace('"', '""')
     try:
-        connection.execute(f"copy (from \"{quoted}\") to '{place}' {options}")
+        connection.execute(f"copy (select {COLUMNS[format]} from \"{quoted}\") to '{place}' {FORMATS[format]}")
     except duckdb.Error as error:  # a full disk; a user's own view of a file that is gone
         raise InputError(f"{database}: {name} cannot be exported: {one_line(error)}") from error
 

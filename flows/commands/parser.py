@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
         help="end after this stage (default report)",
     )
     run.add_argument("--plain", action="store_true", help="run without Prefect")
-    run.add_argument("--trust-code", action="store_true", help="let the study's own task files run Python")
+    run.add_argument("--trust-code", action="store_true", help="let the tasks that the study names run Python")
     plan = add(
         "plan",
         "planning.plan:plan",

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-import functools
 import logging
-import os
-import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import datasets
-import lm_eval.tasks
 from lm_eval.api.task import ConfigurableTask, Task
 from lm_eval.tasks._yaml_loader import load_yaml
 
-from model.evaluation.trust import check_metrics, check_overrides, check_task_file, sandbox_templates
+from model.evaluation.harness_files import find_task
+from model.evaluation.trust import check_overrides, check_task_file, sandbox_templates
 from pipeline.errors import InputError
 
-TASKS = Path(lm_eval.tasks.__file__).resolve().parent
-_TASK_LINE = re.compile(rb"^[\"']?task[\"']?:[ \t]*[\"']?([\w.-]+)", re.MULTILINE)
 _FEWSHOT_SEED = 1234  # lm-eval's own default
 
 
@@ -50,7 +44,7 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
     The definition is the task file `yaml`, else lm-eval's task of that name, with `overrides` merged in (in these,
     `max_new_tokens` is the length of the longest answer). Unless overridden the task is 0-shot, and only the evaluated
     split has to exist. `cache` is a folder for the datasets library (`fresh_cache`). Templates are rendered in Jinja's
-    sandbox. With `trust_code` task file and overrides may run Python.
+    sandbox. With `trust_code` the definition may be one that is not plain (`model/evaluation/trust.py`).
 
     Raises InputError when the task, its data, its split or a field does not exist, and for code that is not trusted.
     """
@@ -61,11 +55,8 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
     what = f"benchmark {specification['benchmark']}: task {name}"
     if not trust_code:
         check_overrides(overrides, what)
-        if specification.get("yaml"):
-            check_task_file(path, trusted=TASKS)
+        check_task_file(path, what)
     config = _merged(_read_definition(path, what), overrides)
-    if not trust_code and (specification.get("yaml") or "metric_list" in overrides):
-        check_metrics(config.get("metric_list"), what)
     config = {**_with_longest_answer(config), "task": name, "num_fewshot": overrides.get("num_fewshot", 0)}
     if config["num_fewshot"] == 0:
         config = _zero_shot(config)
@@ -80,29 +71,6 @@ def build_task(specification: Mapping[str, Any], cache: Path | str | None = None
         raise InputError(f"{what}: tasks that run generated code or show pictures are not supported")
     task.set_fewshot_seed(_FEWSHOT_SEED)
     return task
-
-
-def find_task(name: str) -> Path:
-    """Find the file that defines a task of lm-eval. Raises InputError, naming the nearest, if there is none."""
-    files = _task_files()
-    if name not in files:
-        near = difflib.get_close_matches(name, files, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "; `lm_eval ls tasks` lists them"
-        raise InputError(f"lm-eval has no task {name!r}{hint}")
-    return files[name]
-
-
-@functools.cache
-def _task_files() -> dict[str, Path]:
-    """Index the files of lm-eval by task, from one line each; parsing all 14,000, as lm-eval does, takes 10 seconds."""
-    files: dict[str, Path] = {}
-    for folder, _, names in sorted(os.walk(TASKS)):
-        for name in sorted(names):
-            if name.endswith(".yaml"):
-                path = Path(folder) / name
-                if found := _TASK_LINE.search(path.read_bytes()):
-                    files.setdefault(found[1].decode(), path)
-    return files
 
 
 def _read_definition(path: Path, what: str) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class Job(EvaluationSettings):
     tasks: tuple[dict[str, Any], ...]  # specifications, as of `pipeline/benchmarks/items.py`
     output: Path
     device: str = "auto"
-    trust_code: bool = False  # task files and overrides may run Python
+    trust_code: bool = False  # tasks and overrides may run Python
     observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
 
     def other_depths(self, checkpoint: Checkpoint, trained: int) -> tuple[int, ...]:

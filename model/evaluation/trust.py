@@ -1,18 +1,19 @@
-"""Keep task definitions from running code: what a study file and its task files may say without `--trust-code`.
+"""Keep evaluation from running code of others: what a benchmark may say and name without `--trust-code`.
 
-People share study files. The tasks that come with lm-eval are trusted as a part of that package; a task file beside a
-study, and a study's `overrides`, are data.
+People share study files and data. Tasks that come with lm-eval may call Python on the answers of data sets and models,
+some by `eval`; a task file beside a study, and a study's `overrides`, are data. All are held to the same lists.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from model.evaluation.harness_files import TASKS
 from pipeline.errors import InputError, nearest_name
 
 # What a definition may say; lm-eval reads nothing of these as code. Its other keys take functions, or files of prompts.
@@ -24,15 +25,33 @@ PLAIN_KEYS = frozenset((
     "fewshot_delimiter", "fewshot_config", "num_fewshot", "generation_kwargs", "max_new_tokens", "repeats",
     "filter_list", "metric_list", "should_decontaminate", "doc_to_decontamination_query",
 ))
+OUTPUT_TYPES = ("generate_until", "loglikelihood", "loglikelihood_rolling", "multiple_choice")
+DATASET_KEYS = ("data_files", "data_dir", "delimiter", "field", "revision", "trust_remote_code")  # the last is ignored
+METRIC_KEYS = (
+    "metric", "aggregation", "higher_is_better", "weight_by_size",
+    "ignore_case", "ignore_punctuation", "ignore_numbers", "regexes_to_ignore",
+)
+METRICS = (  # lm-eval looks for others as programs
+    "acc", "acc_norm", "acc_bytes", "acc_mutual_info", "brier_score", "exact_match", "f1", "mcc", "bleu", "chrf", "ter",
+    "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte",
+)
+_REGEX = ("regex_pattern", "group_select")  # a `fallback` would be an answer that the study wrote
+FILTERS = {  # with their arguments
+    "lowercase": (), "uppercase": (), "remove_whitespace": (), "majority_vote": (), "take_first": (),
+    "take_first_k": ("k",), "regex": _REGEX,
+    "multi_choice_regex": (*_REGEX, "ignore_case", "ignore_punctuation", "regexes_to_ignore"),
+}
 # fmt: on
-TRUST = "--trust-code allows code, where you trust the author of the study"
+# The tasks of `pipeline/benchmarks/table.py` that call Python: a test gives each one answers that are programs.
+OF_THE_TABLE = [TASKS / name for name in ("hendrycks_math", "mathqa", "minerva_math")]
+TRUST = "--trust-code allows it, where you trust the study and its data"
 
 
 class RunsCode(InputError):
     """A definition that would run code of its author."""
 
 
-class _PlainLoader(yaml.SafeLoader):
+class _PlainLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # lm-eval's parser: both read the same
     """Load plain values; a tag such as `!function` is an error."""
 
 
@@ -43,66 +62,74 @@ def _refuse_tag(loader: yaml.SafeLoader, tag: str, node: yaml.Node) -> Any:
 _PlainLoader.add_multi_constructor("!", _refuse_tag)
 
 
-def check_task_file(path: Path, *, trusted: Path | None = None) -> None:
-    """Check that a task file, and all files that it includes, run no code. Raises InputError, naming the file.
+def check_task_file(path: Path, where: str) -> None:
+    """Check that a task file, and all files that it includes, are plain or of `OF_THE_TABLE`.
 
-    Files below the folder `trusted`, lm-eval's own tasks, may run code.
+    Raises InputError that begins with `where` and names the file.
     """
-    waiting, seen = [path.resolve()], set()
+    waiting, seen = [path], set()
     while waiting:
         file = waiting.pop()
-        if file in seen or (trusted and file.is_relative_to(trusted)):
-            continue
-        seen.add(file)
         try:
+            file = file.resolve()
+            if file in seen or file.parent in OF_THE_TABLE:
+                continue
+            seen.add(file)
             content = yaml.load(file.read_bytes(), _PlainLoader)
             if not isinstance(content, Mapping):
                 raise InputError("a task is a mapping")
             check_definition(content)
         except FileNotFoundError:
-            raise InputError(f"{path}: no task file {file}") from None
+            raise InputError(f"{where}: {path}: no task file {file}") from None
         except RunsCode as error:
-            raise InputError(f"{file}: {error}; {TRUST}") from None
-        except (InputError, yaml.YAMLError, UnicodeDecodeError) as error:
-            raise InputError(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+            raise InputError(f"{where}: {file}: {error}; {TRUST}") from None
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise InputError(f"{where}: {file} cannot be read: {' '.join(str(error).split())}") from None
         included = content.get("include", [])
-        waiting += [
-            (file.parent / str(one)).resolve() for one in (included if isinstance(included, list) else [included])
-        ]
+        waiting += [file.parent / str(one) for one in (included if isinstance(included, list) else [included])]
 
 
 def check_definition(content: Mapping[str, Any]) -> None:
-    """Raise RunsCode for a key that may run code, also for a metric that the library `evaluate` would fetch."""
+    """Raise RunsCode for a key, output type, metric, filter or argument that is not known to run no code."""
     for key, value in content.items():
-        if key not in PLAIN_KEYS and (value is not None or key == "unsafe_code"):  # null takes a function away
-            near = nearest_name(key, PLAIN_KEYS)
-            raise RunsCode(f"the key {key!r} may run code" + (f" (did you mean {near!r}?)" if near else ""))
-    metrics = content.get("metric_list")
-    for metric in metrics if isinstance(metrics, list) else ():
-        if isinstance(metric, Mapping) and metric.get("hf_evaluate"):
-            raise RunsCode("'hf_evaluate' loads a metric's own program")
+        if value is not None or key == "unsafe_code":  # null takes a function away
+            _check_listed("key", key, PLAIN_KEYS)
+    if content.get("output_type") is not None:
+        _check_listed("output type", content["output_type"], OUTPUT_TYPES)
+    for options in _mappings(content.get("dataset_kwargs"), "dataset_kwargs"):
+        for key in options:
+            _check_listed("key", key, DATASET_KEYS)
+    for metric in _mappings(content.get("metric_list"), "metric_list"):
+        _check_listed("metric", metric.get("metric"), METRICS)
+        for key in metric:
+            _check_listed("key", key, METRIC_KEYS)
+    for steps in _mappings(content.get("filter_list"), "filter_list"):
+        for step in _mappings(steps.get("filter"), "filter"):
+            _check_listed("filter", step.get("function"), FILTERS)
+            for key in step:
+                _check_listed("key", key, ("function", *FILTERS[step["function"]]))
+
+
+def _mappings(entries: Any, key: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings of a list, where there is one. Raises RunsCode for anything else."""
+    for entry in entries if isinstance(entries, list) else [entries] if entries is not None else ():
+        if not isinstance(entry, Mapping):
+            raise RunsCode(f"{key} is no list of mappings")
+        yield entry
+
+
+def _check_listed(kind: str, name: Any, known: Collection[str]) -> None:
+    if not isinstance(name, str) or name not in known:
+        near = nearest_name(name, known)
+        raise RunsCode(f"the {kind} {name!r} may run code" + (f" (did you mean {near!r}?)" if near else ""))
 
 
 def check_overrides(overrides: Mapping[str, Any], where: str) -> None:
-    """Check that the `overrides` of a study's benchmark run no code. Raises InputError that begins with `where`."""
+    """Check that the `overrides` of a study's benchmark are plain. Raises InputError that begins with `where`."""
     try:
         check_definition(overrides)
     except RunsCode as error:
         raise InputError(f"{where}: overrides: {error}; {TRUST}") from None
-
-
-def check_metrics(metrics: Any, where: str) -> None:
-    """Check that lm-eval itself has every named metric: any other is looked for, and run, as a program.
-
-    Raises InputError that begins with `where`.
-    """
-    import lm_eval.api.metrics  # noqa: F401 - fills the registry
-    from lm_eval.api.registry import metric_registry
-
-    for metric in metrics if isinstance(metrics, list) else ():
-        name = metric.get("metric") if isinstance(metric, Mapping) else None
-        if isinstance(name, str) and name not in metric_registry:
-            raise InputError(f"{where}: lm-eval has no metric {name!r}, and would look for a program; {TRUST}")
 
 
 def sandbox_templates() -> None:

@@ -34,8 +34,11 @@ function composed(figure) {
 }
 
 const fields = (rows) => [...new Set(rows.flatMap(Object.keys))];
+// What a spreadsheet would run: text that begins so and is no number. An apostrophe before it keeps it text (sql/export.py).
+const RUN = /^(?![-+]?([0-9]+\.?[0-9]*|\.[0-9]+|inf)(e[-+]?[0-9]+)?$)[=+\-@\t\r\n]/i;
 const quoted = (value) => {
-  const text = value === null || value === undefined ? "" : String(value);
+  const cell = value === null || value === undefined ? "" : String(value);
+  const text = RUN.test(cell) ? `'${cell}` : cell;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 

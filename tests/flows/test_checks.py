@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from flows.checks import check_study, checkpoint_bytes, machine_memory, study_wa
 from flows.commands.cli import main
 from flows.models import plan_models
 from flows.study.loading import load_study
+from pipeline.benchmarks.table import BENCHMARKS
 from pipeline.errors import InputError
 from tests.flows.small_study import TINY
 
@@ -67,10 +69,6 @@ def test_the_tiny_study_may_start(tmp_path: Path) -> None:
         ({"models": {"baseline": {"hidden_size": 10**7}}}, "make models.baseline smaller"),
         ({"data": {"tokenizer": {"file": __file__}}}, "is no tokenizer.json"),
         ({"compute": {"cluster": "tcp://127.0.0.1:1"}}, "Dask is not installed"),
-        (
-            {"evaluation": {"benchmarks": [{"name": "gsm8k", "overrides": {"process_results": "evil.run"}}]}},
-            "'process_results' may run code",
-        ),
     ],
 )
 def test_one_line_says_what_cannot_be(
@@ -81,12 +79,21 @@ def test_one_line_says_what_cannot_be(
     assert words in refusal(tmp_path, **sections)
 
 
-def test_a_task_file_with_code_is_refused_unless_trusted(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("task: mine\ndoc_to_text: !function evil.prompt\n")
-    entry = {"name": "mine", "repository": "me/mine", "yaml": "mine.yaml", "metric": "acc"}
-    sections = {"evaluation": {"benchmarks": [entry]}}
-    assert "mine.yaml: !function in line 2 runs code; --trust-code" in refusal(tmp_path, **sections)
+@pytest.mark.parametrize("task", [{"yaml": "m.yaml"}, {"task": "ifeval"}, {"task": "gsm8k", "overrides": {"class": 1}}])
+def test_a_task_with_code_is_refused_unless_trusted(tmp_path: Path, task: dict[str, Any]) -> None:
+    (tmp_path / "m.yaml").write_text("task: mine\ndoc_to_text: !function evil.prompt\n")
+    sections = {"evaluation": {"benchmarks": [{"name": "mine", "repository": "me/mine", "metric": "acc", **task}]}}
+    why = r"\.yaml: !function in line \d+ runs code|overrides: the key 'class' may run code"
+    assert re.match(rf"benchmark 'mine': .*({why}); --trust-code", refusal(tmp_path, **sections))
     check_study(load_study(changed(tmp_path, **sections), root=tmp_path / "run"), trust_code=True)
+
+
+def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:
+    plain = [{"name": t, "task": t, "repository": "a/b", "metric": "acc"} for t in ("arc_easy", "gsm8k_cot_zeroshot")]
+    check_study(load_study(changed(tmp_path, evaluation={"benchmarks": [*BENCHMARKS, *plain]}), root=tmp_path / "run"))
+    for group in ("ai2_arc", "score_robustness_math"):  # a tag and a group: neither is a task
+        sections = {"evaluation": {"benchmarks": [plain[0] | {"task": group}]}}
+        assert f"lm-eval has no task '{group}'" in refusal(tmp_path, **sections)
 
 
 def test_a_study_without_its_baseline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

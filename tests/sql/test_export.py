@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import duckdb
@@ -35,6 +36,16 @@ def test_every_table_and_view_is_written_and_reads_back(path, tmp_path, format):
     row = duckdb.execute(read, [str(folder / f"data_efficiency.{format}")]).df().iloc[0]
     assert (row["variant"], row["task"], row["factor"], row["bound"]) == ("LA", "t", 1.0, "at least")
     assert len(duckdb.execute(read, [str(folder / f"items.{format}")]).df()) == 0
+
+
+def test_no_cell_of_csv_is_run_by_a_spreadsheet(path, tmp_path):
+    run, kept = ["=1+1", "+x", "-x", "@x", "\tx", "\r=x", "-1\n"], ["+1", "-.5", "-1e-3", "a=1", ""]
+    with duckdb.connect(str(path)) as connection:
+        connection.from_arrow(pa.table({"a text": [*run, *kept], "number": [-1.5] * 12})).create("cells")
+    export(path, tmp_path / "export", format="csv")
+    with (tmp_path / "export" / "cells.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert rows == [["a text", "number"], *([text, "-1.5"] for text in [*(f"'{text}" for text in run), *kept])]
 
 
 @pytest.mark.slow

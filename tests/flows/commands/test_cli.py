@@ -78,6 +78,12 @@ def test_sql_shows_texts_as_they_are(capsys: pytest.CaptureFixture[str], results
     assert "ends [/think], [b]so[/b]" in capsys.readouterr().out
 
 
+def test_sql_prints_no_cell_that_a_spreadsheet_runs(capsys: pytest.CaptureFixture[str], results: Path) -> None:
+    cells = "select unnest(['=1', '-x', '-1e3', null]) as \"@a\", -1.5 as b"
+    assert main(["sql", str(results), cells, "--csv"]) == 0
+    assert capsys.readouterr().out.split() == ["'@a,b", "'=1,-1.5", "'-x,-1.5", "-1e3,-1.5", ",-1.5"]
+
+
 def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], study: Path, results: Path) -> None:
     assert str(study) in refusal(capsys, "export", results, study / "tables")
 

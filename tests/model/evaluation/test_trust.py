@@ -1,4 +1,4 @@
-"""A shared study file runs no command: the two exploits that once worked, and their relatives."""
+"""Shared study files and data run no command: the exploits that once worked, and their relatives."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from lm_eval.api.registry import filter_registry, metric_registry
 
 from model.evaluation.harness_definitions import build_task
+from model.evaluation.harness_files import TASKS
 from model.evaluation.harness_tasks import HarnessTask
-from model.evaluation.trust import check_task_file
+from model.evaluation.trust import FILTERS, METRICS, check_task_file
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import write_data
 
@@ -30,9 +33,9 @@ def place(tmp_path: Path) -> Path:
     return write_data(tmp_path / "data", "default", test=[{"question": "Sides of a square?", "answer": "4"}])
 
 
-def specification(place: Path, file: Path, **more: Any) -> dict[str, Any]:
+def specification(place: Path, file: Path | None, **more: Any) -> dict[str, Any]:
     own = {"benchmark": "shapes", "task": "shapes", "metric": "exact_match", "filter": "none", "chance": 0}
-    return {**own, "dataset_path": str(place), "yaml": str(file), "overrides": {}, **more}
+    return {**own, "dataset_path": str(place), "yaml": file and str(file), "overrides": {}, **more}
 
 
 @pytest.mark.parametrize("field", ["doc_to_text", "doc_to_target"])
@@ -52,10 +55,6 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
     file.write_text(TASK.replace('"{{question}}"', "!function evil.prompt"))
     with pytest.raises(InputError, match=r"shapes\.yaml: !function in line 6 runs code; --trust-code"):
         build_task(specification(place, file), tmp_path)
-    including = tmp_path / "outer.yaml"
-    including.write_text("include: shapes.yaml\ntask: outer\n")
-    with pytest.raises(InputError, match=r"shapes\.yaml: !function"):
-        build_task(specification(place, including, task="outer"), tmp_path)
     assert not trace.exists()
     trusted = HarnessTask(specification(place, file), cache=tmp_path, trust_code=True)
     assert trusted.requests["generate_until"][0][0] == "by a program"
@@ -65,9 +64,14 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        ({"metric_list": [{"metric": "exact_match", "hf_evaluate": True}]}, "hf_evaluate"),
-        ({"metric_list": [{"metric": "./evil"}]}, "no metric './evil'"),
-        ({"use_prompt": "evil.yaml:*"}, "the key 'use_prompt' may run code"),
+        ({"metric_list": [{"metric": "exact_match", "hf_evaluate": True}]}, "the key 'hf_evaluate' may run code"),
+        ({"metric_list": [{"metric": "math_verify"}]}, "the metric 'math_verify' may run code"),
+        ({"metric_list": "evil"}, "metric_list is no list of mappings"),
+        ({"filter_list": [{"filter": [{"function": "regex", "fallback": "1"}]}]}, "the key 'fallback' may run code"),
+        ({"filter_list": [{"filter": [{"function": "custom"}]}]}, "the filter 'custom' may run code"),
+        ({"filter_list": [{"filter": [{"function": "map"}]}]}, "the filter 'map' may run code"),
+        ({"output_type": "evil"}, "the output type 'evil' may run code"),
+        ({"dataset_kwargs": {"storage_options": {}}}, "the key 'storage_options' may run code"),
         ({"custom_dataset": "evil"}, "the key 'custom_dataset' may run code"),
         *(({"unsafe_code": value}, "the key 'unsafe_code' may run code") for value in (True, False, None, 0)),
         ({"use_prompt": False}, "the key 'use_prompt' may run code"),
@@ -75,28 +79,53 @@ def test_a_task_file_imports_no_program_without_trust(tmp_path: Path, place: Pat
     ],
 )
 def test_no_other_option_runs_code(tmp_path: Path, place: Path, overrides: dict[str, Any], words: str) -> None:
-    file = tmp_path / "shapes.yaml"
+    file, changed = tmp_path / "shapes.yaml", tmp_path / "changed.yaml"
     file.write_text(TASK)
-    with pytest.raises(InputError, match=words):
-        build_task(specification(place, file, overrides=overrides), tmp_path)
+    changed.write_text(yaml.safe_dump(yaml.safe_load(TASK) | overrides))
+    for given in (specification(place, file, overrides=overrides), specification(place, changed)):
+        with pytest.raises(InputError, match=rf"benchmark shapes.*{words}.*--trust-code"):
+            build_task(given, tmp_path)
 
 
-@pytest.mark.parametrize("text", ["a: !!python/object/apply:os.system [true]", "[a, list]", "a: [", "include: no.yaml"])
+def test_the_lists_name_what_lm_eval_has() -> None:
+    assert {*METRICS, *FILTERS} <= {*metric_registry.keys(), *filter_registry.keys()}
+
+
+SCORE = "prompt_robustness_math_algebra"  # evaluates answers: what follows would run in a task of the table that did
+
+
+@pytest.mark.parametrize("task", [SCORE, "hendrycks_math_algebra", "minerva_math_algebra", "mathqa"])
+def test_the_table_evaluates_no_answer(tmp_path: Path, task: str) -> None:
+    trace = tmp_path / "trace"
+    program = f"open('{trace}','w')"
+    mathqa = {"Problem": "?", "options": f"a ) {program} , b ) {program} , ", "correct": "b"}
+    math = {"problem": "?", "level": "Level 1", "type": "Algebra"} | mathqa
+    rows = [math | {"solution": rf"So \boxed{{{gold}}}"} for gold in (program, 2)]
+    place = write_data(tmp_path / "data", "default", test=rows)
+    given = specification(place, None, task=task, overrides={"dataset_name": "default"})
+    if task == SCORE:
+        with pytest.raises(InputError, match="!function in line"):
+            build_task(given, tmp_path)
+    built = build_task(given, tmp_path, trust_code=task == SCORE)
+    for answer in ("2", program, rf"$\boxed{{{program}}}$", f"The final answer is {program}. I hope it is correct."):
+        for item in built.eval_docs:
+            built.process_results(item, [(-1.0, False)] * 2 if task == "mathqa" else [answer])
+    assert trace.exists() == (task == SCORE)
+
+
+@pytest.mark.parametrize("text", ["a: !!python/x []", "[a]", "a: [", "include: none", "include: .", r'include: "\0"'])
 def test_a_file_that_is_no_task_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "task.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"task\.yaml") as error:
-        check_task_file(tmp_path / "task.yaml")
+    with pytest.raises(InputError, match="here: ") as error:
+        check_task_file(tmp_path / "task.yaml", "here")
     assert "\n" not in str(error.value)
 
 
-def test_a_path_through_the_trusted_folder_is_not_trusted(tmp_path: Path) -> None:
-    trusted = tmp_path / "tasks"
-    for folder in (tmp_path, trusted):
-        folder.mkdir(exist_ok=True)
-        (folder / "shapes.yaml").write_text(TASK.replace('"{{question}}"', "!function evil.prompt"))
+def test_what_is_included_is_plain_or_of_the_table(tmp_path: Path) -> None:
     task = tmp_path / "task.yaml"
-    task.write_text(f"include: {trusted / 'shapes.yaml'}")
-    check_task_file(task, trusted=trusted)
-    task.write_text(f"include: {trusted / '..' / 'shapes.yaml'}")
-    with pytest.raises(InputError, match=r"shapes\.yaml: !function"):
-        check_task_file(task, trusted=trusted)
+    task.write_text(f"include: [{TASKS}/arc/arc_easy.yaml, {TASKS}/mathqa/mathqa.yaml]")
+    check_task_file(task, "here")
+    for included in ("mathqa/../ifeval/ifeval", "score/math/prompt_robustness_math_precalc"):
+        task.write_text(f"include: {TASKS / included}.yaml")
+        with pytest.raises(InputError, match=r"here: .*tasks/(score|ifeval)/.*: !function in line"):
+            check_task_file(task, "here")

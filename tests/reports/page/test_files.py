@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from reports.style import theme
 from sql.results import query
 from tests.reports.browser import CHROMIUM, Browser
 
@@ -111,3 +113,10 @@ def test_a_saved_curve_has_the_accuracies(page: Browser) -> None:
     assert set(rows["panel"]) == {"Average", "GSM8K", "MMLU (math)"}
     last = rows[(rows["variant"] == "LA") & (rows["tokens"] == 16_000_000) & rows["items"].notna()]
     assert set(last["accuracy"]) == {0.5}
+
+
+def test_no_saved_cell_is_run_by_a_spreadsheet(page: Browser) -> None:
+    run, kept = ["=1+1", "+x", "-x", "@x", "\tx", "-1\t"], [-1.5, "+1", "-.5", "-1e-3", "a=1", ""]
+    script = Path(theme.__file__).with_name("files.js").read_text()
+    saved = page.run(f"(() => {{ {script}; return {json.dumps(run + kept)}.map(quoted); }})()")
+    assert saved == [*(f"'{text}" for text in run), *map(str, kept)]
