@@ -109,7 +109,9 @@ def main() -> int:
                 place = chance.choice(paths).relative_to(root)
                 cases.append((root, kind, lambda copy, place=place: flip(copy / place, chance)))
     for statement in STATEMENTS:
-        cases.append((stages[-1], statement, lambda copy, said=statement: duckdb.connect(copy / "results.duckdb").execute(said)))
+        cases.append(
+            (stages[-1], statement, lambda copy, said=statement: duckdb.connect(copy / "results.duckdb").execute(said))
+        )
     older = stages[-2] / "results.duckdb"
     cases.append((stages[-1], "older results", lambda copy: shutil.copy(older, copy / "results.duckdb")))
     for root, kind, damaging in cases:

@@ -20,6 +20,7 @@ from sql.definitions import LAYOUT, definitions, digest, views
 # Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
+REPAIR = "`dreamer verify STUDY --repair` removes a damaged one, and the next run makes it again from the store"
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
 
 
@@ -53,8 +54,10 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
     try:
         if not _is_current(connection, path, read_only):
             _lay_over(connection) if read_only else _create(connection, path)
-    except BaseException:
+    except BaseException as error:
         connection.close()
+        if "Corrupt database file" in str(error):
+            raise Damaged(f"{path}: {one_line(error)}; {REPAIR}") from error
         raise
     return connection
 
@@ -76,10 +79,7 @@ def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | No
             read_only = False
         except duckdb.Error as error:
             if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
-                raise Damaged(
-                    f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer verify STUDY --repair` "
-                    "removes a damaged one, and the next run makes it again from the store"
-                ) from error
+                raise Damaged(f"{path}: cannot be opened as a results file: {one_line(error)}; {REPAIR}") from error
             if time.monotonic() >= deadline:
                 holder = re.search(r"lock is held in (.*?)\(PID (\d+)\)", str(error))
                 program = f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"

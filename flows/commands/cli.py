@@ -75,6 +75,8 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if only_prints:
             return 0
+    if str(error).startswith("Corrupt database file"):  # of DuckDB, in whatever query has met the damage
+        error = InputError(f"results: {str(error).splitlines()[0]}; `dreamer verify STUDY --repair` removes the file")
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
     place = isinstance(error, OSError) and error.filename and error.strerror
