@@ -16,6 +16,17 @@ PARTIAL = ".partial"
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an OSError of the block name `path` where it names no file, as that of a disk which gets full."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def atomic_file(path: Path, *, shared: bool = False, durable: bool = True) -> Iterator[Path]:
     """Yield a partial path beside `path` to write to, then rename that file to `path`.
 
@@ -25,10 +36,11 @@ def atomic_file(path: Path, *, shared: bool = False, durable: bool = True) -> It
     """
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex}{PARTIAL}" if shared else path.name + PARTIAL)
     try:
-        yield partial
-        if durable:
-            sync(partial)
-        partial.replace(path)
+        with naming(path):
+            yield partial
+            if durable:
+                sync(partial)
+            partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
 
@@ -49,8 +61,9 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        yield partial
-        replace_folder(partial, folder)
+        with naming(folder):
+            yield partial
+            replace_folder(partial, folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise

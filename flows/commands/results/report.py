@@ -10,6 +10,7 @@ from pathlib import Path
 from flows.commands.results.finding import find_results
 from flows.commands.results.printing import print_part
 from pipeline.errors import InputError
+from pipeline.storage.files import naming
 from sql.results import query
 
 
@@ -26,7 +27,8 @@ def report(options: argparse.Namespace) -> None:
     from reports.page.report import write_report  # takes a second, which a query need not wait for
 
     drawn = database.stat().st_mtime_ns  # before reading: rows that enter meanwhile are shown by the next page
-    page = write_report(database, study_id, database.parent / "report")
+    with naming(database.parent / "report"):
+        page = write_report(database, study_id, database.parent / "report")
     print(page)
     if options.watch:
         from reports.page.serving import watch

@@ -26,6 +26,7 @@ from flows.watching.record import recorded
 from flows.watching.single import only_run
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
+from pipeline.storage.files import naming
 from sql.results import Busy, connect
 
 
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         with progress.on_terminal(), only_run(study):  # progress of downloads too
             preflight(study, trust_code=options.trust_code)
-            with _staying(study.folder):
+            with _staying(study.folder), naming(study.folder):
                 lost = _run(study, options)
     if options.until == "report":
         with progress.on_terminal():
