@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-from contextlib import contextmanager
-
 import duckdb
 import pandas as pd
 import pyarrow as pa
@@ -14,6 +11,7 @@ import pytest
 from pipeline.errors import InputError
 from sql import results
 from sql.ingest import replace_computed
+from tests.full_disk import no_space
 from tests.sql.by_hand import ITEM, count, items, one_line, rows
 
 
@@ -104,17 +102,6 @@ def test_files_that_cannot_be_read_are_named(path, tmp_path):
         with pytest.raises(InputError, match=said) as error:
             results.ingest(path, {"items": [file]})
         one_line(error)
-
-
-@contextmanager
-def no_space():
-    """Let no file grow, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_a_full_disk_is_told_and_nothing_is_changed(path):

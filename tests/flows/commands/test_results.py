@@ -10,6 +10,7 @@ import pytest
 from flows.commands.cli import main
 from flows.commands.results import report as command
 from flows.commands.tables import cell
+from tests.full_disk import no_space
 from tests.reports.small_results import (
     RIGHT,
     STUDY,
@@ -53,6 +54,13 @@ def test_rows_that_enter_while_the_first_page_is_written_are_drawn_again(
     monkeypatch.setattr("reports.page.serving.watch", lambda *given: watched.append(given))
     assert main(["report", str(database), "--watch"]) == 0
     assert watched[0][2] == before < database.stat().st_mtime_ns
+
+
+def test_a_full_disk_is_one_line_with_the_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    database = entered(tmp_path / "results.duckdb", {"studies": [study()]})
+    with no_space():
+        assert main(["report", str(database)]) == 1
+    assert capsys.readouterr().err == f"dreamer: {tmp_path / 'report'}: File too large\n"
 
 
 def test_the_report_of_another_study_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
