@@ -183,7 +183,7 @@ class Run:
     def failure(self) -> str:
         """Why the newest attempt at the training has failed; "" where none has."""
         path = self.folder / FAILURE
-        return path.read_text() if path.exists() else ""
+        return path.read_text(errors="replace") if path.exists() else ""
 
 
 FAILURE = "failure.txt"

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -260,14 +261,14 @@ def check_checkpoints(run: Run) -> None:
 def write_run(plan: Plan, run: Run) -> None:
     """Write `run.json`: what decides the run, where its data lie, and how far any study has wanted it."""
     path, training = run.folder / "run.json", dict(run.content["training"])
-    if path.exists():
-        before = json.loads(path.read_text())["training"]
+    with suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # a damaged file is written again
+        before = json.loads(path.read_bytes())["training"]
         training["tokens"] = max(before["tokens"], training["tokens"])
         training["checkpoints"] = sorted({*before["checkpoints"], *training["checkpoints"]})
     run.folder.mkdir(parents=True, exist_ok=True)
     data = os.path.relpath(plan.data.packed.path, run.folder)
     text = json.dumps({"run_id": run.run_id, **run.content, "training": training, "data": data}, indent=1)
-    if not path.exists() or path.read_text() != text:
+    if not path.exists() or path.read_bytes() != text.encode():
         write_text_atomically(path, text)
 
 
@@ -288,4 +289,4 @@ def is_complete(plan: Plan) -> bool:
     if not (report_mark(study).exists() and study.database.exists() and plan.evaluated):
         return False
     whole = patiently(lambda: not differing(study.database, outputs_of(plan)))
-    return whole and report_mark(study).read_text() == report_digest(plan)
+    return whole and report_mark(study).read_bytes() == report_digest(plan).encode()

@@ -47,7 +47,7 @@ def register_user(plan: Plan) -> None:
     path = store / USERS / f"{digest(place)}.json"
     finished = plan.prepared and plan.evaluated
     text = json.dumps({"folder": place, "finished": finished, "uses": sorted(plan.names())}, indent=1)
-    if not path.exists() or path.read_text() != text:
+    if not path.exists() or path.read_bytes() != text.encode():
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text_atomically(path, text)
 
