@@ -124,5 +124,5 @@ def read_progress(path: Path) -> dict[str, Any]:
     """Read the progress file of a process; an empty dictionary where none is there yet, or none that is whole."""
     try:
         return json.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return {}
