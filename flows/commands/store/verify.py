@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+from collections.abc import Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -20,19 +20,12 @@ from flows.study.loading import load_study
 from flows.watching import progress
 from flows.watching.single import only_run
 from model.checksums import damaged_files
+from model.training.recording.records import read_record
 from pipeline.errors import InputError
 from pipeline.storage.files import PARTIAL
-from pipeline.storage.integrity import MANIFEST, damage
+from pipeline.storage.integrity import damage, read_sealed
 from sql.ledger import differing
 from sql.results import Damaged, read_all
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A damaged output of the store: its folder, and what is wrong, by file."""
-
-    folder: Path
-    wrong: dict[str, str]
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -46,9 +39,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def _verify(study: Study, *, repairs: bool) -> int:
     with progress.on_terminal():
-        outputs, findings = find_damage(study.store_folder)
+        outputs, damaged = find_damage(study.store_folder)
         broken = damaged_results(study.database)
-    rows = [(finding.folder / name, wrong) for finding in findings for name, wrong in finding.wrong.items()]
+    rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]
     rows += [(study.database, broken)] if broken else []
     rows += [] if rows else [(study.database, f"rows of {name} are missing or changed") for name in _wrong_rows(study)]
     if not rows:
@@ -58,39 +51,43 @@ def _verify(study: Study, *, repairs: bool) -> int:
     if not repairs:
         console.print(f"`dreamer verify {study.arguments} --repair` removes what is damaged")
         return 1
-    repair(study, findings, broken)
+    repair(study, damaged, broken)
     console.print(f"removed; `dreamer run {study.arguments}` makes it again")
     return 0
 
 
-def find_damage(root: Path) -> tuple[int, list[Finding]]:
-    """Compare every finished output of a store with its digests; returns how many there are, and the damaged ones."""
-    stages = [stage for stage in VERSIONS if stage != "decisions"]
-    folders = [path for stage in stages for path in sorted(root.glob(f"{stage}/*/")) if path.suffix != PARTIAL]
-    findings = []
-    for number, folder in enumerate(folders, start=1):
-        if wrong := _damaged_run(folder) if folder.parent.name == "runs" else _damaged_output(folder):
-            findings.append(Finding(folder, wrong))
-        progress.report("verify", number / len(folders), f"{folder.parent.name}/{folder.name}")
-    return len(folders), findings
+def find_damage(root: Path) -> tuple[int, dict[Path, dict[str, str]]]:
+    """Compare every finished output of a store with its digests.
+
+    Returns how many there are, and of each damaged one what is wrong, by file.
+    """
+    found = [path for stage in VERSIONS for path in sorted(root.glob(f"{stage}/*"))]
+    outputs, damaged = [path for path in found if path.suffix not in (PARTIAL, ".lock")], {}
+    for number, path in enumerate(outputs, start=1):
+        if wrong := _damage_of(path):
+            damaged[path] = wrong
+        progress.report("verify", number / len(outputs), f"{path.parent.name}/{path.name}")
+    return len(outputs), damaged
 
 
-def _damaged_output(folder: Path) -> dict[str, str]:
-    """Compare an output with its manifest."""
+def _damage_of(output: Path) -> dict[str, str]:
+    """Compare a decision, a run or an output of another stage with its digests; returns what is wrong, by file."""
     try:
-        return damage(folder)
+        if output.parent.name == "decisions":
+            read_sealed(output)
+            return {}
+        if output.parent.name != "runs":
+            return damage(output)
+        parts = sorted([*output.glob("checkpoints/[0-9]*[0-9]"), *output.glob("state/[0-9]*[0-9]")])
+        wrong = {
+            f"{part.relative_to(output)}/{name}": said for part in parts for name, said in damaged_files(part).items()
+        }
+        if not wrong:
+            read_record(output)
+        return wrong
     except InputError as error:
-        return {MANIFEST: str(error).removeprefix(f"{folder / MANIFEST} ").partition(";")[0]}
-
-
-def _damaged_run(folder: Path) -> dict[str, str]:
-    """Compare the tensors of a run's checkpoints and of its state with their checksums."""
-    parts = [*folder.glob("checkpoints/[0-9]*[0-9]"), *folder.glob("state/[0-9]*[0-9]")]
-    return {
-        str(part.relative_to(folder) / name): wrong
-        for part in sorted(parts)
-        for name, wrong in damaged_files(part).items()
-    }
+        place, _, words = str(error).partition(";")[0].partition(" ")
+        return {os.path.relpath(place, output): words}
 
 
 def damaged_results(database: Path) -> str:
@@ -112,10 +109,10 @@ def _wrong_rows(study: Study) -> list[str]:
     return differing(study.database, outputs_of(plan)) if done and not plan.absent else []
 
 
-def repair(study: Study, findings: list[Finding], broken: str) -> None:
-    """Remove what is damaged from the store; put aside results that cannot be read."""
-    for finding in findings:
-        shutil.rmtree(finding.folder)
+def repair(study: Study, damaged: Iterable[Path], broken: str) -> None:
+    """Remove damaged outputs from the store; put aside results that cannot be read."""
+    for output in damaged:
+        shutil.rmtree(output) if output.is_dir() else output.unlink()
     if broken:
         for path in (study.database, study.database.with_name(f"{study.database.name}.wal")):
             if path.exists():

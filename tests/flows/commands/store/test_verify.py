@@ -15,6 +15,7 @@ from flows.plan import Plan
 from flows.run import Options, Unseen, run_study
 from model.checkpoint import _save_tensors as save_tensors
 from model.checksums import write_checksums
+from pipeline.storage.integrity import sealed
 from sql.results import connect, query
 from tests.flows.by_hand import JobsByHand, tiny, tiny_settings
 from tests.flows.small_study import TINY
@@ -69,7 +70,7 @@ def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pyt
     run_study(plan, jobs, Unseen(), EVALUATED)
     assert jobs.submitted == [], "what is made again is as it was"
     assert len(query(plan.study.database, "from studies")) == 1
-    assert find_damage(plan.study.store_folder)[1] == []
+    assert find_damage(plan.study.store_folder)[1] == {}
 
 
 @pytest.mark.slow
@@ -88,6 +89,23 @@ def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_m
     assert {job.name for job in jobs.submitted} >= {f"train {second.name}"}
     assert {job.name.split(" at ")[0] for job in jobs.submitted} == {f"train {second.name}", f"evaluate {first.name}"}
     assert plan.evaluated
+
+
+def test_a_damaged_decision_and_a_damaged_step_log_are_found_and_removed(root: Path) -> None:
+    plan = Plan(tiny(root))
+    run, decision = plan.runs[0].folder, plan.store.root / "decisions" / "0123456789abcdef.json"
+    decision.parent.mkdir()
+    decision.write_text(sealed({"seed": 0}))
+    assert find_damage(plan.store.root)[1] == {}
+    for path in (decision, run / "steps.csv"):
+        flip(path)
+    assert {path: [*wrong] for path, wrong in find_damage(plan.store.root)[1].items()} == {
+        run: ["steps.csv"],
+        decision: ["."],
+    }
+    assert main(["verify", str(TINY), "--root", str(root), "--repair"]) == 0
+    assert not run.exists()
+    assert not decision.exists()
 
 
 @pytest.mark.parametrize("change", ["delete from evaluations where tokens < 9000", "update checkpoints set loss = 3.5"])
