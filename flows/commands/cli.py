@@ -76,7 +76,7 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
         if only_prints:
             return 0
     if str(error).startswith("Corrupt database file"):  # of DuckDB, in whatever query has met the damage
-        error = InputError(f"results: {str(error).splitlines()[0]}; `dreamer verify STUDY --repair` removes the file")
+        error = InputError(f"{str(error).splitlines()[0]}; remove the study's results.duckdb: a run makes it again")
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
     place = isinstance(error, OSError) and error.filename and error.strerror
