@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,14 @@ FIGURE = (
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)
-_SENTENCE_END = re.compile(r"(?<=[.?!])[\"'$)\]]*\s+")
+_SENTENCE_END = re.compile(r"(?<=[.?!])[\"'$)\]\\]*\s+")
+_MATHEMATICS = re.compile(r"\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)|(?s:\\\[.*?\\\]|\\\(.*?\\\))")
+_ASKS = re.compile(
+    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate|what|which|who|why|how)\b", re.IGNORECASE
+)
+_TELLS = re.compile(
+    r"\s*(express|write|list|name|give|state|tell|show that|simplify|factor|expand)\b|\$|\\\(|=", re.IGNORECASE
+)
 _DIGITS = re.compile(r"\d+")
 _ASKS_FOR_FORM = re.compile(
     r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type|use|submit|list"
@@ -37,6 +45,11 @@ def without_figures(text: str) -> str:
     return _FIGURE.sub(" ", text)
 
 
+def figures(text: str) -> str:
+    """Return all that `without_figures` leaves out."""
+    return "".join(figure[0] for figure in _FIGURE.finditer(text))
+
+
 def column_without_figures(texts: pa.Array) -> pa.Array:
     """Apply `without_figures` to a column, in which few texts have any."""
     marked = pc.fill_null(pc.match_substring_regex(texts, _MARKS), False)
@@ -46,16 +59,19 @@ def column_without_figures(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, marked, pa.array(plain, texts.type))
 
 
+@lru_cache(1 << 14)
 def sentences(text: str) -> list[str]:
-    """Split a text behind full stops, question and exclamation marks."""
+    """Split a text behind full stops, question and exclamation marks, but not within mathematics."""
     ends = [end.end() for end in _SENTENCE_END.finditer(text)]
+    inside = [found.span() for found in _MATHEMATICS.finditer(text)] if "$" in text or "\\" in text else []
+    ends = [end for end in ends if not any(start < end < stop for start, stop in inside)]
     return [
         text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end].strip()
     ]
 
 
 def without_closing(texts: Sequence[str]) -> list[str]:
-    """Remove closing sentences that ask for a form of the answer, or that close several of these texts and ask nothing.
+    """Remove closing sentences on the form of the answer, or that close several of these texts, if they ask nothing.
 
     The first sentence always stays.
     """
@@ -71,8 +87,10 @@ def without_closing(texts: Sequence[str]) -> list[str]:
 
 
 def _is_format(sentence: str, closing: Counter[str]) -> bool:
-    asks = sentence.rstrip().endswith("?")
-    return bool(_ASKS_FOR_FORM.match(sentence)) or (not asks and closing[_pattern(sentence)] >= _FREQUENT)
+    formal = bool(_ASKS_FOR_FORM.match(sentence))
+    return not _ASKS.search(sentence) and (
+        formal or (closing[_pattern(sentence)] >= _FREQUENT and not _TELLS.search(sentence))
+    )
 
 
 def _pattern(sentence: str) -> str:
