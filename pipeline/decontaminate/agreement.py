@@ -35,7 +35,9 @@ from pipeline.text.number_words import NUMBER_WORDS, ONE
 from pipeline.text.words import LETTERS, NUMBER, SIGN, Words
 
 _NUMBER_WORDS = frozenset([*map(word_id, NUMBER_WORDS), ONE])
-_VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqrtuvwxyz"))  # "a", "i" and the "s" of "it's" are words
+VARIABLES = frozenset(
+    map(word_id, "bcdefghjklmnopqruvwxyz")
+)  # "a", "i", the "s" of "it's", the "t" of "isn't" are words
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
 _LEAST_KEPT = 0.7  # of the passage's words
@@ -125,8 +127,8 @@ class Target:
                 return True
             mine, instead = self.ids[start:stop], ids[their:their_stop]
             numbered = NUMBER in ours or not _NUMBER_WORDS.isdisjoint(mine)
-            varied = _VARIABLES.isdisjoint(mine) and not _VARIABLES.isdisjoint(instead)
-            if varied or not _VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]):
+            varied = VARIABLES.isdisjoint(mine) and not VARIABLES.isdisjoint(instead)
+            if varied or not VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]):
                 return True
             if (numbered and not _NUMBER_WORDS.isdisjoint(instead)) or asks_otherwise(mine, instead):
                 return True

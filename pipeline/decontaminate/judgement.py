@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pipeline.decontaminate.agreement import VARIABLES
 from pipeline.decontaminate.omissions import figures, without_figures
 from pipeline.decontaminate.settings import EXACT, FORMULA, OVERLAP, REPHRASED, TEMPLATE
 from pipeline.text.answers import answer_key
@@ -24,7 +25,7 @@ from pipeline.text.words import LETTERS, NUMBER
 
 _LAYOUT = re.compile(r"\\(?:left|right|[dtc]?frac)|[\s\\$/]")
 _IN_BRACKETS = re.compile(r"[({]([^(){}]*[-+*^=<>][^(){}]*)[)}]")
-_FORMULA = re.compile(r"\\[a-zA-Z]|[\^=]")
+_FORMULA = re.compile(r"\\[a-zA-Z]|[\^=]|(?<![\w'’.-])[b-z](?![\w'’.-])")
 _GRAMMAR = """a about after all also altogether am an and any are as at be been before both but by can could did do does
 each every find for from get gets given had has have he her hers him his how i if in into is it its just left many more
 much must my of off on one or other our out over own per s same she should so some than that the their them then there
@@ -35,29 +36,32 @@ _MOST, _HALF = 0.8, 0.5  # of the content words of an item
 _STORY_WORDS = 10  # of letters: the least of a word problem
 _LEAST_SHARED = 7  # content words of a rephrased problem: fewer are a template's
 _LEAST_NUMBERS, _MANY_NUMBERS = 2, 4  # of a rephrased problem; that hardly agree by chance in another order
-_EQUALS = word_id("=")
+_EQUALS, _LETTERS = word_id("="), np.array(sorted(VARIABLES), np.uint64)
 
 
 class Problem:
     """Hold what tells a problem, of an item or a document, from others: its text as it stands, its answer, its words.
 
     `answer` is the key of the answer, "" for a letter that may name an option. `sequence` are the numbers but 1, which
-    may be a word, `numbers` the same in any order, `formula` numbers and signs, `content` the words beyond grammar.
+    may be a word, `numbers` the same in any order, `content` the words beyond grammar. `formula` are numbers, signs and
+    variables.
     """
 
     def __init__(self, text: str, answer: str, ids: np.ndarray, kinds: np.ndarray) -> None:
         key = answer_key(answer)
-        self.text, self.ids, self.kinds, self.length = text, ids, kinds, len(ids)
+        self.text, self.ids, self.kinds, self.length = text, ids, kinds, len(text.split())
         self.answer = key if len(key.strip("() ")) > 1 or key.isdigit() else ""
 
     numbers = cached_property(lambda self: Counter(self.sequence))
     content = cached_property(lambda self: frozenset(self.ids[self.kinds == LETTERS].tolist()) - _GRAMMAR_IDS)
     sequence = cached_property(lambda self: self.ids[(self.kinds == NUMBER) & (self.ids != ONE)].tolist())
-    formula = cached_property(lambda self: self.ids[(self.kinds >= NUMBER) & (self.ids != _EQUALS)].tolist())
+    formula = cached_property(
+        lambda self: self.ids[((self.kinds >= NUMBER) | np.isin(self.ids, _LETTERS)) & (self.ids != _EQUALS)].tolist()
+    )
 
     @cached_property
     def is_story(self) -> bool:
-        """Whether this is a word problem: prose without formulas."""
+        """Whether this is a word problem: prose without formulas and variables."""
         prose = np.count_nonzero(self.kinds == LETTERS) >= _STORY_WORDS
         return bool(prose) and not _FORMULA.search(without_figures(self.text))
 
@@ -84,15 +88,15 @@ def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
     if not item.resembles(asked) or asked.length > most * item.length + more:
         return grade  # the item may stand elsewhere in the document
     if grade in (EXACT, OVERLAP):
-        differ = all(any(map(str.isdigit, answer)) for answer in (item.answer, asked.answer))
+        differ = all(key and not key.replace(" ", "").isalpha() for key in (item.answer, asked.answer))
         drawn = item.numbers.total() < 2 and any(map(str.isdigit, figures(item.text)))
         other = not same and (differ or drawn or item.brackets_differ(asked))
         return TEMPLATE if other and "".join(item.text.split()) not in "".join(asked.text.split()) else grade
     if not same or not item.numbers or not item.numbers <= asked.numbers:
         return grade
-    later = iter(asked.sequence)
-    ordered = len(item.sequence) >= _MANY_NUMBERS or all(number in later for number in item.sequence)
-    fits = ordered if item.is_story else item.formula == asked.formula
+    ours, theirs = (one.sequence if item.is_story else one.formula for one in (item, asked))
+    later = iter(theirs)
+    fits = (item.is_story and len(ours) >= _MANY_NUMBERS) or all(word in later for word in ours)
     shared = len(item.content & asked.content)
     if fits and shared >= _MOST * len(item.content):
         return OVERLAP

@@ -15,9 +15,10 @@ from pipeline.text.normal_form import COMMANDS, fold
 _LONGEST = 8  # words; a longer answer is prose, which may be worded in many ways
 _WORD = re.compile(r"(\\?)([a-z]+)|\d+(?:\.\d+)?|[-+*/^<=>()\[\]]")
 _DIVISION = re.compile(r"\s*\\[dtc]?frac\s*(?:\{([^{}]*)\}\s*\{([^{}]*)\}|(?=\d))")
-_AROUND = re.compile(  # what stands around a value: layout, the left side of an equation, a unit
-    r"(?<=\d)(?:,|\{,\}|,\\!|\\,)(?=\d{3}(?!\d))|\\(?:left|right)\b|\\[,;!% ]|[$%]|\^\s*\{?\\circ\s*\}?|\.$"
-    r"|^[a-z](?:_\w|\([a-z]\))?\s*=(?=[^=]+$)|\\(?:text|mathrm|mbox)\s*\{[^{}]*\}|(?<![a-z\\])(?!pi\b)[a-z]{2,}(?:\^[23])?"
+_AROUND = re.compile(  # what stands around a value: the left side of an equation, layout, a unit
+    r"^[\s$]*[a-z](?:_\w|\([a-z]\))?\s*=(?=[^=]+$)|(?<=\d)(?:,|\{,\}|,\\!|\\,)(?=\d{3}(?!\d))|\\(?:left|right)\b"
+    r"|\\[,;!% ]|[$%]|\^\s*\{?\\circ\s*\}?|\.$|\\(?:text|mathrm|mbox)\s*\{[^{}]*\}"
+    r"|(?<![a-z\\])(?!pi\b)[a-z]{2,}(?:\^[23])?"
 )
 _VALUE = re.compile(r"-?(?:\d*\.)?\d+(?:/[1-9]\d*)?|\d+ \d+/[1-9]\d*")  # the last one is a mixed number
 

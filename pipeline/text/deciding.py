@@ -12,11 +12,11 @@ from collections.abc import Iterable
 
 from pipeline.text.ngrams import word_id
 
-_ALONE = "not never cannot|without|half|quarter|third|twice double|thrice triple|dozen|billion"
+_ALONE = "not never cannot don doesn didn isn aren|without|half|quarter|third|twice double|thrice triple|dozen|billion"
 _EXCHANGED = """
-sin sine|cos cosine|tan tangent|cot|sec|csc|arcsin|arccos|arctan|sinh|cosh|tanh|log|ln|exp|sqrt|gcd gcf|lcm
+sin sine|cos cosine|tan tangent|cot|sec|csc|arcsin asin|arccos acos|arctan atan|sinh|cosh|tanh|log ln|exp|sqrt
 max maximum maximal greatest largest biggest highest longest|min minimum minimal least smallest lowest shortest fewest
-sum|product|difference|quotient|remainder|ratio|domain|range|mean average|median|mode|numerator|denominator
+gcd gcf|lcm|sum|product|difference|quotient|remainder|ratio|domain|range|mean average|median|mode|numerator|denominator
 area|perimeter circumference|volume|radius|diameter|length|width|height|parallel|perpendicular|vertical|horizontal
 distinguishable distinct different|indistinguishable identical|labeled labelled|unlabeled unlabelled|with|first|last
 even|odd|positive|negative|prime|composite|rational|irrational|increase increasing increased|gains gained|loses lost

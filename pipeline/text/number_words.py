@@ -41,7 +41,8 @@ def read_numbers(words: Words) -> Words:
     kinds[at] = np.where(ids[at] == ONE, LETTERS, NUMBER)
     steps = np.diff(at)
     near = (steps == 1) | ((steps == 2) & (words.ids[at[:-1] + 1] == _AND) & (_VALUES[places[:-1]] % 100 == 0))
-    near &= (words.starts[at[1:]] - ends[at[:-1]] == 4 * steps - 3) & _BETWEEN[words.text[ends[at[:-1]]]]
+    near &= words.starts[at[1:]] - ends[at[:-1]] == 4 * steps - 3
+    near &= _BETWEEN[words.text[ends[at[:-1]]]] & _BETWEEN[words.text[words.starts[at[1:]] - 1]]
     values, first = _VALUES[places].tolist(), at.tolist()
     for k in np.flatnonzero(near).tolist():
         if value := _joined(values[k], values[k + 1]):

@@ -71,7 +71,6 @@ def test_a_copy_in_another_style_is_removed(tmp_path: Path, item: str, document:
         ("What is the value of 2/5 + 1/3?", r"What is the value of $2/\pi \int_0^1 x dx$?"),
         ("Find the value of x + 7 if x = 2.", "Find the value of x + 7 if x = 21."),
         ("Compute 2 + 3 + 10 + 7.", "Compute 2 + 3 + 10 + 7 + 9."),
-        (FISH, FISH.replace("55", "fifty-six")),
         (FISH.replace("55", "50"), FISH.replace("55", "fifty-five")),
         (FISH, FISH.replace("3 tanks", "n tanks")),
         (ANGLE, ANGLE.replace("least", "greatest")),
@@ -133,14 +132,12 @@ OWN = ("Give the mean of the numbers of all pupils:", "And then say how many pup
 @pytest.mark.parametrize(
     ("item", "answer", "document", "own", "grade"),
     [
-        (GARDEN, "92", GARDEN.replace("garden", "meadow"), "b = 184/2", "overlap"),
-        (GARDEN, "92.5", GARDEN.replace("garden", "meadow"), r"$\frac{185}{2}$ meters", "overlap"),
+        (GARDEN, "92.5", GARDEN.replace("garden", "meadow"), r"$b = \frac{185}{2}$ meters", "overlap"),
         (GARDEN, "92", GARDEN.replace("garden", "meadow"), "B", "overlap"),
         (GARDEN, "92", GARDEN.replace("garden", "meadow"), "93", "template"),
         (GARDEN, "92", GARDEN, "93", "exact"),  # a wrong answer undoes no leak
         (GARDEN, "92", f"{OWN[0]} 31, 40. {GARDEN.replace('garden', 'meadow')} {OWN[1]} or 20.", "93", "overlap"),
         (LETTERS, "18", LETTERS.replace("How", "His sister is 9 years old and has a dog. How"), "18", "overlap"),
-        (LETTERS, "18", LETTERS.replace("How", "His sister is 9 years old and has a dog. How"), "19", "template"),
         (LETTERS, "18", TOLD, "18", "rephrased"),
         (LETTERS, "18", TOLD, "27", None),
         (LETTERS, "18", "A box of 12 pens weighs 15 grams. Two thirds are full. What is sent?", "18", None),

@@ -170,8 +170,8 @@ def test_short_documents_are_compared_as_a_whole_only(tmp_path: Path) -> None:
 
 
 def test_letters_of_short_rows_count_in_their_case(tmp_path: Path) -> None:
-    rows = ["F(X) = 2X", "f(x)=2x", "f(x) = 2x", "What is F?", "what is  F ?", "AB=7", "ab=7"]
-    rows += [f"{name}(x)=2x is one of the functions that we draw" for name in "Ff"]
+    long = [f"{name}(x)=2x is one of the functions that we draw" for name in "Ff"]
+    rows = ["F(X) = 2X", "f(x)=2x", "f(x) = 2x", "What is F?", "what is  F ?", "AB=7", "ab=7", *long]
     assert run(tmp_path, [(text, "", "") for text in rows])[0] == ["s/0", "s/1", "s/3", "s/5", "s/6", "s/7"]
 
 

@@ -89,9 +89,8 @@ def test_a_table_finds_what_is_in_the_table(table: set[int], ids: list[int]) -> 
 
 
 def test_number_words_are_read_as_numbers() -> None:
-    texts = ["One has fifty-five, two hundred and six or five six", "two thousand five hundred seventeen"]
-    texts += ["a hundred thousand", "twenty and five, twenty twenty-one\nsix"]
-    read = ["1 has 55 206 or 5 6", "2517", "a 100000", "20 and 5 20 21 6"]
+    texts = ["One has fifty-five, two hundred and six or five six", "a thousand five hundred and\nten twenty-one"]
+    read = ["1 has 55 206 or 5 6", "a 1500 and 10 21"]
     ((_, words),) = word_blocks(text_column(pa.array(texts)))
     found = read_numbers(words)
     assert found.ids.tolist() == [word_id(word) for text in read for word in text.split()]
