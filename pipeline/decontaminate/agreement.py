@@ -40,6 +40,7 @@ VARIABLES = frozenset(
 )  # "a", "i", the "s" of "it's", the "t" of "isn't" are words
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
+_DIGIT = np.isin(np.arange(256), list(b"0123456789"))
 _LEAST_KEPT = 0.7  # of the passage's words
 _MOST_EXCHANGED = 1 / 9  # of the passage's words
 _FREE = 1  # word that may be exchanged in any passage
@@ -66,19 +67,20 @@ class Target:
         Given the words `inside` which the document lies, the copy has to be sentences of its own, and whole but for a
         word of letters, which may stand in several places.
         """
-        theirs, kinds = words.ids[stretch].tolist(), words.kinds[stretch].tolist()
+        theirs = words.ids[stretch].tolist()
         may_exchange = self.may_exchange if inside is None else _FREE
-        blocks = self._blocks(theirs, kinds, may_exchange)
+        blocks = self._blocks(theirs, may_exchange)
         if not blocks:
             return False
         gaps = _gaps(blocks, self.length, len(theirs))
         asked = self.length - self.last if inside is None else 0
-        if self._exchanged(gaps, theirs) > may_exchange or self._contradicts(gaps, blocks, theirs, kinds, asked):
+        if self._exchanged(gaps, theirs) > may_exchange or self._contradicts(gaps, blocks, words, stretch, asked):
             return False
         if inside is None:
             kept = sum(size for _, _, size in blocks)
             lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
             return kept >= _LEAST_KEPT * self.length and lost <= max((1 - _SENTENCE_KEPT) * self.last, 1)
+        kinds = words.kinds[stretch].tolist()
         if any({*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps):
             return False
         (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
@@ -97,18 +99,14 @@ class Target:
             pairs.update(zip_longest(ours, other))
         return len(pairs)
 
-    def _blocks(self, theirs: list[int], kinds: list[int], may_exchange: int) -> list[tuple[int, int, int]]:
+    def _blocks(self, theirs: list[int], may_exchange: int) -> list[tuple[int, int, int]]:
         """Align with a stretch: equal blocks (place here, place there, words).
 
-        Returns no block where numbers are missing or exchanged, or where more words are missing than may be exchanged:
-        aligning takes far longer than counting.
+        Returns no block where numbers are missing, or where more words are missing than may be exchanged: aligning
+        takes far longer than counting.
         """
-        if len(self.words.difference(theirs)) > may_exchange:
+        if len(self.words.difference(theirs)) > may_exchange or (self.needed - Counter(theirs)).total() > self.may_lack:
             return []
-        if lacking := (self.needed - Counter(theirs)).total():
-            others = (word for word, kind in zip(theirs, kinds, strict=True) if kind == NUMBER)
-            if lacking > self.may_lack or Counter(others) - self.needed:
-                return []
         matcher = SequenceMatcher(None, self.ids, theirs, autojunk=False)
         blocks = [(block.a, block.b, block.size) for block in matcher.get_matching_blocks() if block.size]
         while len(blocks) > 1 and blocks[1][1] - blocks[0][1] - blocks[0][2] > blocks[0][2]:
@@ -118,21 +116,27 @@ class Target:
         return blocks
 
     def _contradicts(
-        self, gaps: list[Gap], blocks: list[tuple[int, int, int]], ids: list[int], kinds: list[int], asked: int
+        self, gaps: list[Gap], blocks: list[tuple[int, int, int]], words: Words, stretch: slice, asked: int
     ) -> bool:
-        """Test whether a number, sign or word that decides is another one, or a variable from the word `asked` on."""
+        """Test whether a number, sign or word that decides is another one, or a variable from the word `asked` on.
+
+        A number is another one as well where one is lost in one place and one is added in another.
+        """
+        ids, kinds = words.ids[stretch].tolist(), words.kinds[stretch].tolist()
+        digits = _DIGIT[words.text[words.starts[stretch]]].tolist()
+        lost = gained = False
         for start, stop, their, their_stop in gaps:
-            ours, other = self.kinds[start:stop], kinds[their:their_stop]
-            if NUMBER in other or (SIGN in ours and SIGN in other):
-                return True
             mine, instead = self.ids[start:stop], ids[their:their_stop]
+            ours, other = self.kinds[start:stop], kinds[their:their_stop]
             numbered = NUMBER in ours or not _NUMBER_WORDS.isdisjoint(mine)
-            varied = VARIABLES.isdisjoint(mine) and not VARIABLES.isdisjoint(instead)
-            if varied or not VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]):
+            lost |= numbered
+            gained |= NUMBER in other or not _NUMBER_WORDS.isdisjoint(instead)
+            varied = VARIABLES.isdisjoint(mine) and not VARIABLES.isdisjoint(instead) and (numbered or stop > asked)
+            if varied or not VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]) or asks_otherwise(mine, instead):
                 return True
-            if (numbered and not _NUMBER_WORDS.isdisjoint(instead)) or asks_otherwise(mine, instead):
+            if any(digits[their:their_stop]) or (SIGN in ours and SIGN in other):
                 return True
-        return any(
+        return (lost and gained) or any(
             _is_negative(self.ids, at + k) != _is_negative(ids, there + k)
             for at, there, size in blocks
             for k in range(size)

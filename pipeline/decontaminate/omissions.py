@@ -23,8 +23,12 @@ FIGURE = (
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)
-_SENTENCE_END = re.compile(r"(?<=[.?!])[\"'$)\]\\]*\s+")
-_MATHEMATICS = re.compile(r"\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)|(?s:\\\[.*?\\\]|\\\(.*?\\\))")
+_PLAIN_END = r"[.?!][\"'$)\]]*(\s+)"
+_SENTENCE_END = re.compile(_PLAIN_END)
+_MATHEMATICS_OR_END = re.compile(  # mathematics as a whole: only behind its last full stop may a sentence end
+    r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
+    rf"(?:(?:(?<=[.?!]\$)|(?<=[.?!]\\[\])]))(\s+))?|{_PLAIN_END}"
+)
 _ASKS = re.compile(
     r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate|what|which|who|why|how)\b", re.IGNORECASE
 )
@@ -62,9 +66,8 @@ def column_without_figures(texts: pa.Array) -> pa.Array:
 @lru_cache(1 << 14)
 def sentences(text: str) -> list[str]:
     """Split a text behind full stops, question and exclamation marks, but not within mathematics."""
-    ends = [end.end() for end in _SENTENCE_END.finditer(text)]
-    inside = [found.span() for found in _MATHEMATICS.finditer(text)] if "$" in text or "\\" in text else []
-    ends = [end for end in ends if not any(start < end < stop for start, stop in inside)]
+    pattern = _MATHEMATICS_OR_END if "$" in text or "\\" in text else _SENTENCE_END
+    ends = [end.end() for end in pattern.finditer(text) if end.lastindex]
     return [
         text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end].strip()
     ]
@@ -87,10 +90,9 @@ def without_closing(texts: Sequence[str]) -> list[str]:
 
 
 def _is_format(sentence: str, closing: Counter[str]) -> bool:
-    formal = bool(_ASKS_FOR_FORM.match(sentence))
-    return not _ASKS.search(sentence) and (
-        formal or (closing[_pattern(sentence)] >= _FREQUENT and not _TELLS.search(sentence))
-    )
+    formal = _ASKS_FOR_FORM.match(sentence)
+    frequent = closing[_pattern(sentence)] >= _FREQUENT and not _TELLS.search(sentence)
+    return bool(formal or frequent) and not _ASKS.search(sentence)
 
 
 def _pattern(sentence: str) -> str:

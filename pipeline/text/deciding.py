@@ -12,23 +12,23 @@ from collections.abc import Iterable
 
 from pipeline.text.ngrams import word_id
 
-_ALONE = "not never cannot don doesn didn isn aren|without|half|quarter|third|twice double|thrice triple|dozen|billion"
-_EXCHANGED = """
-sin sine|cos cosine|tan tangent|cot|sec|csc|arcsin asin|arccos acos|arctan atan|sinh|cosh|tanh|log ln|exp|sqrt
+_WORDS = """
+not never cannot don doesn didn isn aren|sin sine|cos cosine|tan tangent|cot|sec|csc|arcsin asin|arccos acos|arctan atan
+sinh|cosh|tanh|log ln|exp|sqrt|gcd gcf|lcm|sum|product|difference|quotient|remainder|ratio|domain|range|numerator
 max maximum maximal greatest largest biggest highest longest|min minimum minimal least smallest lowest shortest fewest
-gcd gcf|lcm|sum|product|difference|quotient|remainder|ratio|domain|range|mean average|median|mode|numerator|denominator
 area|perimeter circumference|volume|radius|diameter|length|width|height|parallel|perpendicular|vertical|horizontal
-distinguishable distinct different|indistinguishable identical|labeled labelled|unlabeled unlabelled|with|first|last
+distinguishable distinct different|indistinguishable identical|labeled labelled|unlabeled unlabelled|with|without|first
 even|odd|positive|negative|prime|composite|rational|irrational|increase increasing increased|gains gained|loses lost
-decrease decreasing decreased|more greater larger|less fewer smaller|before|after|inside|outside|above|below
-union|intersection|older taller|younger shorter|including inclusive|excluding exclusive|clockwise|counterclockwise
+decrease decreasing decreased|more greater larger|less fewer smaller|before|after|inside|outside|above|below|last|union
+intersection|older taller|younger shorter|including inclusive|excluding exclusive|clockwise|counterclockwise|denominator
+mean average|median|mode
 """
-_GROUPS = [group.split() for group in f"{_ALONE}{_EXCHANGED}".replace("\n", "|").split("|")]
+_GROUPS = [group.split() for group in _WORDS.strip().replace("\n", "|").split("|")]
 DECIDING = {word_id(word): word_id(group[0]) for group in _GROUPS for word in group}  # the first word of those alike
-_ADDED = frozenset(word_id(group.split()[0]) for group in _ALONE.split("|"))
+_NOT = word_id("not")
 
 
 def asks_otherwise(ours: Iterable[int], theirs: Iterable[int]) -> bool:
-    """Test whether words stand for others that ask for something else; "not" or "half" also where nothing stood."""
+    """Test whether words stand for others that ask for something else; "not" also where nothing stood."""
     before, after = ({DECIDING[word] for word in words if word in DECIDING} for words in (ours, theirs))
-    return before != after and (bool(before and after) or not _ADDED.isdisjoint(before ^ after))
+    return before != after and (bool(before and after) or _NOT in before ^ after)
