@@ -34,17 +34,17 @@ _GRAMMAR_IDS = frozenset(map(word_id, _GRAMMAR.split()))
 _LITTLE, _MUCH = (1.2, 8), (2.0, 16)  # times the words of an item and words more, that a question may have
 _MOST, _HALF = 0.8, 0.5  # of the content words of an item
 _STORY_WORDS = 10  # of letters: the least of a word problem
-_LEAST_SHARED = 7  # content words of a rephrased problem: fewer are a template's
-_LEAST_NUMBERS, _MANY_NUMBERS = 2, 4  # of a rephrased problem; that hardly agree by chance in another order
+_LEAST_SHARED = 8  # content words of a rephrased problem: fewer are a template's
+_LEAST_NUMBERS = 2  # of a rephrased problem
 _EQUALS, _LETTERS = word_id("="), np.array(sorted(VARIABLES), np.uint64)
 
 
 class Problem:
     """Hold what tells a problem, of an item or a document, from others: its text as it stands, its answer, its words.
 
-    `answer` is the key of the answer, "" for a letter that may name an option. `sequence` are the numbers but 1, which
-    may be a word, `numbers` the same in any order, `content` the words beyond grammar. `formula` are numbers, signs and
-    variables.
+    `answer` is the key of the answer, "" for a letter that may name an option. `sequence` are the numbers, `numbers`
+    the same in any order but for 1, which may be a word, `content` the words beyond grammar, `formula` numbers, signs
+    and variables.
     """
 
     def __init__(self, text: str, answer: str, ids: np.ndarray, kinds: np.ndarray) -> None:
@@ -52,9 +52,9 @@ class Problem:
         self.text, self.ids, self.kinds, self.length = text, ids, kinds, len(text.split())
         self.answer = key if len(key.strip("() ")) > 1 or key.isdigit() else ""
 
-    numbers = cached_property(lambda self: Counter(self.sequence))
+    numbers = cached_property(lambda self: Counter(number for number in self.sequence if number != ONE))
     content = cached_property(lambda self: frozenset(self.ids[self.kinds == LETTERS].tolist()) - _GRAMMAR_IDS)
-    sequence = cached_property(lambda self: self.ids[(self.kinds == NUMBER) & (self.ids != ONE)].tolist())
+    sequence = cached_property(lambda self: self.ids[(self.kinds == NUMBER) | (self.ids == ONE)].tolist())
     formula = cached_property(
         lambda self: self.ids[((self.kinds >= NUMBER) | np.isin(self.ids, _LETTERS)) & (self.ids != _EQUALS)].tolist()
     )
@@ -95,11 +95,12 @@ def judge(item: Problem, asked: Problem, grade: str | None) -> str | None:
     if not same or not item.numbers or not item.numbers <= asked.numbers:
         return grade
     ours, theirs = (one.sequence if item.is_story else one.formula for one in (item, asked))
-    later = iter(theirs)
-    fits = (item.is_story and len(ours) >= _MANY_NUMBERS) or all(word in later for word in ours)
     shared = len(item.content & asked.content)
+    more = len(theirs) - len(ours)  # numbers, which may stand in one place, as of a sentence more
+    fits = any(ours[:at] + theirs[at : at + more] + ours[at:] == theirs for at in range(len(ours) + 1))
+    fits = fits and (more == 0 or shared >= _LEAST_SHARED)
     if fits and shared >= _MOST * len(item.content):
         return OVERLAP
-    if shared < _LEAST_SHARED or len(item.sequence) < _LEAST_NUMBERS or item.numbers != asked.numbers:
+    if shared < _LEAST_SHARED or item.numbers.total() < _LEAST_NUMBERS or item.numbers != asked.numbers:
         return grade
     return REPHRASED if item.is_story else FORMULA

@@ -123,7 +123,7 @@ def test_a_worked_solution_without_its_question_is_removed(tmp_path: Path) -> No
 
 
 LETTERS = "Sam writes 12 letters on Monday and 15 on Friday, then sends two thirds of them by post. How many are sent?"
-TOLD = "By post go two thirds of the letters that Sam wrote: 12 on Monday, 15 more on a Friday. What number is sent?"
+TOLD = "Sam sends two thirds of all letters that he writes by post: 12 on Monday, 15 more on a Friday. What is sent?"
 SYSTEM = "Suppose real numbers $x$ and $y$ satisfy equations $x + y = 14$ and $xy = 33$. Find the larger number."
 TURNED = "Given the equations $xy = 33$ and $x + y = 14$ for real numbers $x$ and $y$, which number is the larger?"
 OWN = ("Give the mean of the numbers of all pupils:", "And then say how many pupils more than 19 there would be,")
