@@ -48,11 +48,11 @@ VERSIONS = {
     "documents": 4,
     "traces": 4,
     "clean": 2,
-    "signatures": 1,  # with this version goes up the one of deduplicate, whose key does not name the signatures
-    "deduplicate": 4,
-    "decontaminate": 5,
+    "signatures": 2,  # with this version goes up the one of deduplicate, whose key does not name the signatures
+    "deduplicate": 5,
+    "decontaminate": 6,
     "items": 3,
-    "late": 1,
+    "late": 2,
     "tokenizer": 2,
     "tokens": 4,
     "funnel": 3,

@@ -10,12 +10,10 @@ import pyarrow as pa
 from pipeline.storage.documents import SCHEMA, DocumentWriter, read_documents
 
 
-def write_documents(folder: Path, documents: Iterable[tuple[str, str, str, str]]) -> Path:
-    """Write documents of these ids, sources, questions and responses as a stage output, and return `folder`."""
-    rows = [
-        {"id": name, "source": source, "row": row, "question": question, "response": response, "answer": ""}
-        for row, (name, source, question, response) in enumerate(documents)
-    ]
+def write_documents(folder: Path, documents: Iterable[tuple[str, ...]]) -> Path:
+    """Write documents of these ids, sources, questions, responses and perhaps answers, and return `folder`."""
+    names = ("id", "source", "question", "response", "answer")
+    rows = [{"row": row, "answer": "", **dict(zip(names, each, strict=False))} for row, each in enumerate(documents)]
     with DocumentWriter(folder) as writer:
         writer.keep(pa.Table.from_pylist(rows, schema=SCHEMA))
     return folder

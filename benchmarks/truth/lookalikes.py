@@ -14,7 +14,7 @@ import json
 import random
 import re
 import tempfile
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -28,6 +28,7 @@ from pipeline.benchmarks.items import benchmark_items
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
+from pipeline.text.number_words import CARDINALS
 
 BENCHMARKS = ("gsm8k", "mathqa", "mmlu_math")
 EXCHANGED_FROM = 8  # words: a word exchanged in a shorter item makes another problem as often as not
@@ -35,19 +36,22 @@ SHOWN = 5  # wrong documents that are printed
 LATIN, CYRILLIC = "aeopcxyAEOPCXHKMT", "аеорсхуАЕОРСХНКМТ"
 WORDS = ("coloured", "rather", "market", "quickly", "garden", "silver", "under", "brother")
 SENTENCE_END = re.compile(r"(?<=[.?!])\s+(?=[A-Z])")
-NUMBER = re.compile(r"\d+")
+NUMBER, WHOLE = re.compile(r"\d+"), re.compile(r"(?<![\d.,/])\d+(?![\d/]|[.,]\d)")
+SPELLED = {str(value): word for word, value in CARDINALS.items()}
+MORE = "A shop nearby sold 14 toy trains."
 WORD = re.compile(r"(?<![\w\\{$^])[A-Za-z]{3,}(?![\w}$^])")
 Item = dict[str, str]
 Edit = Callable[[Random, str, str], str]  # of a problem, given another one; an empty text where the edit does not apply
 
 
 class Planted(NamedTuple):
-    """A document: its kind, and the id of the item that a planted one was made from."""
+    """A document: its kind, the id of the item that a planted one was made from, and its final answer."""
 
     kind: str
     question: str
     response: str = "Some."
     item: str = ""
+    answer: str = ""
 
 
 def as_latex(draw: Random, text: str, other: str) -> str:
@@ -108,6 +112,8 @@ COPIES: dict[str, Edit] = {
     "Unicode signs": as_unicode,
     "look-alike letters": with_lookalikes,
     "within a longer text": within,
+    "numbers in words": lambda draw, text, other: WHOLE.sub(lambda match: SPELLED.get(match[0], match[0]), text),
+    "a sentence more, equal answer": lambda draw, text, other: re.sub(r"(?<=\. )(?=[A-Z])", f"{MORE} ", text, count=1),
 }
 EXCHANGES: dict[str, Edit] = {
     "another word": at_one(WORD, lambda draw, _: draw.choice(WORDS)),
@@ -118,6 +124,7 @@ OTHERS: dict[str, Edit] = {
     "all numbers swapped": lambda draw, text, other: NUMBER.sub(lambda match: other_number(draw, match[0]), text),
     "one number swapped": at_one(NUMBER, other_number),
     "set-up with another question": another_question,
+    "another word and answer": at_one(WORD, lambda draw, _: draw.choice(WORDS)),
 }
 SOLUTIONS: dict[str, Callable[[str], str]] = {
     "solution only": lambda solution: solution,
@@ -143,7 +150,8 @@ def planted(items: list[Item], solutions: dict[str, str], each: int) -> Iterator
             if len(item["question"].split()) < least or unchanged or not question:
                 continue
             options = [] if kind in OTHERS else draw.sample(options_of(item), len(options_of(item)))
-            yield Planted(kind, question, lettered(options) or "Some.", item["id"])
+            answer = "-7919/3" if kind in OTHERS else item["answer"]
+            yield Planted(kind, question, lettered(options) or "Some.", item["id"], answer)
             made += 1
             if made == each:
                 break
@@ -169,34 +177,27 @@ def natural(mirror: Path, known: set[str]) -> Iterator[Planted]:
     """Read real rows that are no items themselves."""
     for row in rows(mirror, "openai/gsm8k/main/train"):
         if row["question"] not in known:
-            yield Planted("GSM8K train", row["question"], row["answer"])
+            yield Planted("GSM8K train", row["question"], row["answer"], answer=row["answer"].split("#### ")[1])
     for row in rows(mirror, "svamp/svamp/default/train"):
-        yield Planted("SVAMP", f"{row['Body']}. {row['Question']}")
+        yield Planted("SVAMP", f"{row['Body']}. {row['Question']}", answer=str(row["Answer"]))
 
 
 def measure(folder: Path, mirror: Path, each: int) -> None:
     """Plant, search, and print what was removed of each kind, and some of what is wrong."""
     found = [benchmark_items(one, mirror / one.repository) for one in map(resolve_benchmark, BENCHMARKS)]
     items = pa.concat_tables(found, promote_options="default")
-    listed = items.select(["id", "question", "options"]).to_pylist()
+    listed = items.select(["id", "question", "answer", "options"]).to_pylist()
     solutions = {f"gsm8k/{i}": row["answer"] for i, row in enumerate(rows(mirror, "openai/gsm8k/main/test"))}
     texts = {item["id"]: item["question"] for item in listed}
     documents = [*planted(listed, solutions, each), *natural(mirror, set(texts.values()))]
-    numbered = ((str(number), one.kind, one.question, one.response) for number, one in enumerate(documents))
+    numbered = ((str(number), one.kind, one.question, one.response, one.answer) for number, one in enumerate(documents))
     decontaminate(write_documents(folder / "in", numbered), folder / "out", items, DecontaminationSettings())
     removed = {int(name): because for name, (_, because) in read_dropped(folder / "out").items()}
     wanted = {*COPIES, *EXCHANGES, *SOLUTIONS}
-    groups: dict[str, list[int]] = defaultdict(list)
-    for number, document in enumerate(documents):
-        groups[document.kind].append(number)
+    gone = Counter(documents[number].kind for number in removed)
     report = [
-        {
-            "kind": kind,
-            "documents": len(numbers),
-            "removed": sum(number in removed for number in numbers),
-            "should be": "all" if kind in wanted else "none",
-        }
-        for kind, numbers in groups.items()
+        {"kind": kind, "documents": size, "removed": gone[kind], "should be": "all" if kind in wanted else "none"}
+        for kind, size in Counter(document.kind for document in documents).items()
     ]
     print_table(f"Planted and natural documents, {len(items)} items", report)
     wrong = [number for number, one in enumerate(documents) if (number in removed) != (one.kind in wanted)]

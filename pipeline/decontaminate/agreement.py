@@ -4,9 +4,10 @@ An edited copy differs from the passage in a few places. Another problem of like
 something else, or goes on in another way:
 
 >>> import pyarrow as pa
+>>> from pipeline.text.number_words import read_numbers
 >>> from pipeline.text.words import text_column, word_blocks
 >>> def parts(text):
-...     return next(word_blocks(text_column(pa.array([text]))))[1]
+...     return read_numbers(next(word_blocks(text_column(pa.array([text]))))[1])
 >>> item = parts("Ann has 3 red pens and 4 blue cups in her bag, and Ben has none. How many has Ann?")
 >>> target = Target(item.ids, item.kinds, last=4)
 >>> def agrees(text):
@@ -28,15 +29,18 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
+from pipeline.text.deciding import asks_otherwise
 from pipeline.text.ngrams import word_id
-from pipeline.text.number_words import CARDINALS, NUMBER_WORDS
+from pipeline.text.number_words import NUMBER_WORDS, ONE
 from pipeline.text.words import LETTERS, NUMBER, SIGN, Words
 
-_DIGITS = {word_id(word): word_id(str(value)) for word, value in CARDINALS.items()}
-_NUMBER_WORDS = frozenset(map(word_id, NUMBER_WORDS)) | frozenset(_DIGITS.values())
-_VARIABLES = frozenset(map(word_id, "bcdefghjklmnopqrtuvwxyz"))  # "a", "i" and the "s" of "it's" are words
+_NUMBER_WORDS = frozenset([*map(word_id, NUMBER_WORDS), ONE])
+VARIABLES = frozenset(
+    map(word_id, "bcdefghjklmnopqruvwxyz")
+)  # "a", "i", the "s" of "it's", the "t" of "isn't" are words
 _MINUS = word_id("-")
 _SENTENCE_ENDS = np.isin(np.arange(256), list(b".?!:;\n"))
+_DIGIT = np.isin(np.arange(256), list(b"0123456789"))
 _LEAST_KEPT = 0.7  # of the passage's words
 _MOST_EXCHANGED = 1 / 9  # of the passage's words
 _FREE = 1  # word that may be exchanged in any passage
@@ -50,52 +54,40 @@ class Target:
 
     def __init__(self, ids: np.ndarray, kinds: np.ndarray, last: int) -> None:
         """Take ids and kinds of the words, and the number of words of the last sentence, which asks."""
-        self.ids, self.kinds, self.length = _plain(ids), kinds.tolist(), len(ids)
+        self.ids, self.kinds, self.length = ids.tolist(), kinds.tolist(), len(ids)
         self.last = min(last, self.length)
         self.words, self.may_exchange = frozenset(self.ids), max(int(_MOST_EXCHANGED * self.length), _FREE)
         self.needed = Counter(self.ids[at] for at in np.flatnonzero(kinds == NUMBER).tolist())
         numbers = self.needed.total()
         self.may_lack = max(int(_MOST_LOST * numbers), 1) if numbers > 1 else 0
 
-    def agrees(self, words: Words, stretch: slice) -> bool:
-        """Test whether the stretch of a document's words holds a copy, perhaps with some words exchanged."""
-        theirs = _plain(words.ids[stretch])
-        blocks = self._blocks(theirs, self.may_exchange)
+    def agrees(self, words: Words, stretch: slice, inside: slice | None = None) -> bool:
+        """Test whether the stretch of a document's words holds a copy, perhaps with some words exchanged.
+
+        Given the words `inside` which the document lies, the copy has to be sentences of its own, and whole but for a
+        word of letters, which may stand in several places.
+        """
+        theirs = words.ids[stretch].tolist()
+        may_exchange = self.may_exchange if inside is None else _FREE
+        blocks = self._blocks(theirs, may_exchange)
         if not blocks:
             return False
         gaps = _gaps(blocks, self.length, len(theirs))
-        kept = sum(size for _, _, size in blocks)
-        asked = self.length - self.last
-        lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
-        return (
-            kept >= _LEAST_KEPT * self.length
-            and self._exchanged(gaps, theirs) <= self.may_exchange
-            and lost <= max((1 - _SENTENCE_KEPT) * self.last, 1)
-            and not self._contradicts(gaps, blocks, theirs, words.kinds[stretch].tolist(), asked)
-        )
-
-    def agrees_but_for_a_word(self, words: Words, stretch: slice, inside: slice) -> bool:
-        """Test whether a stretch holds the whole passage as sentences of its own, but for one word of letters.
-
-        The word may stand in several places.
-
-        `inside` are the words of the document.
-        """
-        theirs = _plain(words.ids[stretch])
-        blocks = self._blocks(theirs, _FREE)
-        if not blocks:
+        asked = self.length - self.last if inside is None else 0
+        if self._exchanged(gaps, theirs) > may_exchange or self._contradicts(gaps, blocks, words, stretch, asked):
             return False
-        gaps, kinds = _gaps(blocks, self.length, len(theirs)), words.kinds[stretch].tolist()
-        (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
-        before, after = first, self.length - last - size
-        if self._exchanged(gaps, theirs) > _FREE or self._contradicts(gaps, blocks, theirs, kinds, asked=0):
-            return False
+        if inside is None:
+            kept = sum(size for _, _, size in blocks)
+            lost = sum(max(stop - max(start, asked), 0) for start, stop, _, _ in gaps)
+            return kept >= _LEAST_KEPT * self.length and lost <= max((1 - _SENTENCE_KEPT) * self.last, 1)
+        kinds = words.kinds[stretch].tolist()
         if any({*self.kinds[a:a_stop], *kinds[b:b_stop]} - {LETTERS} for a, a_stop, b, b_stop in gaps):
             return False
+        (first, begin, _), (last, end, size) = blocks[0], blocks[-1]
         return any(
             stands_alone(words, start, stop, inside)
-            for start in {stretch.start + begin, stretch.start + begin - before}
-            for stop in {stretch.start + end + size, stretch.start + end + size + after}
+            for start in {stretch.start + begin, stretch.start + begin - first}
+            for stop in {stretch.start + end + size, stretch.start + end + self.length - last}
             if inside.start <= start and stop <= inside.stop
         )
 
@@ -124,19 +116,27 @@ class Target:
         return blocks
 
     def _contradicts(
-        self, gaps: list[Gap], blocks: list[tuple[int, int, int]], ids: list[int], kinds: list[int], asked: int
+        self, gaps: list[Gap], blocks: list[tuple[int, int, int]], words: Words, stretch: slice, asked: int
     ) -> bool:
-        """Test whether a number or sign is another one or added, or a variable in the words from `asked` on lacks."""
+        """Test whether a number, sign or word that decides is another one, or a variable from the word `asked` on.
+
+        A number is another one as well where one is lost in one place and one is added in another.
+        """
+        ids, kinds = words.ids[stretch].tolist(), words.kinds[stretch].tolist()
+        digits = _DIGIT[words.text[words.starts[stretch]]].tolist()
+        lost = gained = False
         for start, stop, their, their_stop in gaps:
+            mine, instead = self.ids[start:stop], ids[their:their_stop]
             ours, other = self.kinds[start:stop], kinds[their:their_stop]
-            if NUMBER in other or (SIGN in ours and SIGN in other):
+            numbered = NUMBER in ours or not _NUMBER_WORDS.isdisjoint(mine)
+            lost |= numbered
+            gained |= NUMBER in other or not _NUMBER_WORDS.isdisjoint(instead)
+            varied = VARIABLES.isdisjoint(mine) and not VARIABLES.isdisjoint(instead) and (numbered or stop > asked)
+            if varied or not VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]) or asks_otherwise(mine, instead):
                 return True
-            numbered = NUMBER in ours or not _NUMBER_WORDS.isdisjoint(self.ids[start:stop])
-            if numbered and not _NUMBER_WORDS.isdisjoint(ids[their:their_stop]):
+            if any(digits[their:their_stop]) or (SIGN in ours and SIGN in other):
                 return True
-            if not _VARIABLES.isdisjoint(self.ids[max(start, asked) : stop]):
-                return True
-        return any(
+        return (lost and gained) or any(
             _is_negative(self.ids, at + k) != _is_negative(ids, there + k)
             for at, there, size in blocks
             for k in range(size)
@@ -153,11 +153,6 @@ def stands_alone(words: Words, start: int, stop: int, inside: slice) -> bool:
 
 def _is_negative(ids: list[int], at: int) -> bool:
     return at > 0 and ids[at - 1] == _MINUS
-
-
-def _plain(ids: np.ndarray) -> list[int]:
-    """Return word ids with number words as digits."""
-    return [_DIGITS.get(word, word) for word in ids.tolist()]
 
 
 def _gaps(blocks: list[tuple[int, int, int]], length: int, stop: int) -> list[Gap]:

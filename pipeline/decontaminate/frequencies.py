@@ -28,6 +28,7 @@ from pipeline.decontaminate.inverted_index import InvertedIndex
 from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.text.arrays import ranges, unique
 from pipeline.text.ngrams import gathered_ids
+from pipeline.text.number_words import read_numbers
 from pipeline.text.words import Words, word_blocks
 
 _FEW_PASSAGES = 16  # that hold an n-gram; those of more passages tell nothing about one of them
@@ -52,7 +53,8 @@ class Frequencies:
     def add(self, texts: pa.Array) -> None:
         """Count the documents of a `text_column`."""
         size = self.index.masked.size
-        for _, words in word_blocks(texts):
+        for _, block in word_blocks(texts):
+            words = read_numbers(block)
             documents, grams, at = self.index.hits(words)
             copied, passages, _ = self.index.copies(words, documents, grams, at)
             inside, owners = self._grams_of(passages, copied)

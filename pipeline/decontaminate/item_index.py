@@ -13,13 +13,14 @@ import pyarrow as pa
 
 from pipeline.decontaminate.coverage import Passage
 from pipeline.decontaminate.inverted_index import InvertedIndex
+from pipeline.decontaminate.judgement import Problem
 from pipeline.decontaminate.passages import QUESTION, read_passages
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.text.arrays import IdTable, bounds, ranges
 from pipeline.text.ngrams import gathered_ids, ngrams, sequence_ids, windows
-from pipeline.text.words import LETTERS, Words, mask_numbers, number_sequences
+from pipeline.text.words import LETTERS, NUMBER, Words, mask_numbers, number_sums
 
-_FEW_PASSAGES = 16  # with one sequence of numbers; what more have in common says nothing of one of them
+_FEW_PASSAGES = 64  # with the same numbers; what more have in common says nothing of one of them
 _LEAST_LETTER_WORDS = 2  # that an n-gram must hold to be particular
 
 
@@ -33,7 +34,7 @@ class ItemIndex:
 
     def __init__(self, items: pa.Table, settings: DecontaminationSettings) -> None:
         """Take a table with the columns question and answer, and perhaps options and solution."""
-        self.settings = settings
+        self.settings, self.table = settings, items
         found = read_passages(items, settings)
         self.items, self.passage_kinds, self.offsets = found.items, found.kinds, found.offsets
         self.ids, self.kinds, self.last, self.options = found.ids, found.word_kinds, found.last, found.options
@@ -45,7 +46,7 @@ class ItemIndex:
         self._index_ngrams()
         self._choose_anchors()
         self._index_numbers()
-        self.passage_at = lru_cache(1 << 12)(self._passage_at)
+        self.passage_at, self.problem_at = (lru_cache(1 << 12)(make) for make in (self._passage_at, self._problem_at))
 
     def _index_short_questions(self) -> None:
         """Index the questions that match as a whole: `whole_table` of their words, `whole_passages`."""
@@ -82,11 +83,12 @@ class ItemIndex:
         self.anchored[self.places[first]] = True
 
     def _index_numbers(self) -> None:
-        """Index the questions by their sequence of numbers, where few have the same sequence."""
-        self.numbers = number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
-        asked = np.flatnonzero(self.question & (self.lengths >= self.settings.shortest) & (self.numbers != 0))
-        asked = asked[np.argsort(self.numbers[asked], kind="stable")]
-        known, counts = np.unique(self.numbers[asked], return_counts=True)
+        """Index the questions by their numbers in any order, where few have the same numbers."""
+        self.numbers = np.diff(bounds(self.kinds == NUMBER)[self.offsets])
+        sums = number_sums(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
+        asked = np.flatnonzero(self.question & (sums != 0))
+        asked = asked[np.argsort(sums[asked], kind="stable")]
+        known, counts = np.unique(sums[asked], return_counts=True)
         telling = counts <= _FEW_PASSAGES
         self.number_table = IdTable(known[telling])
         self.number_offsets = bounds(counts[telling])
@@ -142,3 +144,8 @@ class ItemIndex:
         return Passage(
             self.ids[words], self.kinds[words], self.places[short], int(self.last[number]), options, self.settings
         )
+
+    def _problem_at(self, number: int) -> Problem:
+        words, row = slice(self.offsets[number], self.offsets[number + 1]), int(self.items[number])
+        text, answer = (self.table[name][row].as_py() or "" for name in ("question", "answer"))
+        return Problem(text, answer, self.ids[words], self.kinds[words])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +23,18 @@ FIGURE = (
 )
 _MARKS = r"\[asy\]|<asy|<svg|<img|!\[|\\begin\{(asy|tikz|pict)|\\includegraphics|<<|####"
 _FIGURE = re.compile(FIGURE)
-_SENTENCE_END = re.compile(r"(?<=[.?!])[\"'$)\]]*\s+")
+_PLAIN_END = r"[.?!][\"'$)\]]*(\s+)"
+_SENTENCE_END = re.compile(_PLAIN_END)
+_MATHEMATICS_OR_END = re.compile(  # mathematics as a whole: only behind its last full stop may a sentence end
+    r"(?:\\\$|\$\$[^$]*\$\$|\$(?=\S)[^$]*(?<=[^\s\\])\$(?!\d)|(?s:\\\[.{0,999}?\\\]|\\\(.{0,999}?\\\)))"
+    rf"(?:(?:(?<=[.?!]\$)|(?<=[.?!]\\[\])]))(\s+))?|{_PLAIN_END}"
+)
+_ASKS = re.compile(
+    r"\?\s*$|\b(find|compute|calculate|determine|evaluate|solve|prove|estimate|what|which|who|why|how)\b", re.IGNORECASE
+)
+_TELLS = re.compile(
+    r"\s*(express|write|list|name|give|state|tell|show that|simplify|factor|expand)\b|\$|\\\(|=", re.IGNORECASE
+)
 _DIGITS = re.compile(r"\d+")
 _ASKS_FOR_FORM = re.compile(
     r"(please |and )?((express|give|enter|write|round|put|provide|simplify|state|leave|report|type|use|submit|list"
@@ -37,6 +49,11 @@ def without_figures(text: str) -> str:
     return _FIGURE.sub(" ", text)
 
 
+def figures(text: str) -> str:
+    """Return all that `without_figures` leaves out."""
+    return "".join(figure[0] for figure in _FIGURE.finditer(text))
+
+
 def column_without_figures(texts: pa.Array) -> pa.Array:
     """Apply `without_figures` to a column, in which few texts have any."""
     marked = pc.fill_null(pc.match_substring_regex(texts, _MARKS), False)
@@ -46,16 +63,18 @@ def column_without_figures(texts: pa.Array) -> pa.Array:
     return pc.replace_with_mask(texts, marked, pa.array(plain, texts.type))
 
 
+@lru_cache(1 << 14)
 def sentences(text: str) -> list[str]:
-    """Split a text behind full stops, question and exclamation marks."""
-    ends = [end.end() for end in _SENTENCE_END.finditer(text)]
+    """Split a text behind full stops, question and exclamation marks, but not within mathematics."""
+    pattern = _MATHEMATICS_OR_END if "$" in text or "\\" in text else _SENTENCE_END
+    ends = [end.end() for end in pattern.finditer(text) if end.lastindex]
     return [
         text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True) if text[start:end].strip()
     ]
 
 
 def without_closing(texts: Sequence[str]) -> list[str]:
-    """Remove closing sentences that ask for a form of the answer, or that close several of these texts and ask nothing.
+    """Remove closing sentences on the form of the answer, or that close several of these texts, if they ask nothing.
 
     The first sentence always stays.
     """
@@ -71,8 +90,9 @@ def without_closing(texts: Sequence[str]) -> list[str]:
 
 
 def _is_format(sentence: str, closing: Counter[str]) -> bool:
-    asks = sentence.rstrip().endswith("?")
-    return bool(_ASKS_FOR_FORM.match(sentence)) or (not asks and closing[_pattern(sentence)] >= _FREQUENT)
+    formal = _ASKS_FOR_FORM.match(sentence)
+    frequent = closing[_pattern(sentence)] >= _FREQUENT and not _TELLS.search(sentence)
+    return bool(formal or frequent) and not _ASKS.search(sentence)
 
 
 def _pattern(sentence: str) -> str:

@@ -7,17 +7,19 @@ be anybody's ("Which of the following is true?") is found only together with its
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.decontaminate.omissions import sentences, without_closing, without_figures
+from pipeline.decontaminate.omissions import column_without_figures, sentences, without_closing
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.text.arrays import bounds, ranges
 from pipeline.text.ngrams import sequence_ids
-from pipeline.text.words import NUMBER, text_column, word_blocks
+from pipeline.text.number_words import read_numbers
+from pipeline.text.words import NUMBER, Words, text_column, word_blocks
 
 QUESTION, ANSWER, SOLUTION = range(3)
 ITEM_COLUMNS = ("id", "benchmark", "question", "answer")
@@ -61,10 +63,14 @@ def read_passages(items: pa.Table, settings: DecontaminationSettings) -> Passage
     return passages
 
 
+def _blocks(texts: pa.Array) -> Iterator[tuple[slice, Words]]:
+    return ((rows, read_numbers(words)) for rows, words in word_blocks(text_column(texts)))
+
+
 def _texts(items: pa.Table, name: str) -> list[str]:
     if name not in items.column_names:
         return [""] * len(items)
-    return [without_figures(text) for text in pc.fill_null(items[name], "").to_pylist()]
+    return column_without_figures(pc.fill_null(items[name], "").combine_chunks()).to_pylist()
 
 
 def _words(texts: list[str], kind: int, least: int) -> tuple[np.ndarray, ...]:
@@ -72,9 +78,9 @@ def _words(texts: list[str], kind: int, least: int) -> tuple[np.ndarray, ...]:
     column = pa.array(texts, pa.string())
     asked = [(sentences(text) or [""])[-1] if kind == QUESTION else "" for text in texts]
     lasts = pa.array(asked, pa.string())
-    last = np.concatenate([[0], *(np.diff(words.offsets) for _, words in word_blocks(text_column(lasts)))])[1:]
+    last = np.concatenate([[0], *(np.diff(words.offsets) for _, words in _blocks(lasts))])[1:]
     parts = [(*(np.empty(0, np.int64),) * 3, np.empty(0, np.uint64), np.empty(0, np.uint8), np.empty(0, np.int64))]
-    for block, words in word_blocks(text_column(column)):
+    for block, words in _blocks(column):
         lengths = np.diff(words.offsets)
         rows = np.flatnonzero(lengths >= least)
         inside, _ = ranges(words.offsets[rows], words.offsets[rows + 1])
@@ -107,10 +113,9 @@ def _needed_options(
 
 
 def _option_words(options: str) -> Options:
-    blocks = word_blocks(text_column(pa.array(options.split("\n"), pa.string())))
     words = [
         tuple(words.ids[start:stop].tolist())
-        for _, words in blocks
+        for _, words in _blocks(pa.array(options.split("\n"), pa.string()))
         for start, stop in zip(words.offsets[:-1], words.offsets[1:], strict=True)
     ]
     return tuple(option for option in words if option)

@@ -5,9 +5,12 @@ A passage is found in a document in these grades (thresholds: `DecontaminationSe
 * exact: the document's question is the item's, or the passage stands in the document word for word in normal form. A
   passage of few words has to be sentences of its own with a number in them. A stem that says nothing without its
   options needs these too.
-* overlap: the document holds the passage with a few words exchanged and every number kept (`agreement`).
+* overlap: the document holds the passage with a few words exchanged and every number kept (`agreement`), or its
+  question has the numbers, the final answer and most of the words of the item.
 * solution: exact or overlap of the item's worked solution.
-* template: the document covers enough n-grams of a question only with numbers masked, or is no copy for other reasons.
+* rephrased, rephrased_formula: the numbers, the final answer and half of the words of the item.
+* template: the document covers enough n-grams of a question only with numbers masked, or is no copy for other reasons
+  (`judgement`).
 
 Documents are compared where they hold particular n-grams of a passage, or where their question has exactly the numbers
 of a passage and about its length.
@@ -27,8 +30,9 @@ of a passage and about its length.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -36,18 +40,20 @@ import pyarrow.compute as pc
 
 from pipeline.decontaminate.agreement import stands_alone
 from pipeline.decontaminate.item_index import ItemIndex
+from pipeline.decontaminate.judgement import Problem, judge
 from pipeline.decontaminate.omissions import column_without_figures
-from pipeline.decontaminate.passages import SOLUTION
+from pipeline.decontaminate.passages import QUESTION, SOLUTION
 from pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
 from pipeline.text.arrays import ranges
 from pipeline.text.ngrams import gathered_ids
-from pipeline.text.words import Words, number_sequences, text_column, word_blocks
+from pipeline.text.number_words import read_numbers
+from pipeline.text.words import Words, number_sums, text_column, word_blocks
 
 _LENGTHS_APART = 0.3  # of a passage's words, by which a question with its numbers may be longer or shorter
 BLOCK_BYTES = 1 << 19  # of text; few documents of a block have anything in common with an item
 Pair = tuple[int, int]  # document in a block, passage
-Found = dict[Pair, tuple[str, float]]  # grade, coverage
+Found = dict[Pair, tuple[str | None, float]]  # grade, None where only `judge` may find one, and coverage
 
 
 @dataclass(frozen=True)
@@ -60,23 +66,30 @@ class Match:
     coverage: float
 
 
-def search(index: ItemIndex, questions: pa.Array, responses: pa.Array) -> Iterator[Match]:
+def search(
+    index: ItemIndex, questions: pa.Array, responses: pa.Array, answers: pa.Array | None = None
+) -> Iterator[Match]:
     """Find all passages of a settled index in a batch of documents; `Match.document` is the row."""
     texts, question_bytes = _texts(questions, responses)
-    for rows, words in word_blocks(texts, BLOCK_BYTES):
+    answers = pa.nulls(len(questions), pa.string()) if answers is None else answers
+    for rows, block in word_blocks(texts, BLOCK_BYTES):
+        words = read_numbers(block)
         first, ends = words.offsets[:-1], np.searchsorted(words.starts, question_bytes[rows] + words.text_offsets[:-1])
         ends = np.where(ends > first, ends, words.offsets[1:])  # without a question, the whole text
+        asked = _problems(words, ends, [column[rows] for column in (questions, responses, answers)])
         documents, grams, at = index.hits(words)
         copies = _whole_copies(index, words, ends, *index.copies(words, documents, grams, at))
         exact = dict.fromkeys([*copies, *_whole_questions(index, words, ends)], (EXACT, 1.0))
         covered = _covered(index, words, documents, grams, at, exact)
-        found = {**covered, **_same_numbers(index, words, ends, covered | exact), **exact}
+        found = {**_same_numbers(index, words, ends, asked, covered | exact), **exact}
         for (document, passage), (grade, coverage) in sorted(found.items()):
-            if index.passage_kinds[passage] == SOLUTION:
-                if grade == TEMPLATE:
-                    continue
-                grade = GRADE_OF_SOLUTIONS
-            yield Match(rows.start + document, int(index.items[passage]), grade, coverage)
+            kind = index.passage_kinds[passage]
+            if kind == QUESTION and index.lengths[passage] <= index.settings.many_words:
+                grade = judge(index.problem_at(passage), asked(document), grade)
+            elif kind == SOLUTION:
+                grade = GRADE_OF_SOLUTIONS if grade != TEMPLATE else None
+            if grade:
+                yield Match(rows.start + document, int(index.items[passage]), grade, coverage)
 
 
 def searched_text(questions: pa.Array, responses: pa.Array) -> pa.Array:
@@ -140,27 +153,47 @@ def _covered(
     return found
 
 
-def _same_numbers(index: ItemIndex, words: Words, ends: np.ndarray, known: Found) -> Found:
-    """Find copies among the questions that have all the numbers of a passage, no others, and about its length.
+def _same_numbers(
+    index: ItemIndex, words: Words, ends: np.ndarray, asked: Callable[[int], Problem], known: Found
+) -> Found:
+    """Compare the questions that have all the numbers of a passage and no others: copies, and what `judge` may find.
 
-    Pairs that are a copy in `known` are left out.
+    Pairs that are a copy in `known` are left out; its others are returned too.
     """
     first = words.offsets[:-1]
-    sequences = number_sequences(words.ids, words.kinds, first, ends)
-    documents, places = index.number_table.find(sequences)
+    documents, places = index.number_table.find(number_sums(words.ids, words.kinds, first, ends))
     entries, offsets = ranges(index.number_offsets[places], index.number_offsets[places + 1])
     documents, passages = np.repeat(documents, np.diff(offsets)), index.number_passages[entries]
     other = np.abs((ends - first)[documents] - index.lengths[passages])
     near = other <= np.maximum(_LENGTHS_APART * index.lengths[passages], 1)
-    found: Found = {}
-    for document, passage in _pairs(documents[near], passages[near]):
-        if known.get((document, passage), (TEMPLATE, 0))[0] == TEMPLATE:
-            text = slice(*words.offsets[document : document + 2].tolist())
-            question = slice(text.start, int(ends[document]))
-            target = index.passage_at(passage)
-            if target.resembles(words, question) and target.is_copy(words, question, text):
-                found[document, passage] = (OVERLAP, target.coverage(words, question))
+    near &= index.lengths[passages] >= index.settings.shortest
+    found = dict(known)
+    for pair, alike in zip(_pairs(documents, passages), near.tolist(), strict=True):
+        grade, coverage = known.get(pair, (None, 0.0))
+        if grade in (None, TEMPLATE):
+            document, passage = pair
+            item, problem = index.problem_at(passage), asked(document)
+            if not (alike or "" != item.answer == problem.answer) or not item.resembles(problem):
+                continue
+            target, question = index.passage_at(passage), slice(int(first[document]), int(ends[document]))
+            text = slice(question.start, int(words.offsets[document + 1]))
+            if alike and target.is_copy(words, question, text):
+                grade = OVERLAP
+            found[pair] = grade, coverage or target.coverage(words, question)
     return found
+
+
+def _problems(words: Words, ends: np.ndarray, columns: Sequence[pa.Array]) -> Callable[[int], Problem]:
+    """Return a function that describes the question of a document of a block; the columns are those of `search`."""
+
+    @cache
+    def problem(document: int) -> Problem:
+        question, response, answer = (column[document].as_py() or "" for column in columns)
+        place = slice(int(words.offsets[document]), int(ends[document]))
+        text = question if question.strip() else response
+        return Problem(text, answer, words.ids[place], words.kinds[place])
+
+    return problem
 
 
 def _pairs(documents: np.ndarray, passages: np.ndarray) -> list[Pair]:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from pipeline.errors import InputError
 
-EXACT, OVERLAP, SOLUTION, TEMPLATE = GRADES = ("exact", "overlap", "solution", "template")
+EXACT, OVERLAP, SOLUTION, REPHRASED, FORMULA, TEMPLATE = GRADES = (
+    *("exact", "overlap", "solution", "rephrased", "rephrased_formula", "template"),
+)
 
 
 @dataclass(frozen=True)
@@ -15,15 +17,16 @@ class DecontaminationSettings:
 
     `remove` names the grades to drop documents for. Grade overlap: an edited copy, whose numbers are all the item's; of
     an item of more than `many_words` words, `long_coverage` of the n-grams of `long_words` words. Grade solution: the
-    item's worked solution, exact or edited. Grade template: `template_coverage` of the n-grams of `short_words` words
-    with numbers masked, and no copy. All but exact need `particular_coverage` of the masked n-grams among those that at
-    most `common_share` of a sample of `sample` documents hold (or at most `common_documents`). Items of fewer than
-    `few_words` words match as sentences of their own with at most one word exchanged, of fewer than `shortest` with
-    none, of fewer than `short_words` as the whole question. Answers and solutions are searched from `shortest_answer`
-    words on.
+    item's worked solution, exact or edited. Grade rephrased: a word problem in other words, by its numbers, its final
+    answer and half of its words; rephrased_formula: as much of any other problem. Grade template: `template_coverage`
+    of the n-grams of `short_words` words with numbers masked, and no copy. All but exact need the item's numbers or
+    `particular_coverage` of the masked n-grams among those that at most `common_share` of a sample of `sample`
+    documents hold (or at most `common_documents`). Items of fewer than `few_words` words match as sentences of their
+    own with at most one word exchanged, of fewer than `shortest` with none, of fewer than `short_words` as the whole
+    question. Answers and solutions are searched from `shortest_answer` words on.
     """
 
-    remove: tuple[str, ...] = (EXACT, OVERLAP, SOLUTION)
+    remove: tuple[str, ...] = (EXACT, OVERLAP, SOLUTION, REPHRASED)
     short_words: int = 5
     long_words: int = 8
     long_coverage: float = 0.3

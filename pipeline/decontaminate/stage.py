@@ -5,8 +5,8 @@
 3. scan: grade each document that has n-grams in common with an item (`scan`, `coverage`).
 4. write: kept and dropped documents and all findings, shard by shard.
 
-By default the grades `exact`, `overlap` and `solution` are removed; `template` (like wording, another problem) is
-recorded only.
+By default the grades `exact`, `overlap`, `solution` and `rephrased` are removed; `rephrased_formula` and `template`
+(like wording, another problem) are recorded only.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _search(
         found: dict[tuple[str, str], set[int]] = defaultdict(set)
         with atomic_file(folder / f"matches-{number}.parquet") as partial, pq.ParquetWriter(partial, MATCHES) as file:
             for _, batch in numbered_batches(shard):
-                matches = list(search(index, batch["question"], batch["response"]))
+                matches = list(search(index, batch["question"], batch["response"], batch["answer"]))
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
                 best: dict[int, Match] = {}

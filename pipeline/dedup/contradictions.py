@@ -5,13 +5,15 @@ problem, whatever their Jaccard similarity. So near duplicates must also agree i
 
 * numbers: the sequence of all numbers is equal;
 * signs: no number stands beside two different signs (`x + 3` and `x - 3`; a sign beside none is no contradiction);
-* names: not each of the two has a name or number word that the other lacks. A name is a capitalised word within a
-  sentence. One on one side only is an edit; one on each side is an exchange;
+* names: not each of the two has a name, a number word or a word that decides (area, perimeter; `deciding`) that the
+  other lacks. A name is a capitalised word within a sentence. One on one side only is an edit; one on each side is an
+  exchange;
 * answers: where both are given and short, they are equal;
 * functions: the questions name the same functions in order (sin and cos; f(f(x)) and f(f(f(x)))).
 
 Copies with a corrected number, a renamed person or reordered sentences are therefore kept as different documents.
 
+>>> from pipeline.text.words import text_column, word_blocks
 >>> texts = ["When he has 3 pens, Tom buys 4.", "When he owns 3 pens, Tom buys 4.", "When he has 3 pens, Ann buys 4."]
 >>> _, words = next(word_blocks(text_column(pa.array(texts))))
 >>> found = contradictions(facts(words, *np.zeros((2, 3), np.uint64)), np.array([0, 0]), np.array([1, 2]))
@@ -30,20 +32,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.dedup.settings import GUARDS
+from pipeline.text.answers import answer_key
 from pipeline.text.arrays import IdTable, bounds, distinct, intersections, ranges
+from pipeline.text.deciding import DECIDING
 from pipeline.text.ngrams import sequence_ids, word_id
 from pipeline.text.normal_form import SIGNS
 from pipeline.text.number_words import NUMBER_WORDS
-from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks, text_column, word_blocks
+from pipeline.text.words import LETTERS, NUMBER, SIGN, Words, byte_blocks
 
 # Names of functions, and single letters before a parenthesis; for Python, and for Arrow, which finds texts with any.
 # Letters are those of ASCII: beyond them, the two disagree on upper and lower case (the i without a dot, K of kelvin).
 _NAMES = r"(?:arc|a)?(?:sin|cos|tan|cot|sec|csc)h?|log|ln|exp|sqrt|gcd|lcm|max|min"
 _FUNCTION = re.compile(rf"(?<![A-Za-z])({_NAMES}|[a-z](?=\())(?![a-z])", re.IGNORECASE | re.ASCII)
 _ANY_FUNCTION = rf"(?:^|[^A-Za-z])(?:(?i:{_NAMES})(?:[^A-Za-z]|$)|[A-Za-z]\()"
-_LONGEST_ANSWER = 8  # in words; a longer one is prose, which may be worded in many ways
 _SIGN_IDS = np.sort(np.array([word_id(sign) for sign in SIGNS], np.uint64))
-_NUMBER_WORDS = IdTable(np.sort(np.array([word_id(word) for word in NUMBER_WORDS], np.uint64)))
+_MARKS = dict(sorted({**DECIDING, **{word: word for word in map(word_id, NUMBER_WORDS)}}.items()))
+_MARK_TABLE, _MARK_IDS = IdTable(np.array(list(_MARKS), np.uint64)), np.array(list(_MARKS.values()), np.uint64)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class Facts:
     """Hold what the guards compare, of D documents.
 
     `numbers` uint64 [D]: id of the sequence of numbers. `signs` uint8 [N]: the signs before and after each number,
-    `sign_counts` int64 [D] of them in each document. `marks` uint64 [M]: the names and number words of each document
+    `sign_counts` int64 [D] of them in each document. `marks` uint64 [M]: the names and deciding words of each document
     as from `distinct`, `mark_counts` int64 [D] of them. `answers` uint64 [D]: id of the short answer, 0 for none.
     `functions` uint64 [D]: id of the functions that the question names.
     """
@@ -90,12 +94,9 @@ def digit_sequences(texts: pa.Array) -> np.ndarray:
 
 
 def answer_ids(answers: pa.Array) -> np.ndarray:
-    """Compute the id uint64 [D] of each short answer, 0 for none and for prose."""
-    ids = [np.empty(0, np.uint64)]
-    for _, words in word_blocks(text_column(answers)):
-        short = np.diff(words.offsets) <= _LONGEST_ANSWER
-        ids.append(sequence_ids(words.ids, words.offsets[:-1], words.offsets[1:]) * short)
-    return np.concatenate(ids)
+    """Compute an id uint64 [D] of each answer, equal where the values are; 0 for none and for prose."""
+    keys = map(answer_key, pc.fill_null(answers, "").to_pylist())
+    return np.array([word_id(key) if key else 0 for key in keys], np.uint64)
 
 
 def function_ids(questions: pa.Array) -> np.ndarray:
@@ -123,7 +124,7 @@ def facts(words: Words, answers: np.ndarray, functions: np.ndarray) -> Facts:
 
 
 def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
-    """Find names and number words: ids uint64 [M], repeated ones included, and offsets [D + 1]."""
+    """Find names, number words and words that decide: ids uint64 [M], repeated ones included, and offsets [D + 1]."""
     letters = words.kinds == LETTERS
     here, text = words.starts, words.text
     capital = (text[here] - np.uint8(ord("A"))) < 26
@@ -133,10 +134,11 @@ def _marks(words: Words) -> tuple[np.ndarray, np.ndarray]:
     before = text[words.ends[named - 1]]
     blank = text[here[named] - 1] == ord(" ")  # the first word of a text stands after a line break
     marked = np.zeros(len(letters), bool)
-    marked[_NUMBER_WORDS.find(words.ids)[0]] = True
+    ids, (at, places) = words.ids.copy(), _MARK_TABLE.find(words.ids)
+    ids[at], marked[at] = _MARK_IDS[places], True
     marked[named[blank & ((gap == 1) | ((gap == 2) & (before == ord(","))))]] = True
     at = np.flatnonzero(marked)
-    return words.ids[at], np.searchsorted(at, words.offsets)
+    return ids[at], np.searchsorted(at, words.offsets)
 
 
 def contradictions(facts: Facts, left: np.ndarray, right: np.ndarray, guards: Sequence[str] = GUARDS) -> np.ndarray:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from pipeline.text.words import byte_blocks
 
+SHORT = 20  # bytes: a row of a formula or a few words
 _UPPER = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _BLANK, _WORD = range(1, 3)  # kinds of bytes; 0 for punctuation
 _LOWER = bytes([ord(" ")] * 33 + [*range(33, 256)]).translate(bytes.maketrans(_UPPER, _UPPER.lower()))
@@ -24,26 +25,30 @@ _KINDS = bytes(
 )
 
 
-def exact_keys(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def exact_keys(texts: pa.Array, literal: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Compute 128-bit keys uint64 [D, 2] of the rows of a `text_column`, and the lengths int64 [D] in bytes.
 
-    Lengths are those of the normal text, so that white space makes no text longer.
+    Lengths are those of the normal text, so that white space makes no text longer. In texts of fewer than `literal`
+    bytes a capital that begins no word is a letter of its own: `F(X) = 2X` is not `f(x) = 2x`.
     """
     digests, lengths = [], []
-    for rows in _normal_rows(texts):
+    for rows in _normal_rows(texts, literal):
         digests += [blake2b(row, digest_size=16).digest() for row in rows]
         lengths += map(len, rows)
     return np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2), np.array(lengths, np.int64)
 
 
-def _normal_rows(texts: pa.Array) -> Iterator[list[bytes]]:
+def _normal_rows(texts: pa.Array, literal: int) -> Iterator[list[bytes]]:
     """Fold texts, block by block, to lower case, with white space only between letters or digits.
 
     Example: "  Two   WORDS, then ( 3 + 4 ) . " gives "two words,then(3+4).".
     """
     for _, data, offsets in byte_blocks(texts):
         text = bytearray(data).translate(_LOWER)
-        data = np.frombuffer(text, np.uint8)
+        capital = ((data - np.uint8(ord("A"))) < 26) & np.repeat(np.diff(offsets) < literal, np.diff(offsets))
+        capital[:-1] &= (data[1:] - np.uint8(ord("a"))) >= 26
+        letters, data = data[capital], np.frombuffer(text, np.uint8)
+        data[capital] = letters
         data[offsets[1:] - 1] = 0  # rows end here: no text holds this byte any more
         kinds = np.frombuffer(text.translate(_KINDS), np.uint8)
         blank = kinds == _BLANK

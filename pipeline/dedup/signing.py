@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.dedup.contradictions import digit_sequences
-from pipeline.dedup.exact import exact_keys
+from pipeline.dedup.exact import SHORT, exact_keys
 from pipeline.dedup.labels import without_labels
 from pipeline.dedup.minhash import band_hashes, signatures
 from pipeline.dedup.settings import Signing
@@ -111,7 +111,7 @@ def _write_keys(shard: Shard, path: Path, signing: Signing) -> Path:
         with pq.ParquetWriter(partial, _KEYS, compression="zstd") as writer:
             for _, batch in numbered_batches(shard, ["id", "question", "response", "answer"]):
                 texts = text_column(batch["question"], batch["response"])
-                keys, lengths = exact_keys(texts)
+                keys, lengths = exact_keys(texts, literal=SHORT)
                 nothing = np.zeros_like(keys)
                 questions = exact_keys(text_column(batch["question"]))[0] if signing.questions else nothing
                 columns = {
@@ -164,7 +164,7 @@ def write_bands(shard: Shard, plan: Path, path: Path, signing: Signing) -> Path:
 def _signed_blocks(
     shard: Shard, documents: np.ndarray, signing: Signing
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield places int64 [D], band hashes uint64 [bands, D] and which documents have no n-gram, bool [D].
+    """Yield places int64 [D], band hashes uint64 [bands, D] and which documents are too short for any, bool [D].
 
     With the guard for numbers, documents with different numbers never share a hash: on texts made from templates this
     keeps the buckets small.
@@ -174,7 +174,8 @@ def _signed_blocks(
         hashes = band_hashes(signatures(ids, offsets, signing.permutations, signing.seed), signing.bands, signing.rows)
         if signing.numbers:
             hashes ^= words.number_sequences()
-        yield documents[place] - shard.start, hashes, np.diff(offsets) == 0
+        short = (np.diff(offsets) == 0) | (np.diff(words.text_offsets) < SHORT)
+        yield documents[place] - shard.start, hashes, short
 
 
 def words_of_documents(

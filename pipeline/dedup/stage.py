@@ -12,7 +12,8 @@
 
 Of a group the document survives that comes first by source (order of `sources`), then by having an answer, then by the
 longer text (white space not counted), then by id. The result depends neither on the number of processes nor on the
-order of files. Documents of fewer words than an n-gram are compared as a whole only.
+order of files. Documents of fewer words than an n-gram, or of fewer than 20 bytes, are compared as a whole only, the
+latter with their variables in their case (`exact`).
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ _DIVISION = SIGN + len(SIGNS)  # a division line `}{`; a separate kind, so that 
 BLOCK_BYTES = 1 << 18  # of text split at once: the processor's cache holds all arrays of a block
 _PAD = 8  # blank bytes before and after a block, so that neighbours always exist
 _FIRST_BYTES = np.array([(1 << 8 * k) - 1 for k in range(9)], np.uint64)
+_ONE = np.uint64(word_id("1"))
 _LOWER_LETTERS = b"abcdefghijklmnopqrstuvwxyz"
 _ASCII_LETTER = np.isin(np.arange(256), list(_LOWER_LETTERS))
 _KINDS = bytearray([BLANK] * 128 + [LETTERS] * 128)
@@ -62,13 +63,16 @@ class Words:
 
     def number_sequences(self) -> np.ndarray:
         """Compute the id uint64 [D] of each document's sequence of numbers; 0 where there are none."""
-        return number_sequences(self.ids, self.kinds, self.offsets[:-1], self.offsets[1:])
+        at = np.flatnonzero(self.kinds == NUMBER)
+        ends = np.searchsorted(at, self.offsets)
+        return sequence_ids(self.ids[at], ends[:-1], ends[1:])
 
 
-def number_sequences(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
-    """Compute the id uint64 [P] of the sequence of numbers among the words `starts[p]:stops[p]`; 0 for none."""
-    at = np.flatnonzero(kinds == NUMBER)
-    return sequence_ids(ids[at], np.searchsorted(at, starts), np.searchsorted(at, stops))
+def number_sums(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray, stops: np.ndarray) -> np.ndarray:
+    """Compute an id uint64 [P] of the numbers but 1, in any order, among the words `starts[p]:stops[p]`; 0 for none."""
+    sums = np.zeros(len(ids) + 1, np.uint64)
+    np.cumsum(ids * ((kinds == NUMBER) & (ids != _ONE)), out=sums[1:])  # ids are mixed, so their sums are, too
+    return sums[stops] - sums[starts]
 
 
 def mask_numbers(ids: np.ndarray, kinds: np.ndarray, starts: np.ndarray) -> np.ndarray:

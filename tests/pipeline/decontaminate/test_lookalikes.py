@@ -5,6 +5,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from pipeline.decontaminate.omissions import sentences, without_closing
+from pipeline.decontaminate.settings import GRADES
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.decontaminate.test_stage import run
 
@@ -17,6 +19,10 @@ GARDEN = (
     "A garden is 12 meters long and 7 meters wide, and a path of 2 meters runs around all of the garden. "
     "What is the area of the path in square meters?"
 )
+FISH = "Ann keeps 55 red fish and 206 blue fish in 3 tanks behind her house. How many fish does Ann keep?"
+ANGLE = r"Let $t$ be a real number between $2$ and $9$ so that the sum of $\sin t$ and $t$ is least. Find $t$."
+TEAMS = "In how many ways may 12 pupils who are distinguishable sit in 4 rows, if Ann may sit beside Ben?"
+CURVE = "What is the domain of the function that is drawn here, if the curve goes on for ever at both of its ends?"
 STEM = "Which of the following claims is right?"
 OPTIONS = "Every even number is a sum\nNo prime is even\nEach square has a root\nZero is odd"
 SOLUTION = (
@@ -42,6 +48,9 @@ SOLUTION = (
         (BALLS, BALLS.replace("5", "five").replace("2", "two")),
         (BALLS, BALLS.replace("look alike", "are equal")),
         ("How many hens has Zoe if Zoe sells 3 of 8?", "How many hens has Tom if Tom sells 3 of 8?"),
+        (FISH, FISH.replace("55", "fifty-five").replace("206", "two hundred and six").replace("3", "three")),
+        (ANGLE, ANGLE.replace("least", "smallest")),
+        (FISH, FISH.replace("3 tanks", "some tanks")),
     ],
 )
 def test_a_copy_in_another_style_is_removed(tmp_path: Path, item: str, document: str) -> None:
@@ -62,6 +71,17 @@ def test_a_copy_in_another_style_is_removed(tmp_path: Path, item: str, document:
         ("What is the value of 2/5 + 1/3?", r"What is the value of $2/\pi \int_0^1 x dx$?"),
         ("Find the value of x + 7 if x = 2.", "Find the value of x + 7 if x = 21."),
         ("Compute 2 + 3 + 10 + 7.", "Compute 2 + 3 + 10 + 7 + 9."),
+        (FISH.replace("55", "50"), FISH.replace("55", "fifty-five")),
+        (FISH, FISH.replace("3 tanks", "n tanks")),
+        (ANGLE, ANGLE.replace("least", "greatest")),
+        (ANGLE, ANGLE.replace("sum", "product")),
+        (ANGLE, ANGLE.replace("sin", "tan")),
+        (TEAMS, TEAMS.replace("Ann may", "Ann may not")),
+        (TEAMS, TEAMS.replace("dist", "indist")),
+        (CURVE, CURVE.replace("domain", "range")),
+        (r"Simplify $2 \cdot \frac{t+1}{t}$ for $t > 0$.", r"Simplify $2 \cdot t + \frac1t$ for $t > 0$."),
+        (f"{CURVE} {FIGURE}", CURVE),
+        (f"{CURVE} {FIGURE}", f"{CURVE} {FIGURE.replace('9', '8')}"),
         ("Is every square a rhombus?", "Tell me about shapes. Is every square a rhombus? Why is that so?"),
     ],
 )
@@ -99,4 +119,49 @@ def test_a_worked_solution_without_its_question_is_removed(tmp_path: Path) -> No
         1: "contaminated_solution",
         3: "contaminated_exact",
     }
-    assert results["matches"] == {"clips": {"exact": 1, "overlap": 0, "solution": 2, "template": 0}}
+    assert results["matches"]["clips"] == dict.fromkeys(GRADES, 0) | {"exact": 1, "solution": 2}
+
+
+LETTERS = "Sam writes 12 letters on Monday and 15 on Friday, then sends two thirds of them by post. How many are sent?"
+TOLD = "Sam sends two thirds of all letters that he writes by post: 12 on Monday, 15 more on a Friday. What is sent?"
+SYSTEM = "Suppose real numbers $x$ and $y$ satisfy equations $x + y = 14$ and $xy = 33$. Find the larger number."
+TURNED = "Given the equations $xy = 33$ and $x + y = 14$ for real numbers $x$ and $y$, which number is the larger?"
+OWN = ("Give the mean of the numbers of all pupils:", "And then say how many pupils more than 19 there would be,")
+
+
+@pytest.mark.parametrize(
+    ("item", "answer", "document", "own", "grade"),
+    [
+        (GARDEN, "92.5", GARDEN.replace("garden", "meadow"), r"$b = \frac{185}{2}$ meters", "overlap"),
+        (GARDEN, "92", GARDEN.replace("garden", "meadow"), "B", "overlap"),
+        (GARDEN, "92", GARDEN.replace("garden", "meadow"), "93", "template"),
+        (GARDEN, "92", GARDEN, "93", "exact"),  # a wrong answer undoes no leak
+        (GARDEN, "92", f"{OWN[0]} 31, 40. {GARDEN.replace('garden', 'meadow')} {OWN[1]} or 20.", "93", "overlap"),
+        (LETTERS, "18", LETTERS.replace("How", "His sister is 9 years old and has a dog. How"), "18", "overlap"),
+        (LETTERS, "18", TOLD, "18", "rephrased"),
+        (LETTERS, "18", TOLD, "27", None),
+        (LETTERS, "18", "A box of 12 pens weighs 15 grams. Two thirds are full. What is sent?", "18", None),
+        (SYSTEM, "11", TURNED, "x = 11", "rephrased_formula"),
+        ("What is 12 * 15?", "180", "Calculate 12*15.", "180", "overlap"),
+        ("12 * 15 = ?", "180", "Work out twelve * fifteen", "180", "overlap"),
+        ("What is 12 * 15?", "180", "What is 15 * 12 here?", "180", None),
+        ("Tom has 8 hens. He sells 3. How many has Tom?", "5", "Zoe owns 8 cats. She loses 3. So?", "5", None),
+    ],
+)
+def test_final_answers_decide_what_words_leave_open(
+    tmp_path: Path, item: str, answer: str, document: str, own: str, grade: str | None
+) -> None:
+    dropped, results = run(tmp_path, [(document, "Some.", own)], item_table([(item, answer)]))
+    found = [name for name, items in results["items_found"].get("clips", {}).items() if items]
+    assert found == ([grade] if grade else [])
+    assert bool(dropped) == (grade in ("exact", "overlap", "rephrased"))
+
+
+def test_a_closing_sentence_that_asks_is_no_formality(tmp_path: Path) -> None:
+    sides = "The sides of a triangle are $a = {0}$ and $b = {1}$, and its angles at $A$ and $B$ are equal."
+    items = item_table([(f"{sides.format(n, n + 7)} Find $c$.", "") for n in range(2, 8)])
+    rows = [(f"{sides.format(2, 9)} Find the height of $c$ over all.", ""), (f"{sides.format(3, 10)} Find $c$.", "")]
+    assert set(run(tmp_path, rows, items)[0]) == {1}
+    assert sentences(r"Let $a = 3. 5$ and \(b. c\) be. It costs $5. Find $c$.")[1:] == ["It costs $5. ", "Find $c$."]
+    phrases = ["So? Round your answer to tenths.", "So? Write your answer as $a/b$ and find $a+b$."]
+    assert without_closing(phrases) == ["So? ", phrases[1]]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pipeline.decontaminate.item_index import ItemIndex
 from pipeline.decontaminate.scan import search
-from pipeline.decontaminate.settings import DecontaminationSettings
+from pipeline.decontaminate.settings import GRADES, DecontaminationSettings
 from pipeline.decontaminate.stage import decontaminate
 from pipeline.errors import InputError
 from tests.mirror import MIRROR, needs_mirror
@@ -71,8 +71,8 @@ def test_other_numbers_are_reported_and_removed_on_demand(tmp_path: Path) -> Non
     rows = [(CLIPS.replace("48", "36").replace("24", "12"), "48"), (CLIPS, "72")]
     dropped, results = run(tmp_path, rows, item_table([(CLIPS, "72")]))
     assert dropped == {1: ("contaminated_exact", "clips/0")}
-    assert results["matches"] == {"clips": {"exact": 1, "overlap": 0, "solution": 0, "template": 1}}
-    assert results["items_found"] == {"clips": {"exact": 1, "overlap": 0, "solution": 0, "template": 1}}
+    assert results["matches"]["clips"] == dict.fromkeys(GRADES, 0) | {"exact": 1, "template": 1}
+    assert results["items_found"] == results["matches"]
     found = pq.read_table(tmp_path / "out" / "matches.parquet").to_pylist()
     assert [(row["id"], row["item"], row["grade"]) for row in found] == [
         ("s/0", "clips/0", "template"),
@@ -88,7 +88,7 @@ def test_the_best_of_several_items_is_the_cause(tmp_path: Path) -> None:
     items = item_table([(other, ""), (CLIPS, ""), (CLIPS, "")])
     dropped, results = run(tmp_path, [(CLIPS, "72")], items)
     assert dropped == {0: ("contaminated_exact", "clips/1")}
-    assert results["matches"]["clips"] == {"exact": 1, "overlap": 0, "solution": 0, "template": 0}
+    assert results["matches"]["clips"] == dict.fromkeys(GRADES, 0) | {"exact": 1}
 
 
 def test_phrases_that_many_documents_share_do_not_count(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: li
 
 
 def test_settings_that_make_no_sense() -> None:
-    with pytest.raises(InputError, match="exact, overlap, solution, template"):
+    with pytest.raises(InputError, match="exact, overlap, solution, rephrased, rephrased_formula, template"):
         DecontaminationSettings(remove=("some",))
     with pytest.raises(InputError, match="template_coverage"):
         DecontaminationSettings(template_coverage=0.0)

@@ -50,6 +50,8 @@ def test_numbers_of_the_problem_are_no_label(question: str) -> None:
         ("2sin(x) at 3", "2cos(x) at 3", 2),
         ("f(f(x)) at 3", "f(f(f(x))) at 3", 2),
         ("sin(x) at 3", "Sin(x) at the point 3", 1),
+        ("the area at 3", "the perimeter at 3", 2),
+        ("the greatest area at 3", "the largest area at 3", 1),
     ],
 )
 def test_other_functions_under_one_long_instruction_are_other_problems(

@@ -169,6 +169,12 @@ def test_short_documents_are_compared_as_a_whole_only(tmp_path: Path) -> None:
     assert dropped == {"s/4": ("exact_duplicate", "s/3")}
 
 
+def test_letters_of_short_rows_count_in_their_case(tmp_path: Path) -> None:
+    long = [f"{name}(x)=2x is one of the functions that we draw" for name in "Ff"]
+    rows = ["F(X) = 2X", "f(x)=2x", "f(x) = 2x", "What is F?", "what is  F ?", "AB=7", "ab=7", *long]
+    assert run(tmp_path, [(text, "", "") for text in rows])[0] == ["s/0", "s/1", "s/3", "s/5", "s/6", "s/7"]
+
+
 def planted(draw: random.Random, documents: int = 400) -> list[tuple[str, str, str]]:
     vocabulary = ["".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 8))) for _ in range(800)]
     rows = []

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pipeline.text.arrays import IdTable, distinct, jaccard
 from pipeline.text.ngrams import sequence_ids, windows, word_id
+from pipeline.text.number_words import read_numbers
 from pipeline.text.words import text_column, word_blocks
 from tests.pipeline.text.specification import ngram_ids, sequence_id, words_of
 from tests.pipeline.text.texts import TEXTS, word_ids
@@ -85,3 +86,12 @@ def test_a_table_finds_what_is_in_the_table(table: set[int], ids: list[int]) -> 
     at, places = IdTable(np.array(sorted(table), np.uint64)).find(np.array(ids, np.uint64))
     expected = [(i, sorted(table).index(value)) for i, value in enumerate(ids) if value in table]
     assert list(zip(at.tolist(), places.tolist(), strict=True)) == expected
+
+
+def test_number_words_are_read_as_numbers() -> None:
+    texts = ["One has fifty-five, two hundred and six or five six", "a thousand five hundred and\nten twenty-one"]
+    read = ["1 has 55 206 or 5 6", "a 1500 and 10 21"]
+    ((_, words),) = word_blocks(text_column(pa.array(texts)))
+    found = read_numbers(words)
+    assert found.ids.tolist() == [word_id(word) for text in read for word in text.split()]
+    assert np.diff(found.offsets).tolist() == [len(text.split()) for text in read]

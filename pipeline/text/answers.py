@@ -1,0 +1,39 @@
+r"""Reduce final answers to keys that are equal where the values are.
+
+>>> [answer_key(answer) for answer in (r"\frac{266664}{5}", "b = 53,332.8", "$53332.80$ dollars", "Odd ones", "")]
+['266664/5', '266664/5', '266664/5', 'odd ones', '']
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+
+from pipeline.text.normal_form import COMMANDS, fold
+
+_LONGEST = 8  # words; a longer answer is prose, which may be worded in many ways
+_WORD = re.compile(r"(\\?)([a-z]+)|\d+(?:\.\d+)?|[-+*/^<=>()\[\]]")
+_DIVISION = re.compile(r"\s*\\[dtc]?frac\s*(?:\{([^{}]*)\}\s*\{([^{}]*)\}|(?=\d))")
+_AROUND = re.compile(  # what stands around a value: the left side of an equation, layout, a unit
+    r"^[\s$]*[a-z](?:_\w|\([a-z]\))?\s*=(?=[^=]+$)|(?<=\d)(?:,|\{,\}|,\\!|\\,)(?=\d{3}(?!\d))|\\(?:left|right)\b"
+    r"|\\[,;!% ]|[$%]|\^\s*\{?\\circ\s*\}?|\.$|\\(?:text|mathrm|mbox)\s*\{[^{}]*\}"
+    r"|(?<![a-z\\])(?!pi\b)[a-z]{2,}(?:\^[23])?"
+)
+_VALUE = re.compile(r"-?(?:\d*\.)?\d+(?:/[1-9]\d*)?|\d+ \d+/[1-9]\d*")  # the last one is a mixed number
+
+
+@lru_cache(1 << 16)
+def answer_key(answer: str) -> str:
+    """Reduce an answer to its value as a fraction, or to its words; "" for none and for prose."""
+    plain = fold(answer[:500]).strip().lower()
+    value = (
+        _DIVISION.sub(lambda line: f" {line[1]}/{line[2]}" if line[2] else " ", _AROUND.sub("", plain))
+        .strip()
+        .replace("- ", "-")
+    )
+    if _VALUE.fullmatch(value):
+        return str(sum(map(Fraction, value.split())))
+    words = _WORD.finditer(plain.replace("}{", "}/{"))
+    read = [word[2] or word[0] for word in words if not word[1] or COMMANDS.get(word[2], "") is not None]
+    return " ".join(read) if sum(len(word) > 1 and word.isalpha() for word in read) <= _LONGEST else ""
