@@ -65,7 +65,7 @@ def test_every_source_of_the_table_has_rows_of_its_form():
 def test_a_file_of_other_columns_names_the_wanted_and_the_existing_ones(tmp_path):
     write(tmp_path / "combine_amps_khan.csv", [{"exercise": "1", "steps": "2"}])
     with pytest.raises(
-        InputError, match=r"problem \| question; wanted are problem, .*hints/solutions.*exercise, steps"
+        InputError, match=r"coalesce\(problem, question\): .*column \"problem\".*; its columns are exercise, steps"
     ):
         read("amps-khan", tmp_path)
 
@@ -103,10 +103,13 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"text": "t", "use": "tain"}, "use is 'tain'; it must be one of train"),
         (MINE | {"text": "t", "limit": 0}, "limit must be a whole number"),
         (MINE | {"text": "t", "remove_response": "("}, "not a regular expression"),
-        (MINE | {"text": "{a"}, "a brace without its partner"),
-        (MINE | {"text": "a[b]"}, "not a column or a path"),
-        (MINE | {"text": "t", "answer": "boxd(t)"}, "did you mean 'boxed'"),
-        (MINE | {"text": "t", "keep_if": "flag"}, r"keep_if needs a response with \[\*\]"),
+        (MINE | {"text": "a b c"}, "'a b c' is no SQL expression"),
+        (MINE | {"text": "a[*]"}, r"is of earlier versions: write the SQL  unnest\(a\)"),
+        (MINE | {"text": "t", "where": {"a": ["x", "y*"]}}, "write  a like 'x' or a like 'y%'"),
+        (MINE | {"text": "t", "keep_if": "flag"}, r"keep_if needs a response of elements, such as unnest\("),
+        (MINE | {"question": "unnest(t)", "response": "r"}, "unnest gives several texts a row"),
+        (MINE | {"files": "a.csv", "text": "t"}, "give either repository or files"),
+        ({"name": "x", "files": "a.csv", "text": "t", "delimiter": ";;"}, "delimiter must be one character"),
         ({"name": "gsm8k", "gated": "yes"}, "gated must be true or false"),
         ({"name": "gsm8k", "revision": "main"}, "revision 'main' is no commit"),
         ({"name": "gsm8k", "revision": "v1.0"}, "revision 'v1.0' is no commit"),
