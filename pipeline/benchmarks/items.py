@@ -17,6 +17,7 @@ from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.errors import InputError
 from pipeline.sources.columns.sql import bind, evaluate, named_columns
 from pipeline.sources.files.readers import open_rows
+from pipeline.sources.files.table_rows import CsvRows
 from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.storage.files import atomic_file
 from pipeline.storage.store import digest
@@ -95,7 +96,8 @@ def _data(benchmark: Benchmark, folder: Path, configuration: str, output: Path |
     elif benchmark.text:
         overrides["doc_to_target"] = f"{{{{{benchmark.text}}}}}"
     loader = next((loader for suffix, loader in LOADERS.items() if suffix in files[0].suffixes[-2:]), "json")
-    overrides["dataset_kwargs"] = {"data_files": {benchmark.split: [str(path) for path in files]}}
+    given = {"sep": reader.delimiter} if isinstance(reader := open_rows(files[0]), CsvRows) else {}
+    overrides["dataset_kwargs"] = {"data_files": {benchmark.split: [str(path) for path in files]}, **given}
     return loader, overrides
 
 

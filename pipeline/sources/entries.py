@@ -32,7 +32,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_repository(repository: str) -> None:
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or ".." in repository:
+    if repository and (not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or ".." in repository):
         raise InputError(f"repository {repository!r} is not of the form owner/name")
 
 

@@ -6,7 +6,7 @@ r"""Evaluate column expressions: SQL of DuckDB over the columns of one file.
     list_filter(messages, lambda m: m.role = 'assistant')[-1].content        a turn, by its role
     list_extract(responses, 1).response         the first element of a list
     unnest(generations)                         every element of a list; each becomes a response of its own
-    choices[answer::int + 1]                    numbers of JSON and CSV are texts until they are cast; positions count from 1
+    choices[answer::int + 1]                    numbers of JSON and CSV are texts; positions count from 1
     boxed(solution)                             the content of the last balanced \boxed{...} or \fbox{...}, or ''
     after(answer, '####')                       what follows the last "####" on its line, without thousands commas
     lines(hints)                                a list of texts, also where the column holds it as JSON or Python text
@@ -46,8 +46,8 @@ create macro bare_number(x) as
     case when regexp_full_match(x, '-?\$?-?\d[\d,]*(\.\d+)?%?') then replace(replace(x, ',', ''), '$', '') else x end;
 create macro after(x, mark) as
     bare_number(regexp_extract(x, '(?s).*' || regexp_escape(mark) || '\s*([^\n]*?)\s*?\.?[^\S\n]*(?:\n|$)', 1));
-create macro option(options, letter) as regexp_extract(
-    options, '(?s)(?:^|[\s,])' || lower(trim(letter)) || ' \) ?(.*?)[\s,]*(?:[\s,]' || chr(ascii(lower(trim(letter))) + 1) || ' \) |$)', 1)
+create macro option(options, letter) as regexp_extract(options, '(?s)(?:^|[\s,])' || lower(trim(letter))
+    || ' \) ?(.*?)[\s,]*(?:[\s,]' || chr(ascii(lower(trim(letter))) + 1) || ' \) |$)', 1)
 """
 
 

@@ -107,7 +107,7 @@ def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
 def data_files(names: Iterable[str]) -> list[str]:
     """Select the names of data files, in natural order: part_2 before part_10."""
     data = (name for name in names if name.endswith(SUFFIXES) and "/." not in f"/{name}")
-    return sorted((name for name in data if name.rpartition("/")[2] not in METADATA), key=_natural)
+    return sorted((name for name in data if name.rpartition("/")[2] not in METADATA), key=natural)
 
 
 def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]:
@@ -189,7 +189,7 @@ def _one_format(names: list[str]) -> list[str]:
     return []
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
+def natural(name: str) -> list[tuple[bool, int, str]]:
     """Return a sorting key under which part_2 comes before part_10."""
     return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", name) if p]
 

@@ -58,6 +58,22 @@ def test_rows_of_the_real_form_become_documents(name, tmp_path):
     assert sorted([row["row"], row["reason"]] for row in dropped) == case.get("dropped", [])
 
 
+def test_files_beside_the_study_need_no_repository(tmp_path):
+    rows = [{"q": "a", "r": "1"}, {"q": "b", "r": "2"}]
+    write(tmp_path / "data" / "part_10.jsonl", rows[1:])
+    write(tmp_path / "data" / "part_9.jsonl", rows[:1])
+    (tmp_path / "texts" / "deep").mkdir(parents=True)
+    (tmp_path / "texts" / "deep" / "a.txt").write_text("One\ndocument.\n")
+    (tmp_path / "b.csv").write_text("q;r\n a ;1\n")
+    mine = {"name": "mine", "files": ["data/*.jsonl", "b.csv"], "question": "q", "response": "r"}
+    kept, _ = read(mine, tmp_path)
+    assert [(row["id"], row["question"]) for row in kept] == [("mine/0", "a"), ("mine/1", "b"), ("mine/2", "a")]
+    whole, _ = read({"name": "whole", "files": str(tmp_path / "texts" / "**" / "*.txt"), "text": "text"}, tmp_path)
+    assert [(row["id"], row["response"]) for row in whole] == [("whole/0", "One\ndocument.")]
+    with pytest.raises(InputError, match=r"files: no file .*/data/\*\.csv"):
+        read(mine | {"files": "data/*.csv"}, tmp_path)
+
+
 def test_every_source_of_the_table_has_rows_of_its_form():
     assert {resolve_source(case["entry"]).name for case in CASES.values()} == SOURCES.keys()
 

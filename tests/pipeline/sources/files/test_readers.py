@@ -234,3 +234,43 @@ def test_a_file_that_is_not_what_its_name_says_is_refused(tmp_path):
         open_rows(tmp_path / "a.parquet")
     with pytest.raises(InputError, match="unknown kind of file"):
         open_rows(tmp_path / "a.doc")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.json", "a.csv", "a.txt"])
+def test_a_row_longer_than_the_limit_is_one_line_of_error(tmp_path, name):
+    text = {"a.json": '[{"q": "%s"}]', "a.csv": 'q,a\n"%s",1\n', "a.txt": "%s"}.get(name, '{"q": "a"}\n{"q": "%s"}\n')
+    data = (text % ("x" * 300_000)).encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    with pytest.raises(InputError, match=rf"{name}: .* is longer than 100,000 bytes; raise the source's `longest`"):
+        list(open_rows(tmp_path / name, longest=100_000).blocks(["text" if name == "a.txt" else "q"]))
+
+
+def test_a_long_line_is_not_held_in_memory(tmp_path):
+    with gzip.open(tmp_path / "a.jsonl.gz", "wb", 1) as file:
+        file.writelines([b'{"q": "', *[b"x" * 10**6] * 300, b'"}\n'])
+    tracemalloc.start()
+    with pytest.raises(InputError, match="line 1 is longer than 64 MB"):
+        open_rows(tmp_path / "a.jsonl.gz")
+    assert tracemalloc.get_traced_memory()[1] < 250e6
+    tracemalloc.stop()
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "^"])
+def test_csv_with_any_delimiter(tmp_path, delimiter):
+    for name in ("a.csv", "a.tsv.gz"):
+        data = f'q{delimiter}a b\n"1, 2; 3"{delimiter}4\n'.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        given = delimiter if delimiter == "^" else ""
+        (block,) = open_rows(tmp_path / name, delimiter=given).blocks(["q", "a b"])
+        assert block.table.to_pylist() == [{"q": "1, 2; 3", "a b": "4"}]
+
+
+def test_values_keep_their_text_in_json_of_mixed_kinds(tmp_path):
+    rows = [
+        {"q": value, "n": {"d": value}} for value in ("2020-01-01", "12:30", 5, 1.0, True, None, ["a", "b"], {"a": 1})
+    ]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    texts = ["2020-01-01", "12:30", "5", "1", "true", None, "a\nb", None]
+    assert [row["q"] for row in rows_of(tmp_path / "a.jsonl", ["q"])] == texts
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
+    assert [row["n.d"] for row in rows_of(tmp_path / "b.jsonl", ["n.d"])] == ["2020-01-01", "12:30", "5", "1.0", "true"]
