@@ -130,10 +130,20 @@ def _mended(text: bytes) -> bytes:
 
 def _kinds(texts: list[bytes]) -> dict[str, Any]:
     """Find what the columns hold: "VARCHAR", "DOUBLE" or "JSON" (mixed), or lists and objects of texts."""
-    grouped = evaluate(["json_group_structure(o)"], _lines(texts), f"case when {_OBJECT} then line::json end")
-    found = json.loads(grouped["0"][0].as_py() or "0")
+
+    def grouped(value: str, *forms: str) -> list[Any]:
+        found = evaluate(list(forms), _lines(texts), f"case when {_OBJECT} then {value} end")
+        return [column[0].as_py() for column in found.columns]
+
+    found = json.loads(grouped("line::json", "json_group_structure(o)")[0] or "0")
     if not isinstance(found, dict):
         return {}
+    for name in (name for name, kind in found.items() if kind == "JSON"):  # perhaps a few rows are of another kind
+        for kind in ("ARRAY", "OBJECT"):
+            value = f"from_json(line, {_literal({name: 'JSON'})}).{quoted(name)}"
+            of_kind = f"case when json_type(o) = '{kind}' then o end"
+            most, count, every = grouped(value, f"json_group_structure({of_kind})", f"count({of_kind})", "count(o)")
+            found[name] = json.loads(most) if 2 * count > every else found[name]
     by_name = {name.lower(): name for name in reversed(found)}  # SQL does not tell names by their case
     return {name: _texts(found[name], mixed=True) for name in reversed(by_name.values())}
 
@@ -149,8 +159,8 @@ def _texts(kind: Any, *, mixed: bool = False) -> Any:
 
 def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, list[int]]:
     """Parse texts into a table with a column of each kind; returns also the numbers of those that are no objects."""
-    structure = json.dumps({name: "VARCHAR" if kind == "DOUBLE" else kind for name, kind in kinds.items()})
-    record = "from_json(line, '" + structure.replace("'", "''") + "')"
+    structure = {name: "VARCHAR" if kind == "DOUBLE" else kind for name, kind in kinds.items()}
+    record = f"from_json(line, {_literal(structure)})"
     forms = [_form(kind).format(f"o.{quoted(name)}") for name, kind in kinds.items()]
 
     def parse(lines: pa.Table, right: str) -> tuple[pa.Table, list[int]]:
@@ -168,6 +178,10 @@ def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, lis
         table, broken = parse(_lines(mended), _OBJECT)
         table = table.filter(table["0"])
     return table.drop_columns("0").rename_columns(list(kinds)), broken
+
+
+def _literal(structure: Mapping[str, Any]) -> str:
+    return "'" + json.dumps(structure).replace("'", "''") + "'"
 
 
 def _form(kind: Any) -> str:
