@@ -195,4 +195,4 @@ def _reason(error: Exception) -> str:
     """Return the first line of DuckDB's message, and its hint, without the kind of the error."""
     first, *rest = str(error).strip().splitlines()
     hint = next((f"; {line[0].lower()}{line[1:]}" for line in rest if line.startswith("Did you mean")), "")
-    return f"{first.partition('Error: ')[2] or first}{hint}"
+    return f"{first.partition('Error: ')[2] or first}{hint}".replace(" in FROM clause!", "")

@@ -107,7 +107,7 @@ def source_files(source: Source, folder: Path | str) -> list[Path]:
     Raises InputError for a split that is not there, and a pattern that finds no file.
     """
     if source.files:
-        return [path for pattern in source.files for path in _named_files(Path(folder), pattern)]
+        return [path for pattern in source.files for path in _named_files(source.name, Path(folder), pattern)]
     return [path for name in source.configurations for path in find_split(folder, name, source.split)]
 
 
@@ -137,11 +137,11 @@ def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = 
     return folders
 
 
-def _named_files(folder: Path, pattern: str) -> list[Path]:
+def _named_files(source: str, folder: Path, pattern: str) -> list[Path]:
     names = sorted(glob(pattern, root_dir=folder, recursive=True), key=natural)
     found = [folder / name for name in names if (folder / name).is_file()]
     if not found:
-        raise InputError(f"files: no file {folder / pattern}")
+        raise InputError(f"source {source!r}: no file {folder / pattern}")
     return found
 
 

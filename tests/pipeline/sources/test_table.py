@@ -70,7 +70,7 @@ def test_files_beside_the_study_need_no_repository(tmp_path):
     assert [(row["id"], row["question"]) for row in kept] == [("mine/0", "a"), ("mine/1", "b"), ("mine/2", "a")]
     whole, _ = read({"name": "whole", "files": str(tmp_path / "texts" / "**" / "*.txt"), "text": "text"}, tmp_path)
     assert [(row["id"], row["response"]) for row in whole] == [("whole/0", "One\ndocument.")]
-    with pytest.raises(InputError, match=r"files: no file .*/data/\*\.csv"):
+    with pytest.raises(InputError, match=r"source 'mine': no file .*/data/\*\.csv"):
         read(mine | {"files": "data/*.csv"}, tmp_path)
 
 
