@@ -17,14 +17,11 @@ Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
 
 
 def _conditions(where: Any) -> Any:
-    """Refuse the mapping of columns to values that `where` was, with its form in SQL."""
+    """Refuse the mapping of columns to values that `where` was."""
     if isinstance(where, Mapping) and where:
-        forms = []
-        for column, values in where.items():
-            wanted = values if isinstance(values, list | tuple) else [values]
-            texts = [str(value).replace("*", "%") for value in wanted]
-            forms.append(" or ".join(f"{column} like '{text}'" for text in texts))
-        raise InputError(f"where is a condition, or a list of conditions, in SQL: write  {' and '.join(forms)}")
+        (column, value), *_ = where.items()
+        example = f"{column} like '{str(value).replace('*', '%')}'"
+        raise InputError(f"where is a condition, or a list of conditions, in SQL, such as  {example}")
     return where or ()
 
 

@@ -169,6 +169,7 @@ def _close(database: duckdb.DuckDBPyConnection) -> None:
     for name in _FUNCTIONS:
         database.remove_function(name)
     database.close()
+    _database.cache_clear()
 
 
 def _cursor() -> duckdb.DuckDBPyConnection:

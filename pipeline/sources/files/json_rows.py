@@ -31,7 +31,6 @@ _MIXED = f"""case json_type({{0}}) when 'ARRAY' then array_to_string(from_json({
 _FORMS = {"JSON": _MIXED, "DOUBLE": _NUMBER}
 _BRACE = "left(line, 1) = '{'"
 _OBJECT = f"{_BRACE} and json_valid(line)"
-_FORMS = {"JSON": _MIXED, "DOUBLE": r"regexp_replace({0}, '\.0$', '')"}  # 51.0 is the text 51
 
 
 class JsonRows:
@@ -46,10 +45,11 @@ class JsonRows:
         texts = batches(self._lines() if self.is_lines else self._values())
         first = next(texts, [])
         self._texts = chain([first] if first else [], texts)
-        self._kinds = _kinds(first)
-        if first and not self._kinds:
+        records = [record for text in first if (record := _record(text)) is not None]
+        self._kinds = {name: _kind(values, nested=False) for name, values in _columns(records).items()}
+        if first and not records:
             raise InputError(f"{path}: none of the first {len(first)} rows is a record; is it what its name says?")
-        self.schema = _parsed(first[:1], self._kinds)[0].schema if first else pa.schema([])
+        self.schema = _parsed(first[:1], self._kinds)[0].schema if self._kinds else pa.schema([])
 
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or the first `limit` rows."""
@@ -59,7 +59,10 @@ class JsonRows:
             texts = texts if limit is None else texts[: limit - row]
             if not texts:
                 return
-            table, broken = _parsed(texts, kinds)
+            try:
+                table, broken = _parsed(texts, kinds)
+            except InputError as error:
+                raise InputError(f"{self.path}: after row {row}: {error}") from None
             if self._cut and len(texts) - 1 in broken:
                 raise InputError(f"{self.path}: cut off in the middle of its last row; fetch it again")
             malformed = [(row + n, texts[n].decode("utf-8", "replace")[:LONGEST_SHOWN]) for n in broken]
@@ -115,46 +118,44 @@ class JsonRows:
             row, position, chunk = row + 1, end, _CHUNK
 
 
-def _mended(text: bytes) -> bytes:
-    """Write an object that Python alone can read as DuckDB reads it; any other text as the empty text."""
+def _record(text: bytes) -> dict[str, Any] | None:
     try:
         record = _DECODER.decode(text.decode("utf-8", "replace"))
     except (ValueError, RecursionError):
-        return b""
-    if not isinstance(record, dict):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _mended(text: bytes) -> bytes:
+    """Write an object that Python alone can read as DuckDB reads it; any other text as the empty text."""
+    if (record := _record(text)) is None:
         return b""
     # Half a surrogate pair, which JSON may escape and UTF-8 cannot hold, becomes U+FFFD.
     whole = json.dumps(record, ensure_ascii=False).encode("utf-16-le", "surrogatepass")
     return whole.decode("utf-16-le", "replace").encode()
 
 
-def _kinds(texts: list[bytes]) -> dict[str, Any]:
-    """Find what the columns hold: "VARCHAR", "DOUBLE" or "JSON" (mixed), or lists and objects of texts."""
-
-    def grouped(value: str, *forms: str) -> list[Any]:
-        found = evaluate(list(forms), _lines(texts), f"case when {_OBJECT} then {value} end")
-        return [column[0].as_py() for column in found.columns]
-
-    found = json.loads(grouped("line::json", "json_group_structure(o)")[0] or "0")
-    if not isinstance(found, dict):
-        return {}
-    for name in (name for name, kind in found.items() if kind == "JSON"):  # perhaps a few rows are of another kind
-        for kind in ("ARRAY", "OBJECT"):
-            value = f"from_json(line, {_literal({name: 'JSON'})}).{quoted(name)}"
-            of_kind = f"case when json_type(o) = '{kind}' then o end"
-            most, count, every = grouped(value, f"json_group_structure({of_kind})", f"count({of_kind})", "count(o)")
-            found[name] = json.loads(most) if 2 * count > every else found[name]
-    by_name = {name.lower(): name for name in reversed(found)}  # SQL does not tell names by their case
-    return {name: _texts(found[name], mixed=True) for name in reversed(by_name.values())}
+def _columns(objects: list[dict[str, Any]]) -> dict[str, list[Any]]:
+    """List the values of each name; SQL does not tell names by their case."""
+    names = {name.lower(): name for found in reversed(objects) for name in reversed(found) if name}
+    return {name: [found.get(name) for found in objects] for name in reversed(names.values())}
 
 
-def _texts(kind: Any, *, mixed: bool = False) -> Any:
-    """Replace simple kinds by text: numbers, dates and, inside of lists and objects, mixed values stay as written."""
-    if isinstance(kind, list):
-        return [_texts(kind[0])]
-    if isinstance(kind, dict):
-        return {name: _texts(inner) for name, inner in kind.items()}
-    return kind if mixed and kind in _FORMS else "VARCHAR"
+def _kind(values: list[Any], *, nested: bool = True) -> Any:
+    """Find what most values are, as DuckDB writes it: an object, a list, or else text.
+
+    A column of its own may also be "DOUBLE" or "JSON" (mixed). DuckDB's `json_group_structure` is not used: its
+    database is lost to an object of 129 levels.
+    """
+    values = [value for value in values if value is not None]
+    objects, lists = ([value for value in values if isinstance(value, kind)] for kind in (dict, list))
+    if 2 * len(objects) > len(values):
+        return {name: _kind(inner) for name, inner in _columns(objects).items()} or "VARCHAR"
+    if 2 * len(lists) > len(values):
+        return [_kind([part for found in lists for part in found])]
+    if nested:
+        return "VARCHAR"
+    return "JSON" if objects or lists else "DOUBLE" if any(isinstance(value, float) for value in values) else "VARCHAR"
 
 
 def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, list[int]]:
