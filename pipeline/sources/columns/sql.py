@@ -134,7 +134,8 @@ def evaluate(bound: Sequence[str], table: pa.Table, record: str | None = None) -
     """
     chosen = {str(number): text for number, text in enumerate(bound)}
     whole = record is None and not any(map(takes_elements, bound))  # then plain columns stay as they are
-    plain = {number: table[text[1:-1]] for number, text in chosen.items() if whole and text[1:-1] in table.column_names}
+    names = {quoted(name): name for name in table.column_names if whole}
+    plain = {number: table[names[text]] for number, text in chosen.items() if text in names}
     computed = [duckdb.SQLExpression(text).alias(number) for number, text in chosen.items() if number not in plain]
 
     def compute() -> pa.Table:

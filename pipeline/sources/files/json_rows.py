@@ -1,8 +1,8 @@
 """Read rows of JSON lines, and of JSON files of one array or of objects one after the other.
 
 Records are cut out of the file here, a block at a time, and parsed by DuckDB into texts, lists and objects. DuckDB's
-own `read_json` is no faster on compressed files, drops rows that hold a raw tab or a byte that is not UTF-8, and does
-not give the text of a broken line (docs/decisions.md).
+own `read_json` drops rows that hold a raw tab or a byte that is not UTF-8, and does not give the text of a broken line
+(docs/decisions.md).
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ def found(expression, **columns):
     ("expression", "texts"),
     [
         ("body", ["A.", "", None]),
+        ("'rank'", ["rank"] * 3),
         ("concat(Body, ' ', question)", ["A. Why?", " How?", " Q"]),
         ("concat_ws(' ', nullif(body, ''), question)", ["A. Why?", "How?", "Q"]),
         ("coalesce(text, body, question)", ["A.", "", "Q"]),
