@@ -17,6 +17,9 @@ from model.evaluation.trust import check_overrides, check_task_file
 from pipeline.benchmarks.items import task_file
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.errors import InputError
+from pipeline.sources.repositories.folders import folder_of, source_files
+from pipeline.sources.stage import check_rows
+from pipeline.sources.table import resolve_source
 from pipeline.tokens.tokenizer import read_tokenizer
 
 UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
@@ -25,12 +28,13 @@ UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read ye
 def check_study(study: Study, *, trust_code: bool = False) -> None:
     """Check mirror, devices, files, folders, memory and disk of a study.
 
-    Raises InputError for devices that are not there, a benchmark that runs code which is not trusted, a tokenizer that
-    cannot be read, a cluster without Dask, folders that cannot be written, and models that fit neither the memory nor
-    the disk.
+    Raises InputError for devices that are not there, a benchmark that runs code which is not trusted, a source whose
+    first rows do not fit its columns, a tokenizer that cannot be read, a cluster without Dask, folders that cannot be
+    written, and models that fit neither the memory nor the disk.
     """
     check_mirror(study)
     check_benchmarks(study, trust_code=trust_code)
+    check_sources(study)
     if file := study.tokenizer_file:
         read_tokenizer(file)
     planned = plan_models(study, study.data.tokenizer.vocabulary_size or UNKNOWN_VOCABULARY)
@@ -70,6 +74,14 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
             check_overrides(benchmark.overrides, where)
             for file in files:
                 check_task_file(file, where)
+
+
+def check_sources(study: Study) -> None:
+    """Read the first rows of the sources that are here: paths, columns and delimiters are right or told at once."""
+    for source in (resolve_source(entry) for entry in study.data.sources if entry != BUILTIN):
+        place = {"mirror": study.mirror, "cache": study.folder / "hub", "beside": study.place}
+        if (folder := folder_of(source, source.splits, **place)) is not None:
+            check_rows(source, source_files(source, folder))
 
 
 def checkpoint_bytes(study: Study, planned: Sequence[PlannedModel]) -> int:

@@ -30,7 +30,7 @@ from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
 from pipeline.benchmarks.items import task_specifications
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import find_folder, resolved_revision, source_files
+from pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
 from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
@@ -45,7 +45,7 @@ from pipeline.worlds.world import WORLD_SOURCE
 # The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {
     "world": 1,
-    "documents": 4,
+    "documents": 5,
     "traces": 4,
     "clean": 2,
     "signatures": 2,  # with this version goes up the one of deduplicate, whose key does not name the signatures
@@ -235,9 +235,8 @@ class Plan:
 
     def folder_of(self, entry: Wanted, splits: Sequence[str]) -> Path | None:
         """Find the folder of a data set here; None where it is still to be fetched."""
-        parts = [(configuration, split) for configuration in entry.configurations for split in splits]
-        cache = self.study.folder / "hub"
-        return find_folder(entry.repository, parts, mirror=self.study.mirror, cache=cache, revision=entry.revision)
+        study = self.study
+        return folder_of(entry, splits, mirror=study.mirror, cache=study.folder / "hub", beside=study.place)
 
     @property
     def absent(self) -> list[tuple[Wanted, tuple[str, ...]]]:

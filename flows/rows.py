@@ -172,7 +172,8 @@ def _sources(plan: Plan) -> list[dict[str, Any]]:
     """Make the rows of `sources` from what reading and stripping each source have written down."""
     rows = []
     for one in plan.data.sources:
-        known = {"repository": one.source.repository, "revision": one.source.revision, "licence": one.source.licence}
+        origin = one.source.repository or ", ".join(one.source.files)
+        known = {"repository": origin, "revision": one.source.revision, "licence": one.source.licence}
         if one.source.repository == WORLD_SOURCE["repository"]:
             # Not in the source's entry, where it would give every output of the world another key.
             known["licence"] = WORLD_LICENCE

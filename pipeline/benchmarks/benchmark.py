@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
-from pipeline.sources.entries import CONFIG, Column, Columns, Name, Repository, Revision, Texts
+from pipeline.sources.entries import CONFIG, Column, Name, Repository, Revision, Texts
 
 PERPLEXITIES = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
 
@@ -24,7 +24,7 @@ class Benchmark:
     """A set of items that is evaluated and must not be trained on. Every field can be written in a study's YAML file:
 
         - {name: gsm8k_cot, task: gsm8k_cot_zeroshot, repository: openai/gsm8k, configuration: main, chance: 0.0,
-           metric: exact_match, filter: flexible-extract, question: question, answer: 'after(answer, "####")'}
+           metric: exact_match, filter: flexible-extract, question: question, answer: "after(answer, '####')"}
         - {name: mine, yaml: tasks/mine.yaml, repository: me/mine, split: validation, metric: acc, chance: 0.25}
         - {name: openstax, repository: openstax/algebra, split: validation, text: text}
         - {name: gsm8k, filter: strict-match}                    # an entry of the table with one field changed
@@ -46,10 +46,10 @@ class Benchmark:
     metric: str = ""
     filter: str = "none"
     chance: Annotated[float | None, Field(strict=True, ge=0, lt=1, description="a number from 0 to below 1")] = None
-    question: Columns = "question | Question | problem | Problem | input | prompt | text"
-    answer: Columns = ""
-    options: Columns = ""
-    solution: Columns = ""
+    question: Column = "coalesce(question, problem, input, prompt, text)"
+    answer: Column = ""
+    options: Column = ""
+    solution: Column = ""
     also: Texts = ()
     text: Column = ""
     rows: Annotated[int | None, Field(strict=True, ge=1, description="a whole number above 0")] = None

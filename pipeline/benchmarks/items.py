@@ -11,18 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.errors import InputError
-from pipeline.sources.columns import expressions
-from pipeline.sources.columns.expressions import MissingColumn
+from pipeline.sources.columns.sql import bind, evaluate, named_columns
 from pipeline.sources.files.readers import open_rows
-from pipeline.sources.repositories.splits import CARD, card_configurations, find_split, has_splits
-from pipeline.storage.digests import digest
-from pipeline.storage.files import atomic_file
+from pipeline.sources.files.table_rows import CsvRows
+from pipeline.sources.repositories.splits import find_split, has_splits
+from pipeline.storage.digests import digest, file_digest
+from pipeline.storage.files import atomic_file, write_text_atomically
+from pipeline.storage.integrity import read_sealed, sealed
 
 TEXT_TASK = Path(__file__).with_name("text_perplexity.yaml")
-LOADERS = {".parquet": "parquet", ".csv": "csv", ".csv.gz": "csv"}  # builders of `datasets`; all else is "json"
+LOADERS = {".parquet": "parquet", ".csv": "csv", ".tsv": "csv"}  # builders of `datasets`; all else is "json"
 SAMPLED_FROM = 20  # a sample of n texts is drawn from the first 20 n rows
 ITEMS = pa.schema([(name, pa.string()) for name in ("id", "benchmark", "question", "answer", "options", "solution")])
 _LETTERED = re.compile(r"(?:^|[\s,]+)[a-z] \) ")  # "a ) 38 , b ) 27.675"
@@ -86,34 +88,34 @@ def task_specifications(
 
 
 def _data(benchmark: Benchmark, folder: Path, configuration: str, output: Path | str) -> tuple[str, dict[str, Any]]:
-    """Locate the split for `datasets`: the repository's folder if its card names the split, else the split's files."""
-    overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": configuration}
+    """Name the split's files for `datasets`: those of the items, since a card might lead the library to others."""
     files = find_split(folder, configuration, benchmark.split)
+    overrides: dict[str, Any] = {"test_split": benchmark.split, "dataset_name": None}
     if benchmark.text and (benchmark.rows is not None or not benchmark.text.isidentifier()):
         files = [_write_texts(benchmark, folder, files, output)]
         overrides["doc_to_target"] = "{{text}}"
-    else:
-        if benchmark.text:
-            overrides["doc_to_target"] = f"{{{{{benchmark.text}}}}}"
-        card = folder / CARD
-        named = card_configurations(card.read_text(errors="replace"), card) if card.is_file() else {}
-        if benchmark.split in named.get(configuration, {}):
-            return str(folder), overrides
-    suffix = next((suffix for suffix in LOADERS if files[0].name.endswith(suffix)), "")
-    overrides["dataset_name"] = None
-    overrides["dataset_kwargs"] = {"data_files": {benchmark.split: [str(path) for path in files]}}
-    return LOADERS.get(suffix, "json"), overrides
+    elif benchmark.text:
+        overrides["doc_to_target"] = f"{{{{{benchmark.text}}}}}"
+    loader = next((loader for suffix, loader in LOADERS.items() if suffix in files[0].suffixes[-2:]), "json")
+    given = {"delimiter": reader.delimiter} if isinstance(reader := open_rows(files[0]), CsvRows) else {}
+    overrides["dataset_kwargs"] = {"data_files": {benchmark.split: [str(path) for path in files]}, **given}
+    return loader, overrides
 
 
 def _write_texts(benchmark: Benchmark, folder: Path, files: list[Path], output: Path | str) -> Path:
+    """Write the texts of a benchmark once. Raises InputError where the file was changed afterwards."""
     sizes = [(path.name, path.stat().st_size) for path in files]
     key = digest([benchmark.repository, benchmark.revision, benchmark.text, benchmark.rows, sizes])
     path = Path(output).resolve() / f"{benchmark.name}-{key}.jsonl"
-    if not path.exists():
+    note = path.with_suffix(".json")
+    if not note.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(path, shared=True) as partial, partial.open("w", encoding="utf-8") as file:
             for row, text in _texts(benchmark, folder):
                 file.write(json.dumps({"row": row, "text": text}) + "\n")
+        write_text_atomically(note, sealed({"blake2b": file_digest(path)}), shared=True)
+    if not path.exists() or file_digest(path) != read_sealed(note)["blake2b"]:
+        raise InputError(f"{path} is not as it was written; remove {note}, and the next run writes both again")
     return path
 
 
@@ -138,31 +140,28 @@ def _columns(
     folder: Path | str,
     configuration: str,
     split: str,
-    wanted: tuple[str | tuple[str, ...], ...],
+    wanted: tuple[str, ...],
     limit: int | None = None,
 ) -> Iterator[list[list[str]]]:
     """Evaluate column expressions over a split, block by block; the files divide `limit` rows evenly."""
     files = find_split(folder, configuration, split)
     for path in files:
         reader = open_rows(path)
-        if not reader.columns:
+        names = reader.schema.names
+        if not names:
             continue
         try:
-            bound = [expressions.parse(text).bind(reader.has) if text else None for text in wanted]
-        except MissingColumn as missing:
+            bound = [bind(text or "''", reader.schema) for text in wanted]
+            for block in reader.blocks(named_columns(wanted, names), limit and -(-limit // len(files))):
+                if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
+                    raise InputError(f"malformed row {block.malformed[0][0]}")
+                found = evaluate(bound, block.table)
+                yield [pc.fill_null(column.cast(pa.string()), "").to_pylist() for column in found.columns]
+        except InputError as error:
             raise InputError(
-                f"benchmark {benchmark.name!r}: {path} has nothing at {missing.wanted}; its columns are "
-                f"{', '.join(reader.columns)}; name the benchmark's question and answer"
-            ) from missing
-        paths = list(dict.fromkeys(p for expression in bound if expression for p in expression.paths()))
-        for block in reader.blocks(paths, None if limit is None else -(-limit // len(files))):
-            if block.malformed and not benchmark.text:  # a dropped row would shift the numbers of later items
-                raise InputError(f"benchmark {benchmark.name!r}: {path} has a malformed row {block.malformed[0][0]}")
-            rows = len(block.table)
-            yield [
-                [text or "" for text in expression.evaluate(block.table).to_pylist()] if expression else [""] * rows
-                for expression in bound
-            ]
+                f"benchmark {benchmark.name!r}: {path}: {error}; its columns are {', '.join(names)}; name the "
+                "benchmark's question and answer"
+            ) from None
 
 
 def task_file(benchmark: Benchmark, beside: Path, mirror: Path | None) -> str | None:

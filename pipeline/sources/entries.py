@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.errors import InputError, nearest_name
-from pipeline.sources.columns import expressions
+from pipeline.sources.columns.sql import parse
 
 Entry = TypeVar("Entry")
 CONFIG = ConfigDict(extra="forbid")
@@ -32,7 +32,7 @@ def _check_name(name: str) -> None:
 
 
 def _check_repository(repository: str) -> None:
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or ".." in repository:
+    if repository and (not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or ".." in repository):
         raise InputError(f"repository {repository!r} is not of the form owner/name")
 
 
@@ -43,9 +43,9 @@ def _check_revision(revision: str | None) -> None:
         )
 
 
-def _check_columns(text: str | tuple[str, ...]) -> None:
-    if text:
-        expressions.parse(text)
+def _parsed(text: Any) -> Any:
+    """Check an expression; "" stands for none."""
+    return parse(text) if text not in ("", None) else text
 
 
 def _check_patterns(patterns: tuple[str, ...]) -> None:
@@ -66,9 +66,8 @@ Texts = Annotated[
 Name = Annotated[str, _after(_check_name)]  # names and repositories become parts of paths and ids
 Repository = Annotated[str, _after(_check_repository)]
 Revision = Annotated[str | None, _after(_check_revision)]  # a commit, or its beginning
-Column = Annotated[str, _after(_check_columns)]  # one expression
-Columns = Annotated[str | tuple[str, ...], Field(description="a text or a list of texts"), _after(_check_columns)]
-ColumnList = Annotated[Texts, _after(lambda texts: [_check_columns(text) for text in texts])]
+Column = Annotated[str, BeforeValidator(_parsed)]  # one expression
+ColumnList = Annotated[Texts, _after(lambda texts: [_parsed(text) for text in texts])]
 Patterns = Annotated[Texts, _after(_check_patterns)]  # regular expressions (RE2)
 Flag = Annotated[bool, Field(strict=True, description="true or false")]
 
@@ -78,9 +77,10 @@ def resolve(
 ) -> tuple[Entry | None, dict[str, Any]]:
     """Find the entry of `table` that a study's entry names or changes, and the fields that the study's entry gives.
 
-    An entry without `repository` changes the entry of its name in the table. `also` are keys that are no fields; they
-    are left out. A null stands for a field's default, and for nothing where a field has none. Raises InputError for a
-    name that is not in the table, an unknown key (naming the nearest valid one), and a missing name or repository.
+    An entry without `repository` and `files` changes the entry of its name in the table. `also` are keys that are no
+    fields; they are left out. A null stands for a field's default, and for nothing where a field has none. Raises
+    InputError for a name that is not in the table, an unknown key (naming the nearest valid one), and a missing name or
+    repository.
     """
     what = kind.__name__.lower()
     if isinstance(entry, str):
@@ -95,10 +95,12 @@ def resolve(
     for key in entry:
         if key not in fields and key not in also:
             raise InputError(f"{where}: unknown key {key!r}{nearest(str(key), [*fields, *also])}")
-    base = None if entry.get("repository") is not None else table.get(str(entry.get("name")))
-    if missing := [key for key in ("name", "repository") if not base and not entry.get(key)]:
+    own = entry.get("repository") is not None or entry.get("files")
+    base = None if own else table.get(str(entry.get("name")))
+    if missing := [key for key in ("name", "repository") if not (base or entry.get(key) or (key != "name" and own))]:
         raise InputError(f"{where}: {' and '.join(missing)} must be given{nearest(str(entry.get('name')), table)}")
-    values = {key: _default(fields[key]) if value is None else value for key, value in entry.items() if key in fields}
+    given = {key: value for key, value in entry.items() if key in fields and (key != "repository" or value)}
+    values = {key: _default(fields[key]) if value is None else value for key, value in given.items()}
     return base, {key: value for key, value in values.items() if value is not dataclasses.MISSING}
 
 

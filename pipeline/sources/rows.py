@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.errors import InputError
-from pipeline.sources.columns.expressions import Expression, MissingColumn, parse
+from pipeline.sources.columns.sql import bind, check_turns, evaluate, named_columns, quoted, takes_elements
 from pipeline.sources.files.blocks import Block
-from pipeline.sources.files.parquet_rows import ParquetRows
-from pipeline.sources.files.record_rows import RecordRows
+from pipeline.sources.files.readers import Reader
 from pipeline.sources.source import Source
 from pipeline.storage.documents import DocumentWriter
 
@@ -21,109 +21,110 @@ NO_QUESTION = "empty question"
 NO_RESPONSE = "empty response"
 NONE_CORRECT = "no correct generation"
 FILTERED = "filtered by "
+_PLACE = "place in the block"  # no column of data
 
 
 class RowConverter:
-    """The expressions of a source, bound to the columns of one file; `paths` are the columns that a reader extracts."""
+    """The expressions of a source, bound to the columns of one file."""
 
-    def __init__(self, source: Source, reader: ParquetRows | RecordRows, writer: DocumentWriter) -> None:
-        """Bind the expressions. Raises InputError, with the wanted and the existing columns, where one is missing."""
-        self.source, self.writer = source, writer
+    def __init__(self, source: Source, reader: Reader) -> None:
+        """Bind the expressions. Raises InputError, naming the file's columns, for one that does not fit the file."""
+        self.source, self.path = source, reader.path
+        given = [source.question, source.answer, *source.where, *source.keep_if]
+        self.responses = source.responses or (source.text or source.response,)
+        self.columns = named_columns([*given, *self.responses], reader.schema.names)
         try:
-            self._bind(reader.has)
-        except MissingColumn as missing:
-            texts = [source.question, source.response, source.text, source.answer]
-            texts += [*source.responses, *source.where, *source.keep_if]
-            wanted = dict.fromkeys(path for text in texts if text for path in parse(text).paths())
+            for text in self.responses:
+                check_turns(text, reader.schema)
+            texts = (source.question or "''", source.answer or "''", *self.responses)
+            question, answer, *responses = (bind(text, reader.schema) for text in texts)
+            conditions = [f"({bind(text, reader.schema)})::bool" for text in source.where]
+            self.flags = [f"({bind(text, reader.schema)})::bool" for text in source.keep_if]
+        except InputError as error:
             raise InputError(
-                f"source {source.name!r}: {reader.path} has nothing at {missing.wanted}; wanted are "
-                f"{', '.join(wanted)}; its columns are {', '.join(reader.columns)}"
-            ) from missing
-        bound = [self.question, *self.responses, self.answer, *(expression for expression, _ in self.where)]
-        paths = [path for expression in bound if expression for path in expression.paths()]
-        self.paths = list(dict.fromkeys([*paths, *(path for group in self.flags for path in group)]))
-        # The path of the list whose elements are the responses, or None.
-        self.star = next((path for path in self.responses[0].paths() if "[*]" in path), None)
+                f"source {source.name!r}: {self.path}: {error}; its columns are {', '.join(reader.schema.names)}"
+            ) from None
+        # A list whose elements are the responses is taken apart after the filters.
+        self.elements = responses.pop() if takes_elements(self.responses[0]) else None
+        self.plain = [question, answer, *responses, *conditions]
 
-    def _bind(self, has: Callable[[str], bool]) -> None:
-        source = self.source
-        self.flags: list[list[str]] = []  # groups of paths joined by "or"
-        for text in source.keep_if:
-            alternatives = parse(text).paths()
-            self.flags.append([path for path in alternatives if has(path)])
-            if not self.flags[-1]:
-                raise MissingColumn(" | ".join(alternatives))
-        self.question = parse(source.question).bind(has) if source.question else None
-        self.responses = [parse(text).bind(has) for text in source.responses or (source.text or source.response,)]
-        self.answer = parse(source.answer).bind(has) if source.answer else None
-        self.where = [(parse(column).bind(has), wanted) for column, wanted in source.where.items()]
+    def check(self, table: pa.Table) -> None:
+        """Evaluate the expressions over rows and keep nothing. Raises InputError as `write` does."""
+        self._evaluate(self.plain, table)
+        if self.elements:
+            self._evaluate([self.elements, *self.flags], table)
 
-    def write(self, block: Block, first_row: int) -> None:
-        """Write the documents of a block to the writer; `first_row` is the number of the file's first row."""
+    def write(self, block: Block, first_row: int, writer: DocumentWriter) -> None:
+        """Write the documents of a block; `first_row` is the number of the file's first row.
+
+        Raises InputError where a value cannot be cast as an expression says.
+        """
         if block.malformed:
             numbers = pa.array([first_row + row for row, _ in block.malformed], pa.int64())
             texts = pa.array([text for _, text in block.malformed], pa.string())
-            self.writer.drop(self._documents(numbers, _empty(texts), texts, _empty(texts)), MALFORMED)
-        table, rows = block.table, pc.add(block.rows, first_row)
-        for column, wanted in self.where:
-            keep = _matches(column.evaluate(table), wanted)
-            self._filter_out(table.filter(pc.invert(keep)), rows.filter(pc.invert(keep)), column)
-            table, rows = table.filter(keep), rows.filter(keep)
-        if not len(table):
+            writer.drop(self._documents(numbers, _empty(texts), texts, _empty(texts)), MALFORMED)
+        if not len(block.table):
             return
-        question, answer = self._text(self.question, table, self.source.remove_question), self._text(self.answer, table)
-        for parents, number, response in self._generations(table, rows, question):
+        rows, found = pc.add(block.rows, first_row), self._evaluate(self.plain, block.table)
+        question, answer, *others = found.columns
+        first = len(others) - len(self.source.where)
+        responses, conditions = others[:first], others[first:]
+        question = _cut(question, self.source.remove_question)
+        keep = pa.array(np.ones(len(rows), bool))
+        for condition, text in zip(conditions, self.source.where, strict=True):
+            right = pc.fill_null(condition, False)
+            out = pc.and_not(keep, right)
+            if pc.any(out).as_py():
+                shown = _empty(rows) if self.elements else _cut(responses[0])
+                documents = self._documents(rows, question, shown, _empty(rows))
+                writer.drop(documents.filter(out), FILTERED + text)
+            keep = pc.and_(keep, right)
+        rows, question, answer = (column.filter(keep) for column in (rows, question, _cut(answer)))
+        generations: Iterable[tuple[Any, Any, Any]]
+        if self.elements:
+            generations = [self._elements(block.table.filter(keep), rows, question, writer)]
+        else:
+            numbers = range(len(responses)) if len(responses) > 1 else [None]
+            generations = [(None, number, text.filter(keep)) for number, text in zip(numbers, responses, strict=True)]
+        for parents, number, response in generations:
             columns = (rows, question, answer)
             row, asked, answered = columns if parents is None else (column.take(parents) for column in columns)
             documents = self._documents(row, asked, _cut(response, self.source.remove_response), answered, number)
-            unasked = pc.and_(pc.equal(documents["question"], ""), self.question is not None)
+            unasked = pc.and_(pc.equal(documents["question"], ""), bool(self.source.question))
             unanswered = pc.and_not(pc.equal(documents["response"], ""), unasked)
-            self.writer.drop(documents.filter(unasked), NO_QUESTION)
-            self.writer.drop(documents.filter(unanswered), NO_RESPONSE)
-            self.writer.keep(documents.filter(pc.invert(pc.or_(unasked, unanswered))))
+            writer.drop(documents.filter(unasked), NO_QUESTION)
+            writer.drop(documents.filter(unanswered), NO_RESPONSE)
+            writer.keep(documents.filter(pc.invert(pc.or_(unasked, unanswered))))
 
-    def _generations(self, table: pa.Table, rows: pa.Array, question: pa.Array) -> Iterable[tuple[Any, Any, pa.Array]]:
-        """Yield responses with their rows in the table (None: each row once) and their numbers (None: not numbered)."""
-        if self.star:
-            yield self._elements(table, rows, question)
-        elif len(self.responses) > 1:
-            yield from ((None, number, response.evaluate(table)) for number, response in enumerate(self.responses))
-        else:
-            yield None, None, self.responses[0].evaluate(table)
-
-    def _elements(self, table: pa.Table, rows: pa.Array, question: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array]:
+    def _elements(
+        self, table: pa.Table, rows: pa.Array, question: pa.Array, writer: DocumentWriter
+    ) -> tuple[pa.Array, pa.Array, pa.Array]:
         """Select the list elements that the flags keep: rows in the table, numbers in the list, texts.
 
         Drops the rows of which no element is kept.
         """
-        groups = [[table[path].to_pylist() for path in group] for group in self.flags]
-        kept: list[tuple[int, int, str | None]] = []
-        without: dict[str, list[int]] = {NO_RESPONSE: [], NONE_CORRECT: []}
-        for row, texts in enumerate(table[self.star].to_pylist()):
-            found = [
-                (row, number, text)
-                for number, text in enumerate(texts or ())
-                if all(any(_true(flags[row], number) for flags in group) for group in groups)
-            ]
-            kept += found
-            if not found:
-                without[NONE_CORRECT if texts else NO_RESPONSE].append(row)
-        for reason, numbers in without.items():
-            if numbers:
-                place = pa.array(numbers, pa.int64())
-                asked = question.take(place)
-                self.writer.drop(self._documents(rows.take(place), asked, _empty(place), _empty(place)), reason)
-        parents, numbers, texts = zip(*kept, strict=True) if kept else ((), (), ())
-        return pa.array(parents, pa.int64()), pa.array(numbers, pa.int64()), pa.array(texts, pa.string())
+        place = pa.array(np.arange(len(table)))
+        elements = [quoted(_PLACE), self.elements or "", *self.flags]
+        found = self._evaluate(elements, table.append_column(_PLACE, place))
+        # The lists of a row are taken apart side by side: a row has as many elements as its longest list.
+        parents = found["0"].to_numpy()
+        numbers = np.arange(len(parents)) - np.searchsorted(parents, parents)
+        there, keep = pc.is_valid(found["1"]).to_numpy(), np.ones(len(parents), bool)
+        for flag in found.columns[2:]:
+            keep &= pc.fill_null(flag, False).to_numpy()
+        empty = np.isin(place, parents[there], invert=True)
+        judged = np.isin(place, parents[keep], invert=True) & ~empty
+        for reason, out in ((NO_RESPONSE, empty), (NONE_CORRECT, judged)):
+            asked = question.filter(pa.array(out))
+            writer.drop(self._documents(rows.filter(pa.array(out)), asked, _empty(asked), _empty(asked)), reason)
+        keep &= ~empty[parents]
+        return pa.array(parents[keep]), pa.array(numbers[keep]), found["1"].filter(pa.array(keep))
 
-    def _filter_out(self, table: pa.Table, rows: pa.Array, column: Expression) -> None:
-        if len(table):
-            response = _empty(table) if self.star else self._text(self.responses[0], table)
-            documents = self._documents(rows, self._text(self.question, table), response, _empty(table))
-            self.writer.drop(documents, FILTERED + column.paths()[0])
-
-    def _text(self, expression: Expression | None, table: pa.Table, patterns: Sequence[str] = ()) -> pa.Array:
-        return _cut(expression.evaluate(table), patterns) if expression else _empty(table)
+    def _evaluate(self, bound: Sequence[str], table: pa.Table) -> pa.Table:
+        try:
+            return evaluate(bound, table)
+        except InputError as error:
+            raise InputError(f"source {self.source.name!r}: {self.path}: {error}") from None
 
     def _documents(
         self, rows: pa.Array, question: pa.Array, response: pa.Array, answer: pa.Array, number: Any = None
@@ -136,36 +137,14 @@ class RowConverter:
         return pa.table(values)
 
 
-def _matches(column: pa.Array, wanted: str | Sequence[str]) -> pa.Array:
-    """Tell which rows have one of the wanted texts; `*` matches anything, and `true` also Python's `True`."""
-    wanted = [wanted] if isinstance(wanted, str) else wanted
-    keep = pc.is_in(column, pa.array(wanted, pa.string()))
-    if flags := {value.lower() for value in wanted} & {"true", "false"}:
-        keep = pc.or_(keep, pc.is_in(pc.utf8_lower(column), pa.array(sorted(flags), pa.string())))
-    for value in wanted:
-        if "*" in value:
-            escaped = value.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-            keep = pc.or_(keep, pc.fill_null(pc.match_like(column, escaped.replace("*", "%")), False))
-    return _whole(keep)
-
-
-def _true(flags: Sequence[str | None] | None, number: int) -> bool:
-    """Tell whether the flag of one list element is true; the list of flags may be null or too short."""
-    return flags is not None and number < len(flags) and (flags[number] or "").lower() in ("true", "1")
-
-
-def _empty(like: pa.Array | pa.Table) -> pa.Array:
+def _empty(like: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pa.array([""] * len(like), pa.string())
 
 
-def _cut(column: pa.Array | pa.ChunkedArray, patterns: Sequence[str]) -> pa.Array:
+def _cut(column: pa.Array | pa.ChunkedArray, patterns: Sequence[str] = ()) -> pa.Array:
     """Remove the matches of the patterns, but for a first group `kept`, and white space around the texts."""
-    column = _whole(pc.utf8_trim_whitespace(pc.fill_null(column, "")))
+    column = pc.utf8_trim_whitespace(pc.fill_null(column.cast(pa.string()), ""))
     for pattern in patterns:
         kept = "\\1" if "(?P<kept>" in pattern else ""
         column = pc.utf8_trim_whitespace(pc.replace_substring_regex(column, pattern=pattern, replacement=kept))
-    return column
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -3,66 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
-from pipeline.sources.columns.expressions import as_text, parse
-from pipeline.sources.entries import CONFIG, ColumnList, Columns, Flag, Name, Patterns, Repository, Revision, Texts
+from pipeline.sources.columns.sql import takes_elements
+from pipeline.sources.entries import CONFIG, Column, ColumnList, Flag, Name, Patterns, Repository, Revision, Texts
+from pipeline.sources.files.text_files import LONGEST
 
 Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
 
 
-def _wanted_values(where: Any) -> Any:
-    """Turn the values of `where` into texts, as rows are compared: true becomes "true", 1.0 becomes "1"."""
-    if not isinstance(where, Mapping):
-        return where
-    return {
-        str(column): tuple(as_text(value) or "" for value in wanted)
-        if isinstance(wanted, list | tuple)
-        else as_text(wanted) or ""
-        for column, wanted in where.items()
-    }
+def _conditions(where: Any) -> Any:
+    """Refuse the mapping of columns to values that `where` was."""
+    if isinstance(where, Mapping) and where:
+        (column, value), *_ = where.items()
+        example = f"{column} like '{str(value).replace('*', '%')}'"
+        raise InputError(f"where is a condition, or a list of conditions, in SQL, such as  {example}")
+    return where or ()
 
 
 @dataclass(frozen=True, config=CONFIG)
 class Source:
     """One data set and how its rows become documents. Every field can be written in a study's YAML file:
 
-        - {name: svamp, repository: svamp/svamp, question: "{Body} {Question}", response: Answer, answer: Answer}
+        - {name: svamp, repository: svamp/svamp, question: "concat(Body, ' ', Question)", response: Answer}
+        - {name: mine, files: data/*.jsonl, question: q, response: r}
         - {name: openstax, repository: openstax/algebra, split: validation, text: text}
         - {name: gsm8k, remove_response: ["<<[^<>]*>>"]}      # an entry of the table with one field changed
 
-    Columns are expressions of `pipeline.sources.columns.expressions`. Give `text` (a document without a question), or
-    `question` with `response`, or with `responses` (several columns, each a document of its own). A response with
-    "[*]" gives a document for every element of a list; `keep_if` names lists of flags beside that list, which must all
-    be true for an element to be kept ("a | b": either).
+    The data are a `repository`, or `files`: paths and patterns relative to the study file, of Parquet, JSON, CSV with
+    any `delimiter` (without one the first line tells), and text with one document a file (its column is `text`).
 
-    `where` keeps the rows whose column has one of the values, as text; `*` matches anything. `remove_question` and
-    `remove_response` are regular expressions of what is cut out; a first group `(?P<kept>...)` stays. `revision` pins a
+    Columns are SQL expressions (`pipeline.sources.columns.sql`). Give `text` (a document without a question), or
+    `question` with `response`, or with `responses` (several columns, each a document of its own). A response with
+    "unnest(...)" gives a document for every element of a list; `keep_if` are conditions, of the flags beside that list,
+    which must all be true for an element to be kept.
+
+    `where` are conditions of the rows that are kept. `remove_question` and `remove_response` are regular expressions of
+    what is cut out; a first group `(?P<kept>...)` stays. `longest` is the most bytes of one row. `revision` pins a
     commit and becomes part of every document's id. `trace` says how reasoning is marked: marks are found whatever it
     says, but with "closing" a response without a mark is dropped as cut off. `limit` reads that many rows. `weight`
     mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen at random.
     """
 
     name: Name
-    repository: Repository
-    question: Columns = ""
-    response: Columns = ""
+    repository: Repository = ""
+    files: Texts = ()
+    delimiter: Annotated[str, Field(max_length=1, description="one character")] = ""
+    longest: Annotated[int, Field(strict=True, ge=1, description="a number of bytes above 0")] = LONGEST
+    question: Column = ""
+    response: Column = ""
     responses: ColumnList = ()
-    text: Columns = ""
-    answer: Columns = ""
+    text: Column = ""
+    answer: Column = ""
     configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
     split: str = "train"
     revision: Revision = None
-    where: Annotated[
-        Mapping[str, str | tuple[str, ...]],
-        BeforeValidator(_wanted_values),
-        Field(description="a mapping of columns to values"),
-    ] = field(default_factory=dict)
+    where: Annotated[ColumnList, BeforeValidator(_conditions)] = ()
     keep_if: ColumnList = ()
     remove_question: Patterns = ()
     remove_response: Patterns = ()
@@ -80,10 +80,12 @@ class Source:
         given = [key for key in ("text", "response", "responses") if getattr(self, key)]
         if len(given) != 1 or bool(self.question) == bool(self.text):
             raise InputError(f"give either text, or question with one of response and responses; it has {given}")
-        for column in self.where:
-            parse(column)
-        if self.keep_if and "[*]" not in str(self.response):
-            raise InputError("keep_if needs a response with [*], such as generations[*]")
+        if self.keep_if and not takes_elements(self.response):
+            raise InputError("keep_if needs a response of elements, such as unnest(generations)")
+        if any(map(takes_elements, (self.question, self.answer, self.text, *self.responses, *self.where))):
+            raise InputError("unnest gives several texts a row: it is for response and keep_if")
+        if bool(self.files) == bool(self.repository):
+            raise InputError("give either repository or files")
         return self
 
     @property

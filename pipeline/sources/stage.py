@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from pipeline.storage.documents import DocumentWriter, sum_counts
 from pipeline.storage.files import sync
 from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import do_once, resumable_parts
+
+FIRST_ROWS = 100  # that are looked at before any work
 
 Report = Callable[[int, float, int], None]  # number of the file, the fraction of the file that is read, rows in all
 
@@ -54,7 +56,7 @@ def read_source(
         progress((before[number] + of_file * sizes[number]) / before[-1], f"{source.name}: {rows:,} rows")
 
     with resumable_parts(output, {"source": repr(replace(source, weight=1.0)), "limit": limit}, files) as folder:
-        if planned := _planned(files, limit, run) if run is not serial else []:
+        if planned := _planned(source, files, limit, run) if run is not serial else []:
             plans = enumerate(zip(files, planned, strict=True))
             tasks = [(source, path, output, folder, number, *plan) for number, (path, plan) in plans]
             found = []
@@ -78,6 +80,19 @@ def read_source(
     }
 
 
+def check_rows(source: Source, files: Sequence[Path]) -> None:
+    """Convert the first rows of a source and keep nothing: wrong columns and delimiters are told before any work.
+
+    Raises InputError as `read_source` does.
+    """
+    for path in files[:1]:
+        reader = open_rows(path, delimiter=source.delimiter, longest=source.longest)
+        if len(reader.schema):
+            converter = RowConverter(source, reader)
+            for block in islice(reader.blocks(converter.columns, FIRST_ROWS), 1):
+                converter.check(block.table)
+
+
 def _read_in_turn(
     source: Source, files: Sequence[Path], output: Path, folder: Path, limit: int | None, report: Report
 ) -> list[dict[str, Any]]:
@@ -96,7 +111,7 @@ def _read_in_turn(
     return found
 
 
-def _planned(files: Sequence[Path], limit: int | None, run: Run) -> list[tuple[int, int | None]]:
+def _planned(source: Source, files: Sequence[Path], limit: int | None, run: Run) -> list[tuple[int, int | None]]:
     """Find the number of each file's first row, and its quota of the limit; empty where that takes reading the files.
 
     Rows of Parquet are known and those of JSON lines are counted, which is fast; others are read one after the other.
@@ -104,7 +119,7 @@ def _planned(files: Sequence[Path], limit: int | None, run: Run) -> list[tuple[i
     quotas = _quotas(files, limit)
     if (limit is not None and not quotas) or len(files) < 2:
         return []
-    rows = list(run(count_rows, [(path,) for path in files]))
+    rows = list(run(count_rows, [(path, source.longest) for path in files]))
     if None in rows[:-1]:
         return []
     first_rows = [0, *accumulate(rows[:-1])]
@@ -132,13 +147,13 @@ def _read_once(
     def read() -> dict[str, Any]:
         for left in shards():
             left.unlink()  # of a killed attempt
-        reader = open_rows(path)
+        reader = open_rows(path, delimiter=source.delimiter, longest=source.longest)
         seen = end = 0
         with DocumentWriter(output, prefix=f"{number:05d}-") as writer:
-            if reader.columns and quota != 0:
-                converter = RowConverter(source, reader, writer)
-                for block in reader.blocks(converter.paths, quota):
-                    converter.write(block, first_row)
+            if len(reader.schema) and quota != 0:
+                converter = RowConverter(source, reader)
+                for block in reader.blocks(converter.columns, quota):
+                    converter.write(block, first_row, writer)
                     end = block.end
                     seen += len(block.rows) + len(block.malformed)
                     report(block.done, seen)

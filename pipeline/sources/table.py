@@ -18,6 +18,10 @@ _OPENTHOUGHTS_PREFIX = r"^Return your final response within \\boxed\{\}\.\s*"
 
 _BYTE_STRING = r"""(?s)^b['"](?P<kept>.*?)(?:\\n)*['"]$"""  # Python's b'...\n', should there be any
 
+_ASSISTANT = "list_filter(conversations, lambda turn: turn.\"from\" = 'assistant')"
+
+_HINTS = 'coalesce("hints/solutions", hints, solutions, solution, answer)'
+
 _MATH_SUBJECTS = (
     "algebra",
     "counting_and_probability",
@@ -44,9 +48,12 @@ _TABLE = (
         repository="bethgelab/CuratedThoughts",
         configurations=("OpenR1-Math-220k-default",),
         question="problem",
-        response="generations[*]",
+        response="unnest(generations)",
         # 12 % of the traces were judged by a model instead of Math-Verify; the second column is null where none was.
-        keep_if=("is_reasoning_complete", "correctness_math_verify | correctness_llama"),
+        keep_if=(
+            "unnest(is_reasoning_complete)",
+            "unnest(correctness_math_verify)::bool or unnest(correctness_llama)::bool",
+        ),
         answer="answer",
         trace="paired",
     ),
@@ -55,9 +62,10 @@ _TABLE = (
         repository="bethgelab/CuratedThoughts",
         configurations=("OpenThoughts-114k-math-default",),
         question="problem",
-        response="conversations[-1].value",  # `messages` holds the short human solution here
+        # `messages` holds the short human solution here.
+        response=f"{_ASSISTANT}[-1].value",
         answer="boxed(solution)",
-        where={"correct": "true"},
+        where=("correct::bool",),
         remove_question=(_OPENTHOUGHTS_PREFIX,),
         trace="thought",
     ),
@@ -74,8 +82,8 @@ _TABLE = (
         revision="b4fdc32",  # the first without a subset that held test prompts
         question="instruction",
         response="output",
-        answer='after(output, "The answer is")',
-        where={"source": "data/CoT/*"},  # data/PoT holds programs, which are no worked solutions
+        answer="after(output, 'The answer is')",
+        where=("source like 'data/CoT/%'",),  # data/PoT holds programs, which are no worked solutions
         licence="mit",
     ),
     Source(
@@ -85,23 +93,23 @@ _TABLE = (
         revision="740312add88f781978c0658806c59bc2815b9866",
         question="question",
         response="answer",
-        answer='after(answer, "####")',
+        answer="after(answer, '####')",
         licence="mit",
     ),
     Source(
         name="amps-khan",
         repository="XinyaoHu/AMPS_khan",
-        question="problem | question",
-        response="lines(hints/solutions | hints | solutions | solution | answer)",
-        answer="last(hints/solutions | hints | solutions | solution | answer)",
+        question="coalesce(problem, question)",
+        response=f"lines({_HINTS})",
+        answer=f"lines({_HINTS})[-1]",
         licence="mit",
     ),
     Source(
         name="openthoughts2",
         repository="open-thoughts/OpenThoughts2-1M",
-        question="conversations[0].value",
-        response="conversations[1].value",
-        answer="boxed(conversations[1].value)",
+        question="list_extract(conversations, 1).value",
+        response=f"{_ASSISTANT}[1].value",
+        answer=f"boxed({_ASSISTANT}[1].value)",
         remove_question=(_OPENTHOUGHTS_PREFIX,),
         trace="paired",
         licence="apache-2.0",
@@ -118,7 +126,7 @@ _TABLE = (
         name="natural-reasoning",
         repository="facebook/natural_reasoning",
         question="question",
-        response="responses[0].response",
+        response="list_extract(responses, 1).response",
         answer="reference_answer",
         trace="unmarked",
         licence="cc-by-nc-4.0",
@@ -139,7 +147,7 @@ _TABLE = (
         question="problem",
         response="generated_solution",
         answer="expected_answer",
-        where={"inference_mode": "cot"},
+        where=("inference_mode = 'cot'",),
         trace="paired",
         licence="cc-by-4.0",
     ),
@@ -157,7 +165,7 @@ _TABLE = (
         name="math-instruct",
         repository="ibivibiv/math_instruct",
         revision="dcdebc43ae7cad40d4d76e86d570305d21b90a59",
-        question="{instruction}\n{input}",
+        question="concat(instruction, chr(10), input)",
         response="output",
         answer="output",
         remove_question=(_BYTE_STRING,),

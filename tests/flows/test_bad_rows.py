@@ -19,7 +19,10 @@ LONG = 10_000_000
 
 
 def study(tmp_path: Path, *sources: str, **data: Any) -> Any:
-    entries = [{"name": s, "repository": f"owner/{s}", "question": "turns[0].text", "response": "r"} for s in sources]
+    entries = [
+        {"name": s, "repository": f"owner/{s}", "question": "list_extract(turns, 1).text", "response": "r"}
+        for s in sources
+    ]
     return load_study(
         {
             "name": "bad",

@@ -45,6 +45,24 @@ def test_the_tiny_study_may_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"question": "question"}, 'a.csv: question: Referenced column "question" not found; its columns are q, r'),
+        ({"delimiter": ","}, "its columns are q;r"),
+        ({"response": "r::int"}, "Could not convert string 'two' to INT32"),
+        ({"files": "data/*.csv"}, "source 'mine': no file"),
+    ],
+)
+def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_written(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    (tmp_path / "a.csv").write_text("q;r\nWhat is 1+1?;two\n")
+    mine = {"name": "mine", "files": "a.csv", "question": "q", "response": "r"}
+    assert words in refusal(tmp_path, data={"sources": ["builtin", mine | changes]})
+    check_study(load_study(changed(tmp_path, data={"sources": ["builtin", mine]}), root=tmp_path / "run"))
+
+
+@pytest.mark.parametrize(
     ("sections", "words"),
     [
         ({"models": {"variants": [{"name": "LA", "family": "DR"}]}}, "LA is the name of the baseline"),

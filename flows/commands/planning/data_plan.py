@@ -137,7 +137,7 @@ def _sized(study: Study, entry: str | dict) -> tuple[Source, Size, float]:
     if entry == BUILTIN:
         documents = study.data.world.documents
         return source, Size(documents, 0, documents * WORLD_TEXT), documents * WORLD_KEPT
-    size = size_of(source, _files(source, study.mirror))
+    size = size_of(source, _files(source, study))
     limit = min((n for n in (study.data.limit, source.limit) if n is not None), default=None)
     if limit is not None and size.documents is not None and size.documents > limit:
         text = None if size.text is None else size.text * limit / size.documents
@@ -145,10 +145,11 @@ def _sized(study: Study, entry: str | dict) -> tuple[Source, Size, float]:
     return source, size, stripped_text(source, size.text or 0)
 
 
-def _files(source: Source, mirror: Path | None) -> list[Path]:
-    """List the files of a source that are in the mirror."""
+def _files(source: Source, study: Study) -> list[Path]:
+    """List the files of a source that are in the mirror, or beside the study file."""
+    folder = study.place if source.files else study.mirror and study.mirror / source.repository
     try:
-        return source_files(source, mirror / source.repository) if mirror else []
+        return source_files(source, folder) if folder else []
     except InputError:  # not in the mirror: still to download
         return []
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import pyarrow as pa
 
-BLOCK_BYTES = 16 * 2**20
+Record = TypeVar("Record", bytes, list[str])
+
+BLOCK_BYTES = 8 * 2**20
+BLOCK_RECORDS = 2048
+LONGEST_SHOWN = 10_000
 
 
 @dataclass(frozen=True)
 class Block:
-    """A block of rows: a table with one column per path, the rows' numbers in the file, malformed rows as (row, text).
+    """A block of rows: a table of columns, the rows' numbers in the file, malformed rows as (row, text).
 
     `end` is the number of the row after the block, `done` the fraction of the file that has been read.
     """
@@ -21,3 +27,17 @@ class Block:
     end: int
     done: float
     malformed: list[tuple[int, str]] = field(default_factory=list)
+
+
+def batches(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Group records into lists of at most `BLOCK_RECORDS` records and about half of `BLOCK_BYTES`."""
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += len(record) if isinstance(record, bytes) else sum(map(len, record))
+        if len(batch) == BLOCK_RECORDS or size >= BLOCK_BYTES // 2:  # texts are held twice, as they stand and parsed
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.sources.columns.paths import extract, leads_somewhere, root
 from pipeline.sources.files.blocks import BLOCK_BYTES, Block
 
 
@@ -22,19 +22,15 @@ class ParquetRows:
             self.file = pq.ParquetFile(path)
         except (pa.ArrowInvalid, OSError) as error:
             raise _unreadable(path, error) from error
-        self.schema = self.file.schema_arrow
-        self.columns = list(self.schema.names)
+        names, kinds = self.file.schema_arrow.names, self.file.schema_arrow.types
+        as_text = [pa.string() if kind in (pa.binary(), pa.large_binary()) else kind for kind in kinds]
+        self.schema = pa.schema(zip(names, as_text, strict=True))
         self.rows: int | None = self.file.metadata.num_rows
 
-    def has(self, path: str) -> bool:
-        """Tell whether the path leads to a column."""
-        return leads_somewhere(self.schema, path)
-
-    def blocks(self, paths: Sequence[str], limit: int | None = None) -> Iterator[Block]:
+    def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or `limit` rows taken evenly from the heads of the row groups."""
         metadata = self.file.metadata
         total = metadata.num_rows
-        roots = list(dict.fromkeys(root(path, self.columns) for path in paths))
         first_row = taken = 0
         for group in range(metadata.num_row_groups):
             rows = metadata.row_group(group).num_rows
@@ -45,19 +41,47 @@ class ParquetRows:
             batch_rows = min(max(BLOCK_BYTES // size, 1), 16_384, max(quota, 1))
             start = first_row
             try:
-                for batch in self.file.iter_batches(batch_rows, row_groups=[group], columns=roots) if quota else ():
+                for batch in self.file.iter_batches(batch_rows, row_groups=[group], columns=columns) if quota else ():
                     batch = batch.slice(0, min(len(batch), first_row + quota - start))
                     numbers = pa.array(range(start, start + len(batch)), pa.int64())
                     start += len(batch)
                     taken += len(batch)
-                    columns = [extract(batch, path, self.path) for path in paths]
-                    done = taken / min(limit or total, total)
-                    yield Block(pa.table(columns, names=list(paths)), numbers, start, done)
+                    table = pa.table({name: _valid(batch[name]) for name in columns})
+                    yield Block(table, numbers, start, taken / min(limit or total, total))
                     if start - first_row >= quota:
                         break
             except (pa.ArrowInvalid, OSError) as error:
                 raise _unreadable(self.path, error, start) from error
             first_row += rows
+
+
+def _valid(array: pa.Array) -> pa.Array:
+    """Make texts valid UTF-8, which Parquet does not guarantee; plain bytes are taken for text."""
+    kind = array.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        array, kind = array.cast(pa.binary()).view(pa.string()), pa.string()
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([_decoded(value) for value in array.cast(_byte_type(kind)).to_pylist()], kind)
+    return array
+
+
+def _byte_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type with bytes in the place of texts."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _byte_type(field.type)) for field in kind])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(_byte_type(kind.value_type))
+    return pa.binary() if pa.types.is_string(kind) or pa.types.is_large_string(kind) else kind
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, dict):
+        return {name: _decoded(inner) for name, inner in value.items()}
+    return [_decoded(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _unreadable(path: Path, error: Exception, row: int | None = None) -> InputError:

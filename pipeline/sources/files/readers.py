@@ -1,8 +1,9 @@
-"""Open the reader of a Parquet, JSON lines, JSON or CSV file, also compressed (.gz, .zst), by its name.
+"""Open the reader of a file by its name: Parquet, JSON lines, JSON, CSV or text, also compressed (.gz, .zst).
 
-Readers yield blocks of bounded size (`pipeline.sources.files.blocks`). A broken JSON line, or a CSV record of another
-length, is a malformed row. A file that ends early, a broken element of a JSON array and UTF-16 raise InputError. Single
-bytes that are not UTF-8 become U+FFFD, which cleaning counts.
+Readers yield blocks of bounded size (`pipeline.sources.files.blocks`), in which numbers and dates of JSON and CSV are
+texts as they are written. A broken JSON line, or a CSV record of another length, is a malformed row. A file that ends
+early, a row longer than `longest`, a broken element of a JSON array and UTF-16 raise InputError. Single bytes that are
+not UTF-8 become U+FFFD, which cleaning counts.
 """
 
 from __future__ import annotations
@@ -10,26 +11,39 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipeline.errors import InputError
+from pipeline.sources.files.json_rows import JsonRows
 from pipeline.sources.files.parquet_rows import ParquetRows
-from pipeline.sources.files.record_rows import RecordRows
+from pipeline.sources.files.table_rows import CsvRows, WholeText
+from pipeline.sources.files.text_files import COMPRESSIONS, LONGEST, TextFile
 
-COMPRESSIONS = (".gz", ".zst")
+Reader = ParquetRows | JsonRows | CsvRows | WholeText
+
 SUFFIXES = (
     ".parquet",
-    *(f".{kind}{compression}" for kind in ("jsonl", "json", "csv") for compression in ("", *COMPRESSIONS)),
+    *(f".{kind}{packed}" for kind in ("jsonl", "json", "csv", "tsv") for packed in ("", *COMPRESSIONS)),
 )
+TEXTS = tuple(f".txt{packed}" for packed in ("", *COMPRESSIONS))  # read where a source names them, not in repositories
 
 
-def open_rows(path: Path) -> ParquetRows | RecordRows:
-    """Open a reader for the file. Raises InputError for a name without a known ending and an unreadable file."""
-    if not path.name.endswith(SUFFIXES):
-        raise InputError(f"{path}: unknown kind of file; known are {', '.join(SUFFIXES)}")
+def open_rows(path: Path, *, delimiter: str = "", longest: int = LONGEST) -> Reader:
+    """Open a reader; `longest` is the most bytes of one row. Raises InputError for unknown endings, unread files."""
+    if not path.name.endswith((*SUFFIXES, *TEXTS)):
+        raise InputError(f"{path}: unknown kind of file; known are {', '.join((*SUFFIXES, *TEXTS))}")
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
-    return ParquetRows(path) if path.suffix == ".parquet" else RecordRows(path)
+    if path.suffix == ".parquet":
+        return ParquetRows(path)
+    if path.name.endswith(TEXTS):
+        return WholeText(path, longest)
+    kinds = path.suffixes[-2:]
+    if ".csv" in kinds or ".tsv" in kinds:
+        return CsvRows(path, longest, delimiter)
+    return JsonRows(path, longest)
 
 
-def count_rows(path: Path) -> int | None:
-    """Count the rows of a file of Parquet or JSON lines; None for other kinds, which have to be parsed for that."""
-    reader = open_rows(path)
-    return reader.rows if isinstance(reader, ParquetRows) else reader.count_lines()
+def count_rows(path: Path, longest: int = LONGEST) -> int | None:
+    """Count the rows of a file; None for kinds that have to be parsed for that."""
+    reader = open_rows(path, longest=longest)
+    if isinstance(reader, JsonRows) and reader.is_lines:
+        return TextFile(path, longest).count_lines()
+    return reader.rows

@@ -8,13 +8,14 @@ modification times.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from glob import glob
 from pathlib import Path
 from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.sources.repositories import hub
-from pipeline.sources.repositories.splits import Part, find_split, has_splits
+from pipeline.sources.repositories.splits import Part, find_split, has_splits, natural
 from pipeline.sources.source import Source
 
 
@@ -82,6 +83,16 @@ def find_folder(
     return None
 
 
+def folder_of(
+    entry: Any, splits: Sequence[str], *, mirror: Path | str | None, cache: Path | str, beside: Path
+) -> Path | None:
+    """Find the folder of a source's or benchmark's data as `find_folder` does; `files` lie `beside` the study file."""
+    if getattr(entry, "files", ()):
+        return beside
+    parts = [(configuration, split) for configuration in entry.configurations for split in splits]
+    return find_folder(entry.repository, parts, mirror=mirror, cache=cache, revision=entry.revision)
+
+
 def resolved_revision(folder: Path | str) -> str | None:
     """Return the commit of a repository's folder, from its record or the hub's cache; None for a user's own folder."""
     folder = Path(folder)
@@ -91,7 +102,12 @@ def resolved_revision(folder: Path | str) -> str | None:
 
 
 def source_files(source: Source, folder: Path | str) -> list[Path]:
-    """Return all files of a source in the folder of its repository, configuration by configuration."""
+    """Return all files of a source in its folder: configuration by configuration, or pattern by pattern of `files`.
+
+    Raises InputError for a split that is not there, and a pattern that finds no file.
+    """
+    if source.files:
+        return [path for pattern in source.files for path in _named_files(source.name, Path(folder), pattern)]
     return [path for name in source.configurations for path in find_split(folder, name, source.split)]
 
 
@@ -103,7 +119,7 @@ def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = 
     """
     revisions: dict[str, str | None] = {}
     parts: dict[str, list[Part]] = {}
-    for entry in wanted:
+    for entry in (entry for entry in wanted if entry.repository):
         pinned = revisions.setdefault(entry.repository, entry.revision)
         if entry.revision and pinned and entry.revision != pinned:
             raise InputError(f"{entry.repository}: wanted at two revisions, {pinned} and {entry.revision}")
@@ -119,6 +135,14 @@ def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = 
         found = list(dict.fromkeys(parts[repository]))
         hub.fetch(repository, folders[-1], revision=revisions[repository], parts=found, progress=report)
     return folders
+
+
+def _named_files(source: str, folder: Path, pattern: str) -> list[Path]:
+    names = sorted(glob(pattern, root_dir=folder, recursive=True), key=natural)
+    found = [folder / name for name in names if (folder / name).is_file()]
+    if not found:
+        raise InputError(f"source {source!r}: no file {folder / pattern}")
+    return found
 
 
 def _places(repository: str, mirror: Path | str | None, cache: Path | str, revision: str | None) -> list[Path]:

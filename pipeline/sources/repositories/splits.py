@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -46,7 +48,8 @@ _CONFIGURATIONS = TypeAdapter(list[_Configuration] | None)
 def card_configurations(text: str, where: object = CARD) -> dict[str, dict[str, list[str]]]:
     """Read the `configs:` of a data set card: file patterns by configuration and split; empty without `configs:`.
 
-    Raises InputError, naming the card as `where`, when its header is not YAML or its `configs:` have another form.
+    Raises InputError, naming the card as `where`, when its header is not YAML, its `configs:` have another form, or a
+    path leads out of the data set's folder (absolute, with `..`, a URL).
     """
     try:
         entries = _CONFIGURATIONS.validate_python(parse_card(text, where)[0].get("configs"))
@@ -63,7 +66,8 @@ def card_configurations(text: str, where: object = CARD) -> dict[str, dict[str, 
         files = entry.data_files or []
         for item in [files] if isinstance(files, str) else files:
             split, path = ("train", item) if isinstance(item, str) else (item.split, item.path)
-            splits.setdefault(split, []).extend(folder + p for p in ([path] if isinstance(path, str) else path))
+            paths = [path] if isinstance(path, str) else path
+            splits.setdefault(split, []).extend(_inside(folder + path, where) for path in paths)
         found[entry.config_name] = splits
     return found
 
@@ -82,8 +86,8 @@ def select_files(names: Iterable[str], configuration: str, split: str, card: Car
 
 def _in_card(data: Sequence[str], configuration: str, split: str, card: Card) -> list[str]:
     """Select the files that the card makes a split."""
-    patterns = [_glob(pattern) for pattern in card.get(configuration, {}).get(split, [])]
-    return [name for name in data if any(pattern.fullmatch(name) for pattern in patterns)]
+    found = {name for pattern in card.get(configuration, {}).get(split, []) for name in _matching(data, pattern)}
+    return [name for name in data if name in found]
 
 
 def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
@@ -91,10 +95,10 @@ def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
     folders = [f"{configuration}/", *(("data/", "") if configuration == "default" else ())]
     for folder in folders:
         for pattern in (f"{folder}{split}.*", f"{folder}{split}/**", f"{folder}{split}-*"):
-            if found := [name for name in data if _glob(pattern).fullmatch(name)]:
+            if found := _matching(data, pattern):
                 return found
     for folder in folders if split == "train" else ():
-        found = [name for name in data if _glob(f"{folder}*").fullmatch(name)]
+        found = _matching(data, f"{folder}*")
         if found and not any(_SPLIT_WORD.search(name.rpartition("/")[2].lower()) for name in found):
             return found
     return []
@@ -103,11 +107,14 @@ def _by_name(data: Sequence[str], configuration: str, split: str) -> list[str]:
 def data_files(names: Iterable[str]) -> list[str]:
     """Select the names of data files, in natural order: part_2 before part_10."""
     data = (name for name in names if name.endswith(SUFFIXES) and "/." not in f"/{name}")
-    return sorted((name for name in data if name.rpartition("/")[2] not in METADATA), key=_natural)
+    return sorted((name for name in data if name.rpartition("/")[2] not in METADATA), key=natural)
 
 
 def find_split(folder: Path | str, configuration: str, split: str) -> list[Path]:
     """Return the files of a split of the data set in `folder`, as `select_files` orders them.
+
+    Training, decontamination and evaluation read this list. Links are followed wherever they lead, as the hub's cache
+    needs: who fills a mirror makes them, a card cannot.
 
     Raises InputError, naming the splits there are, when the folder has no such split, and when the split has files of
     several formats: perhaps the rows of one are those of another.
@@ -182,13 +189,25 @@ def _one_format(names: list[str]) -> list[str]:
     return []
 
 
-def _natural(name: str) -> list[tuple[bool, int, str]]:
+def natural(name: str) -> list[tuple[bool, int, str]]:
     """Return a sorting key under which part_2 comes before part_10."""
     return [(not p.isdigit(), int(p) if p.isdigit() else 0, p) for p in re.split(r"(\d+)", name) if p]
 
 
-def _glob(pattern: str) -> re.Pattern[str]:
-    """Compile a file pattern in which `*` and `?` stay within a folder and `**` does not."""
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    """Select the names that match a file pattern, in which `*` and `?` stay within a folder and `**` does not.
+
+    RE2 takes time in proportion to the names, however many stars a pattern has.
+    """
     wildcards = {"**": ".*", "**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
     parts = re.split(r"(\*\*/?|\*|\?)", pattern.removeprefix("./"))
-    return re.compile("".join(wildcards.get(part, re.escape(part)) for part in parts))
+    expression = "".join(wildcards.get(part, re.escape(part)) for part in parts)
+    matches = pc.match_substring_regex(pa.array(names, pa.string()), f"^(?s:{expression})$")
+    return pa.array(names, pa.string()).filter(matches).to_pylist()
+
+
+def _inside(path: str, where: object) -> str:
+    """Return a path of a card. Raises InputError for one that leads out of the data set's folder."""
+    if path.startswith("/") or "://" in path or ".." in path.split("/"):
+        raise InputError(f"{where}: its `configs:` name {path!r}, which is not in the data set's folder")
+    return path

@@ -99,17 +99,26 @@ def test_items_of_further_splits_are_kept_out_of_training_where_they_are_there(t
     assert {(item["answer"], item["options"], item["solution"]) for item in found} == {("2", "1\n2", "1 + 1 = 2")}
 
 
-def test_a_mirror_without_a_card_is_given_to_lm_eval_file_by_file(tmp_path):
-    rows = [{"question": f"q{i}", "answer": f"#### {i}"} for i in range(3)]
-    lines(tmp_path / "main" / "test.jsonl", rows)
-    (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path, tmp_path / "out")
-    assert specification["dataset_path"] == "json"
-    assert [doc["question"] for doc in build_task(specification, tmp_path / "cache").eval_docs] == ["q0", "q1", "q2"]
-    card = "---\nconfigs:\n- config_name: main\n  data_files: [{split: test, path: main/*}]\n---\n"
+CARD = "---\nconfigs:\n- config_name: main\n  data_files: [{split: test, path: [b/*, a/*]}]\n---\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "card"), [(["main/test-2.jsonl", "main/test-10.jsonl"], ""), (["a/1.csv", "b/0.csv"], CARD)]
+)
+def test_lm_eval_gets_the_files_of_the_items_in_their_order(tmp_path, files, card):
+    for number, name in enumerate(files):
+        rows = [{"question": f"q{number} {i}", "answer": f"#### {i}"} for i in range(2)]
+        lines(tmp_path / name, rows)
+        if name.endswith(".csv"):
+            (tmp_path / name).write_text(
+                "question;answer\n" + "".join(f"{r['question']};{r['answer']}\n" for r in rows)
+            )
     (tmp_path / "README.md").write_text(card)
     (specification,) = task_specifications(BENCHMARKS["gsm8k"], tmp_path, tmp_path / "out")
-    assert specification["dataset_path"] == str(tmp_path)
-    assert len(build_task(specification, tmp_path / "cache").eval_docs) == 3
+    named = specification["overrides"]["dataset_kwargs"]["data_files"]["test"]
+    assert named == [str(tmp_path / name) for name in files]
+    asked = [doc["question"] for doc in build_task(specification, tmp_path / "cache").eval_docs]
+    assert asked == [item["question"] for item in items("gsm8k", tmp_path)] == ["q0 0", "q0 1", "q1 0", "q1 1"]
 
 
 def test_a_users_task_by_name_and_by_file(tmp_path):
@@ -177,7 +186,7 @@ def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task
 
 def test_a_template_of_columns_can_be_the_text(tmp_path):
     lines(tmp_path / "default" / "test.jsonl", [{"title": "T", "body": "b"}])
-    benchmark = resolve_benchmark({"name": "n", "repository": "a/b", "text": "{title}: {body}"})
+    benchmark = resolve_benchmark({"name": "n", "repository": "a/b", "text": "concat(title, ': ', body)"})
     assert benchmark.metric == "word_perplexity"
     (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out")
     task = build_task(specification, tmp_path / "cache")

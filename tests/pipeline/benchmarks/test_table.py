@@ -25,7 +25,7 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"text": "t", "metric": "acc"}, "metric of a text must be one of"),
         (MINE | {"task": "t", "metric": "acc", "rows": 5}, "rows is for the perplexity"),
         (MINE | {"text": "t", "rows": 0}, "rows must be a whole number above 0"),
-        (MINE | {"text": "t[", "rows": 1}, "not a column or a path"),
+        (MINE | {"text": "t[", "rows": 1}, "'t\\[' is no SQL expression"),
         ({"name": "gsm8k", "revision": "main"}, "revision 'main' is no commit"),
         ({"name": "gsm8k", "metric": None}, "metric must be given"),
     ],

@@ -58,6 +58,22 @@ def test_rows_of_the_real_form_become_documents(name, tmp_path):
     assert sorted([row["row"], row["reason"]] for row in dropped) == case.get("dropped", [])
 
 
+def test_files_beside_the_study_need_no_repository(tmp_path):
+    rows = [{"q": "a", "r": "1"}, {"q": "b", "r": "2"}]
+    write(tmp_path / "data" / "part_10.jsonl", rows[1:])
+    write(tmp_path / "data" / "part_9.jsonl", rows[:1])
+    (tmp_path / "texts" / "deep").mkdir(parents=True)
+    (tmp_path / "texts" / "deep" / "a.txt").write_text("One\ndocument.\n")
+    (tmp_path / "b.csv").write_text("q;r\n a ;1\n")
+    mine = {"name": "mine", "files": ["data/*.jsonl", "b.csv"], "question": "q", "response": "r"}
+    kept, _ = read(mine, tmp_path)
+    assert [(row["id"], row["question"]) for row in kept] == [("mine/0", "a"), ("mine/1", "b"), ("mine/2", "a")]
+    whole, _ = read({"name": "whole", "files": str(tmp_path / "texts" / "**" / "*.txt"), "text": "text"}, tmp_path)
+    assert [(row["id"], row["response"]) for row in whole] == [("whole/0", "One\ndocument.")]
+    with pytest.raises(InputError, match=r"source 'mine': no file .*/data/\*\.csv"):
+        read(mine | {"files": "data/*.csv"}, tmp_path)
+
+
 def test_every_source_of_the_table_has_rows_of_its_form():
     assert {resolve_source(case["entry"]).name for case in CASES.values()} == SOURCES.keys()
 
@@ -65,7 +81,7 @@ def test_every_source_of_the_table_has_rows_of_its_form():
 def test_a_file_of_other_columns_names_the_wanted_and_the_existing_ones(tmp_path):
     write(tmp_path / "combine_amps_khan.csv", [{"exercise": "1", "steps": "2"}])
     with pytest.raises(
-        InputError, match=r"problem \| question; wanted are problem, .*hints/solutions.*exercise, steps"
+        InputError, match=r"coalesce\(problem, question\): .*column \"problem\".*; its columns are exercise, steps"
     ):
         read("amps-khan", tmp_path)
 
@@ -103,10 +119,13 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"text": "t", "use": "tain"}, "use is 'tain'; it must be one of train"),
         (MINE | {"text": "t", "limit": 0}, "limit must be a whole number"),
         (MINE | {"text": "t", "remove_response": "("}, "not a regular expression"),
-        (MINE | {"text": "{a"}, "a brace without its partner"),
-        (MINE | {"text": "a[b]"}, "not a column or a path"),
-        (MINE | {"text": "t", "answer": "boxd(t)"}, "did you mean 'boxed'"),
-        (MINE | {"text": "t", "keep_if": "flag"}, r"keep_if needs a response with \[\*\]"),
+        (MINE | {"text": "a b c"}, "'a b c' is no SQL expression"),
+        (MINE | {"text": "a[*]"}, r"is of earlier versions: write the SQL  unnest\(a\)"),
+        (MINE | {"text": "t", "where": {"a": "y*"}}, "where is a condition, .* such as  a like 'y%'"),
+        (MINE | {"text": "t", "keep_if": "flag"}, r"keep_if needs a response of elements, such as unnest\("),
+        (MINE | {"question": "unnest(t)", "response": "r"}, "unnest gives several texts a row"),
+        (MINE | {"files": "a.csv", "text": "t"}, "give either repository or files"),
+        ({"name": "x", "files": "a.csv", "text": "t", "delimiter": ";;"}, "delimiter must be one character"),
         ({"name": "gsm8k", "gated": "yes"}, "gated must be true or false"),
         ({"name": "gsm8k", "revision": "main"}, "revision 'main' is no commit"),
         ({"name": "gsm8k", "revision": "v1.0"}, "revision 'v1.0' is no commit"),

@@ -1,5 +1,7 @@
 """The files of a split: by file names, and by the header of the card."""
 
+import time
+
 import pytest
 
 from pipeline.errors import InputError
@@ -86,3 +88,26 @@ def test_numbers_name_configurations_and_null_names_none():
 
 def test_only_data_is_data():
     assert data_files(["a.py", "a.bin", "b/c.jsonl", ".git/x.json", "dataset_infos.json", "../x.json"]) == ["b/c.jsonl"]
+
+
+@pytest.mark.parametrize(
+    "path", ["../a.csv", "x/../../a.csv", "/etc/a.csv", "https://example.com/a.csv", "hf://a/a.csv"]
+)
+def test_a_card_names_files_of_its_own_folder_only(tmp_path, path):
+    (tmp_path / "set").mkdir()
+    for place in (tmp_path, tmp_path / "set"):
+        (place / "a.csv").write_text("text\nt\n")
+    for configs in (f"data_files: '{path}'", f"data_dir: '{path.rpartition('/')[0]}'\n  data_files: a.csv"):
+        (tmp_path / "set" / "README.md").write_text(f"---\nconfigs:\n- config_name: c\n  {configs}\n---\n")
+        with pytest.raises(
+            InputError, match=r"set/README\.md: its `configs:` name '.*', which is not in the data set's"
+        ):
+            find_split(tmp_path / "set", "c", "train")
+
+
+def test_a_glob_of_many_stars_answers_at_once():
+    name = f"{'a' * 200}.csv"
+    start = time.process_time()
+    assert select_files([name], "c", "train", {"c": {"train": ["*a" * 14 + "*b.csv"]}}) == []
+    assert select_files([name], "c", "train", {"c": {"train": ["*a" * 14 + "*.csv"]}}) == [name]
+    assert time.process_time() - start < 1

@@ -1,0 +1,80 @@
+"""Read rows of CSV files with any delimiter, and texts of one document a file.
+
+Python's reader of CSV is strict and tells records of another length; DuckDB's takes a quoted text of several lines for
+several rows where it does not guess the quotes, and says nothing of a file that ends inside a quoted text.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.errors import InputError
+from pipeline.sources.files.blocks import LONGEST_SHOWN, Block, batches
+from pipeline.sources.files.text_files import TextFile
+
+_DELIMITERS = ",;\t|"
+
+
+class CsvRows:
+    """Read a CSV file in blocks; without a `delimiter`, the one that the first line has most often is taken."""
+
+    rows: int | None = None
+
+    def __init__(self, path: Path, longest: int, delimiter: str = "") -> None:
+        self.path, self.file = path, TextFile(path, longest)
+        first = self.file.head.partition(b"\n")[0].decode("utf-8", "replace")
+        self.delimiter = delimiter or max(_DELIMITERS, key=first.count)
+        csv.field_size_limit(longest)
+        lines = (line.decode("utf-8", "replace") for line in self.file.lines())
+        self._reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
+        self.names = next(self._records(), [])
+        self.schema = pa.schema([(name, pa.string()) for name in dict.fromkeys(self.names)])
+
+    def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
+        """Yield all rows, or the first `limit` rows."""
+        row = 0
+        places = {name: place for place, name in enumerate(self.names)}
+        for batch in batches(islice(self._records(), limit)):
+            whole = [(row + n, record) for n, record in enumerate(batch) if len(record) == len(self.names)]
+            broken = [
+                (row + n, self.delimiter.join(record)[:LONGEST_SHOWN])
+                for n, record in enumerate(batch)
+                if len(record) != len(self.names)
+            ]
+            row += len(batch)
+            texts = [pa.array([record[places[name]] for _, record in whole], pa.string()) for name in columns]
+            numbers = pa.array([number for number, _ in whole], pa.int64())
+            yield Block(pa.table(texts, names=list(columns)), numbers, row, self.file.done, broken)
+
+    def _records(self) -> Iterator[list[str]]:
+        try:
+            yield from filter(None, self._reader)
+        except csv.Error as error:
+            line = self._reader.line_num
+            if "field limit" in str(error):
+                raise self.file.too_long(f"a text at line {line}") from None
+            what = "cut off" if "end of data" in str(error) else f"not CSV ({error})"
+            raise InputError(f"{self.path}: {what} at line {line}; fetch it again") from error
+
+
+class WholeText:
+    """Read a file of plain text as one row with the column `text`."""
+
+    rows: int | None = 1
+    schema = pa.schema([("text", pa.string())])
+
+    def __init__(self, path: Path, longest: int) -> None:
+        self.path, self.file = path, TextFile(path, longest)
+
+    def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
+        """Yield the one row."""
+        text = self.file.read(self.file.longest + 1)
+        if len(text) > self.file.longest:
+            raise self.file.too_long("the text")
+        table = pa.table({"text": [text]}, schema=self.schema).select(list(columns))
+        yield Block(table, pa.array([0], pa.int64()), 1, 1.0)

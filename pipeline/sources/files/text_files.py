@@ -1,0 +1,85 @@
+"""Open files of text, also compressed ones, and read them by lines of a limited length."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from pipeline.errors import InputError
+
+LONGEST = 64 * 2**20  # bytes of one row
+_READ = 2**18  # bytes that are decompressed at once
+COMPRESSIONS = (".gz", ".zst")
+
+
+class TextFile:
+    """A stream of the bytes of a file, decompressed. Raises InputError for gzip without the ending, and for UTF-16."""
+
+    def __init__(self, path: Path, longest: int) -> None:
+        self.path, self.longest = path, longest
+        self._size = max(path.stat().st_size, 1)
+        with self._told(), self._open() as stream:
+            head = stream.read(4096)
+        if head.startswith(b"\x1f\x8b"):
+            raise InputError(f"{path}: compressed with gzip; its name must end with .gz")
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head[:4]:
+            raise InputError(f"{path}: not UTF-8 text; convert it first (iconv -f UTF-16 -t UTF-8)")
+        self.head = head.removeprefix(codecs.BOM_UTF8).lstrip()
+        self._stream = self._open()
+        self._text = io.TextIOWrapper(self._stream, "utf-8-sig", "replace")  # type: ignore[type-var]
+
+    @property
+    def done(self) -> float:
+        """The fraction of the file that has been read."""
+        return 1.0 if self._raw.closed else min(self._raw.tell() / self._size, 1.0)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines with their ends. Raises InputError for a line longer than `longest` bytes."""
+        with self._told():
+            number = 0
+            while line := self._stream.readline(self.longest + 1):
+                number += 1
+                if len(line) > self.longest:
+                    raise self.too_long(f"line {number}")
+                yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        self._raw.close()
+
+    def read(self, size: int) -> str:
+        """Read at most `size` characters."""
+        with self._told():
+            return self._text.read(size)
+
+    def count_lines(self) -> int:
+        """Count the lines that are not blank."""
+        return sum(1 for line in self.lines() if line.strip())
+
+    def too_long(self, what: str) -> InputError:
+        """Return the error for a row above the limit."""
+        limit = f"{self.longest / 2**20:,.0f} MB" if self.longest >= 2**20 else f"{self.longest:,} bytes"
+        return InputError(f"{self.path}: {what} is longer than {limit}; raise the source's `longest`, if it is right")
+
+    def _open(self) -> BinaryIO:
+        self._raw: BinaryIO = self.path.open("rb")
+        stream: BinaryIO = self._raw
+        if self.path.suffix == ".gz":
+            stream = io.BufferedReader(gzip.GzipFile(fileobj=self._raw), _READ)  # type: ignore[arg-type]
+        elif self.path.suffix == ".zst":
+            stream = io.BufferedReader(pa.CompressedInputStream(self._raw, "zstd"), _READ)  # type: ignore[arg-type]
+        return stream
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Raise InputError where a compressed file ends early; Arrow's error of .zst files is no more exact."""
+        other = (OSError,) if self.path.suffix == ".zst" else ()
+        try:
+            yield
+        except (EOFError, zlib.error, gzip.BadGzipFile, *other) as error:
+            raise InputError(f"{self.path}: the compressed file is cut off or damaged; fetch it again") from error

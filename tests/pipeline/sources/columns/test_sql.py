@@ -1,0 +1,148 @@
+"""Column expressions: what they give, what is refused, and that they see nothing but the columns."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.errors import InputError
+from pipeline.sources.columns.sql import bind, evaluate, named_columns, parse
+
+
+def found(expression, **columns):
+    table = pa.table(columns)
+    return evaluate([bind(expression, table.schema)], table)["0"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("expression", "texts"),
+    [
+        ("body", ["A.", "", None]),
+        ("'rank'", ["rank"] * 3),
+        ("concat(Body, ' ', question)", ["A. Why?", " How?", " Q"]),
+        ("concat_ws(' ', nullif(body, ''), question)", ["A. Why?", "How?", "Q"]),
+        ("coalesce(text, body, question)", ["A.", "", "Q"]),
+        ("coalesce(text, body) || '!'", ["A.!", "!", None]),
+        ("hints", ["a\nb", None, ""]),
+        ('lines("a/b")[-1]', ["y", "z", None]),
+        ("lines(hints)[1]", ["a", None, None]),
+        ("hints[rank::int + 1]", ["b", None, None]),
+        ("list_filter(turns, lambda m: m.role = 'assistant')[-1].content", ["yes", None, None]),
+        ("list_extract(turns, 1).content", ["no", None, "u"]),
+        ("boxed(question) || rank", ["1", "0", "2"]),
+        ("columns('ra.k')", ["1", "0", "2"]),
+    ],
+)
+def test_what_expressions_give(expression, texts):
+    user, assistant = ({"role": role, "content": said} for role, said in (("user", "no"), ("assistant", "yes")))
+    columns = {
+        "Body": ["A.", "", None],
+        "Question": ["Why?", "How?", "Q"],
+        "hints": [["a", "b"], None, []],
+        "a/b": ["['x', 'y']", "z", "[]"],
+        "rank": ["1", "0", "2"],
+        "turns": [[user, assistant], None, [{"role": "user", "content": "u"}]],
+    }
+    assert found(expression, **columns) == texts
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("nope", 'Referenced column "nope" not found'),
+        ("coalesce(nope, neither)", 'Referenced column "nope" not found'),
+        ("boxd(q)", 'boxd does not exist!; did you mean "boxed"'),
+        ("turn", "turn is not text but has the fields role, content; name one of them"),
+        ("[turn]", "has the fields role, content; name one of them"),
+        ("count(*)", "gives one value for all rows"),
+        ("*", "2 columns, where one text is wanted"),
+        ("q, q", "is no SQL expression"),
+        ("q; select 1", "is no SQL expression"),
+        ("q) from x; drop table x; --", "is no SQL expression"),
+    ],
+)
+def test_what_is_refused_with_its_reason(expression, message):
+    with pytest.raises(InputError, match=message) as error:
+        found(expression, q=["a"], turn=[{"role": "r", "content": "c"}])
+    assert "\n" not in str(error.value)
+
+
+def test_an_expression_reads_no_file_and_changes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"q": ["secret"]}), "other.parquet")
+    secret = pa.table({"q": ["secret"]})  # which DuckDB finds by its name, where that is not forbidden
+    for expression in (
+        "(select content from read_text('/etc/passwd'))",
+        "(select q from 'other.parquet')",
+        "(select q from read_parquet('other.parquet'))",
+        "(select q from read_csv('https://example.com/x.csv'))",
+        "(select file from glob('*'))",
+        "(select q from secret)",
+        "getenv('HOME')",
+        "copy (select 1) to 'x.csv'",
+        "attach 'x.db'",
+        "install httpfs",
+        "set enable_external_access = true",
+        "(select 1 from query('attach ''x.db'''))",
+    ):
+        with pytest.raises(InputError):
+            found(expression, q=["a"])
+    assert [path.name for path in tmp_path.iterdir()] == ["other.parquet"]
+    assert len(secret) == 1
+
+
+@pytest.mark.parametrize(
+    ("former", "sql"),
+    [
+        ("conversations[1].value", "list_extract(conversations, 2).value"),
+        ("generations[*]", "unnest(generations)"),
+        ("responses[*].response", "unnest(responses).response"),
+        ("problem | question", "coalesce(problem, question)"),
+        ("{Body} {Question}", "concat(Body, ' ', Question)"),
+        ("{title}'s: {body | text}", "concat(title, '''s: ', coalesce(body, text))"),
+        (["Body", "Question"], "concat_ws(' ', Body, Question)"),
+        ('after(answer, "####")', "after(answer, '####')"),
+        ("lines(hints/solutions | hints)", 'lines(coalesce("hints/solutions", hints))'),
+        ("last(hints)", "lines(hints)[-1]"),
+        ("choice(choices[*], answer)", "choices[answer::int + 1]"),
+    ],
+)
+def test_an_expression_of_earlier_versions_is_told_in_sql(former, sql):
+    with pytest.raises(InputError) as error:
+        parse(former)
+    assert str(error.value).endswith(f"write the SQL  {sql}")
+    assert parse(sql) == sql
+
+
+@pytest.mark.parametrize(
+    "sql", ["regexp_replace(q, 'a{2}|b', '[1]')", "a || b", "{'a': q}.a", "q[-1]", "a::int / b::int"]
+)
+def test_what_looks_like_earlier_expressions_is_sql(sql):
+    assert parse(sql) == sql
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("work\n#### 1,234", "1234"),
+        ("#### 3\nmore\n#### $5.", "5"),
+        ("#### 3 apples, 4 pears.\nend", "3 apples, 4 pears"),
+        ("no mark", ""),
+    ],
+)
+def test_after(text, answer):
+    assert found("after(text, '####')", text=[text]) == [answer]
+
+
+@pytest.mark.parametrize(
+    ("letter", "answer"),
+    [("a", "rs . 400"), ("b", "1 , 250"), ("c", "x ( a )"), ("e", "none of these"), ("f", ""), ("", "")],
+)
+def test_an_option_may_hold_commas_and_letters(letter, answer):
+    options = "a ) rs . 400 , b ) 1 , 250 , c ) x ( a ) , d ) data inadequate , e ) none of these"
+    assert found("option(options, letter)", options=[options], letter=[letter]) == [answer]
+
+
+def test_only_named_columns_are_read():
+    columns = ["Problem", "solution", "messages", "hints/solutions"]
+    assert named_columns(["problem", 'lines("hints/solutions")'], columns) == ["Problem", "hints/solutions"]
+    assert named_columns(["columns('.*')"], columns) == columns
