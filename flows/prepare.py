@@ -164,11 +164,16 @@ def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     study, source = plan.study, one.source
     make = partial(_make, plan, call, resumes=True)
     limit, rules = study.data.limit, study.data.clean
+
+    def unchanged() -> list[Path]:
+        plan.store.check_files(one.files, one.documents.configuration["files"])  # none of the built-in world
+        return one.files
+
     make(
         one.documents,
         source.name,
         lambda folder, report: read_source(
-            source, one.files, folder, limit=limit, commit=one.commit, run=run, progress=report
+            source, unchanged(), folder, limit=limit, commit=one.commit, run=run, progress=report
         ),
     )
     make(

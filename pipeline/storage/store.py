@@ -92,6 +92,16 @@ class Store:
             write_text_atomically(kept, found, shared=True)
         return found
 
+    def check_files(self, files: Sequence[Path], digests: Sequence[str]) -> None:
+        """Raise InputError for a file that differs from its digest, which may have been kept from an earlier run."""
+        for path, known in zip(files, digests, strict=False):
+            if file_digest(path) != known:
+                shutil.rmtree(self.root / "digests", ignore_errors=True)
+                raise InputError(
+                    f"{path} was changed, while its size and time stayed: fetch the file again; the next run takes it "
+                    "as it is"
+                )
+
     @staticmethod
     def key(stage: str, version: int, configuration: Mapping[str, Any], inputs: Sequence[str] = ()) -> str:
         """Hash stage, version, configuration and the names of the inputs to the key of an output."""

@@ -178,10 +178,13 @@ def test_a_sample_of_texts_is_fixed_written_once_and_the_same_for_items_and_task
     (specification,) = task_specifications(benchmark, tmp_path, tmp_path / "out")
     task = build_task(specification, tmp_path / "cache")
     assert [task.doc_to_target(doc) for doc in task.eval_docs] == found["question"].to_pylist()
-    (sample,) = (tmp_path / "out").iterdir()
+    (sample,) = (tmp_path / "out").glob("*.jsonl")
     before = sample.stat().st_mtime_ns
     assert task_specifications(benchmark, tmp_path, tmp_path / "out") == [specification]
     assert sample.stat().st_mtime_ns == before
+    sample.write_text(sample.read_text().replace("text 1", "text 7"))
+    with pytest.raises(InputError, match=r"jsonl is not as it was written; remove .*\.json, and the next run"):
+        task_specifications(benchmark, tmp_path, tmp_path / "out")
 
 
 def test_a_template_of_columns_can_be_the_text(tmp_path):

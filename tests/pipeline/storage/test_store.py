@@ -227,6 +227,9 @@ def test_digests_of_large_files_are_kept_until_the_file_changes(
     (kept,) = (tmp_path / "store" / "digests").iterdir()
     kept.write_text("5" * 32)
     assert Store(tmp_path / "store").file_digest(large) == "5" * 32  # so it has not been read
+    with pytest.raises(InputError, match="large was changed, while its size and time stayed"):
+        first.check_files([small, large], [file_digest(small), "5" * 32])  # now it is
+    assert first.file_digest(large) == file_digest(large)
     kept.write_text("")  # as after a loss of power
     assert first.file_digest(large) == file_digest(large)
     assert kept.read_text() == file_digest(large)
