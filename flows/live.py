@@ -129,7 +129,11 @@ def report_mark(study: Study) -> Path:
 def report_digest(plan: Plan) -> str:
     """Hash the files of the report, and what of the study is recorded as entered in the results."""
     folder = plan.study.report.parent
-    files = {str(path.relative_to(folder)): file_digest(path) for path in folder.rglob("*") if path.is_file()}
+    files = {  # the same figure as PDF has another date in it each time
+        str(path.relative_to(folder)): path.stat().st_size if path.suffix == ".pdf" else file_digest(path)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     return digest([files, ask(plan.study.database, "ingested", study=plan.study.study_id).to_dict("list")])
 
 

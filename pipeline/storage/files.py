@@ -21,7 +21,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.errno and error.filename is None:
             error.filename = str(path)
         raise
 

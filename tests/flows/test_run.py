@@ -17,6 +17,7 @@ from flows.run import Options, Unseen, is_complete, run_study, write_run
 from flows.study.configuration import Study
 from flows.usage import users_of
 from pipeline.errors import InputError
+from reports.page.report import write_report
 from sql.results import connect, query
 from tests.flows.by_hand import JobsByHand, write_state
 
@@ -94,6 +95,7 @@ def change(study: Study, statement: str) -> None:
         connection.execute(statement)
 
 
+@pytest.mark.slow
 def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned) -> None:
     plan = prepared(models={"variants": ["LA", "DR"]})
     study = plan.study
@@ -103,6 +105,7 @@ def test_results_and_reports_that_are_not_whole_are_made_whole(prepared: Planned
     run(plan, JobsByHand(), Options())
     tables = ("evaluations", "models", "claims", "checkpoints", "steps", "mean_factors", "ingested")
     wanted = {table: query(study.database, f"from {table} order by all") for table in tables}
+    write_report(study.database, study.study_id, study.report.parent)  # as by `dreamer report`: the same report
     for damage, damaging in DAMAGES.items():
         assert is_complete(plan), damage
         damaging(study)

@@ -108,6 +108,7 @@ def test_a_damaged_decision_and_a_damaged_step_log_are_found_and_removed(root: P
     assert not decision.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["delete from evaluations where tokens < 9000", "update checkpoints set loss = 3.5"])
 def test_rows_that_were_removed_or_changed_are_named_and_entered_again(
     prepared: Callable[..., Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
