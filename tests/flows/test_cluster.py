@@ -99,7 +99,7 @@ def test_an_error_on_a_worker_is_the_same_error(mirror: Path, tmp_path: Path, mo
     monkeypatch.setattr(flows.prepare, "WORTH_PROCESSES", 0)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
-        pytest.raises(InputError, match="has nothing at solution"),
+        pytest.raises(InputError, match='column "solution" not found'),
     ):
         prepare(mirror, tmp_path, cluster.scheduler_address, response="solution")
 

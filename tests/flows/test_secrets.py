@@ -45,7 +45,7 @@ def test_no_planted_token_is_written(tmp_path: Path) -> None:
     written = {**contents(root), Path("output"): ran.stdout + ran.stderr}
     names = " ".join(map(str, written))
     logs = ("store/runs/", "log.txt", ".progress.json")
-    for part in (".prefect/prefect.db", "manifest.json", *logs, "runs.parquet", "exported/studies.csv", "report"):
+    for part in (".prefect/prefect.db", "manifest.json", *logs, "steps.csv", "exported/studies.csv", "report"):
         assert part in names
     leaks = [(path, name) for path, content in written.items() for name in PLANTED if PLANTED[name].encode() in content]
     assert leaks == []
