@@ -36,6 +36,7 @@ def stage(prepared: Plan, name: str) -> Output:
     return next(output for output in prepared.data.outputs if output.stage == name)
 
 
+@pytest.mark.slow
 def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepared: Plan) -> None:
     kept = [
         row

@@ -20,6 +20,7 @@ READ = (
 )
 
 
+@pytest.mark.slow
 def test_kept_views_hold_what_the_views_of_the_file_hold(tmp_path: Path) -> None:
     path = whole_study(tmp_path / "results.duckdb")
     before = {view: query(path, f"from {view} order by all") for view in READ}

@@ -62,6 +62,7 @@ def test_jobs_run_side_by_side_as_far_as_there_is_room(tmp_path: Path) -> None:
     assert ended == [2, 3, 3], "the third began when another one had ended"
 
 
+@pytest.mark.slow
 def test_the_most_urgent_starts_next_and_nobody_overtakes_who_waits_for_several(tmp_path: Path) -> None:
     started: list[str] = []
     with local(tmp_path, workers=2) as jobs:
@@ -297,6 +298,7 @@ def test_studies_side_by_side_share_the_gpus_of_a_machine(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("two_gpus")
+@pytest.mark.slow
 def test_a_job_that_waits_for_a_gpu_hears_of_a_stop(tmp_path: Path) -> None:
     with local(tmp_path, workers=None) as here, local(tmp_path, workers=None) as there:
         here.submit(job(tmp_path, "both", waits=True, devices=2))

@@ -119,6 +119,7 @@ def test_the_answer_is_drawn_without_script_in_colours_of_the_page(place: Path) 
     assert 'stroke="#' not in drawing
 
 
+@pytest.mark.slow
 def test_specifications_are_vega_lite(page: Page) -> None:
     for figure in page.figures.values():
         assert figure["description"]

@@ -75,6 +75,7 @@ def test_the_number_said_is_never_below_one(value: float) -> None:
     assert math.isclose(number, max(value, 1 / value), rel_tol=0.01)
 
 
+@pytest.mark.slow
 def test_a_factor_of_other_seeds_is_not_shown_but_the_command_that_computes_it(tmp_path: Path) -> None:
     tables: dict[str, list] = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
     for variant in ("LA", "DR"):

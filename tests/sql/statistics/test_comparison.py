@@ -147,6 +147,7 @@ def test_seeds_are_averaged_item_by_item(paths):
     assert row["p"] < 0.001
 
 
+@pytest.mark.slow
 def test_mean_factors_are_compared_by_their_intervals_once_they_are_computed(paths):
     for path, tokens in zip(paths, (16, 10), strict=True):  # DR is as good as LA, at 16 or at 10 of LA's 20 tokens
         dr = {5: CURVES[10], tokens: CURVES[20]}

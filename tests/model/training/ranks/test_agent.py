@@ -6,6 +6,7 @@ from model.training.ranks.bound import TORCHRUN, Child
 from tests.waiting import until
 
 
+@pytest.mark.slow
 def test_a_process_is_no_rank_of_a_surrounding_job(tmp_path, monkeypatch):
     """As where a study is started inside of a job of torchrun: no rank may wait for those of this job."""
     (tmp_path / "tells.py").write_text("import os; os.write(1, (' '.join(os.environ) + '\\n').encode())")

@@ -49,6 +49,7 @@ def malformed_in(path, paths=("q",)):
 
 @settings(max_examples=40)
 @given(rows=records)
+@pytest.mark.slow
 def test_all_containers_give_the_same_rows(tmp_path_factory, rows):
     folder = tmp_path_factory.mktemp("rows")
     lines = "".join(json.dumps(row) + "\n" for row in rows)
