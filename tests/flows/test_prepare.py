@@ -20,8 +20,10 @@ from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
 from tests.pipeline.worlds.curation_score import score_curation
 
+pytestmark = pytest.mark.slow  # each world takes seconds to be prepared
 
-@pytest.fixture(scope="module", params=[pytest.param("sums", marks=pytest.mark.slow), "sums, relations, swaps"])
+
+@pytest.fixture(scope="module", params=["sums", "sums, relations, swaps"])
 def prepared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Plan:
     folder = tmp_path_factory.mktemp("study")
     study_file = folder / "study.yaml"
@@ -36,7 +38,6 @@ def stage(prepared: Plan, name: str) -> Output:
     return next(output for output in prepared.data.outputs if output.stage == name)
 
 
-@pytest.mark.slow
 def test_every_leak_and_exact_duplicate_is_found_and_clean_documents_stay(prepared: Plan) -> None:
     kept = [
         row

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from sql.connection import connect
 from sql.keeping import KEPT, keep_views
 from sql.results import query
