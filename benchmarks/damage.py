@@ -56,7 +56,7 @@ def kinds_of(root: Path) -> dict[str, list[Path]]:
 
 
 def flip(path: Path, chance: random.Random) -> None:
-    """Change one bit of a file, whose size and time stay."""
+    """Change one bit of a file, and keep the file's size and time."""
     before, content = path.stat(), bytearray(path.read_bytes())
     content[chance.randrange(len(content))] ^= 1 << chance.randrange(7)
     path.write_bytes(content)

@@ -127,7 +127,7 @@ def report_mark(study: Study) -> Path:
 
 
 def report_digest(plan: Plan) -> str:
-    """Hash the files of the report, and what of the study is recorded as entered in the results."""
+    """Hash the files of the report, together with the study's rows of the table `ingested`."""
     folder = plan.study.report.parent
     files = {  # the same figure as PDF has another date in it each time
         str(path.relative_to(folder)): path.stat().st_size if path.suffix == ".pdf" else file_digest(path)

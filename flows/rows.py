@@ -25,8 +25,7 @@ from pipeline.errors import InputError
 from pipeline.storage.digests import canonical, digest
 from pipeline.storage.integrity import check, read_manifest
 from pipeline.worlds.world import WORLD_LICENCE, WORLD_SOURCE
-from sql.ingest import ingest, replace_computed
-from sql.ledger import forget_differing
+from sql.ingest import forget_differing, ingest, replace_computed
 from sql.names import UNDER_WAY
 from sql.results import connect
 from sql.statistics.compute import compute_statistics
@@ -57,7 +56,7 @@ def _evaluation_output(one: Evaluation) -> dict[str, Any]:
 
 
 def forget_wrong(plan: Plan) -> set[str]:
-    """Delete what is in the results and not as it was entered; returns the outputs that are there, and whole."""
+    """Delete rows that are not those that were entered; returns the names of the outputs whose rows are whole."""
     outputs = outputs_of(plan)
     wrong = forget_differing(_database(plan), outputs, wait=PATIENCE)
     return {output["output"] for output in outputs} - set(wrong)

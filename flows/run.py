@@ -113,8 +113,8 @@ def train_and_evaluate(
     plan: Plan, jobs: Jobs, shown: Shown, results: Results, options: Options
 ) -> dict[str, BaseException]:
     """Train every run and evaluate its checkpoints as they come; returns what has failed, by the name of the job."""
-    for output in (plan.data.world, plan.data.tokenizer, plan.data.packed):
-        if output and not plan.evaluated:
+    if not plan.evaluated:
+        for output in filter(None, (plan.data.world, plan.data.tokenizer, plan.data.packed)):
             check(output.path)  # trainings and evaluations read these files
     followed, failures = Followed(plan), dict[str, BaseException]()
     asked: set[str] = set()
@@ -284,7 +284,7 @@ def decide(plan: Plan, runs: list[Run]) -> None:
 
 
 def is_complete(plan: Plan) -> bool:
-    """Check that all is done, that the results hold it whole, and that the report was written of these results."""
+    """Check that no work is left, that no row in the results is missing or changed, and that the report shows them."""
     study = plan.study
     if not (report_mark(study).exists() and study.database.exists() and plan.evaluated):
         return False

@@ -20,7 +20,7 @@ from sql.definitions import LAYOUT, definitions, digest, views
 # Packaged DuckDB shells are older than the library; they can read files of this version. The views must do without what
 # such shells do not know: `case` instead of `if`, which DuckDB 2 stores in a form that 1.5 cannot read.
 STORAGE_VERSION = "v1.2.0"
-REPAIR = "`dreamer verify STUDY --repair` removes a damaged one, and the next run makes it again from the store"
+CORRUPT = "Corrupt database file"  # so DuckDB begins, in whatever query meets the damage
 CREATED = re.compile(r"\bcreate or replace (macro|view)\b")
 
 
@@ -56,15 +56,16 @@ def connect(path: Path | str, read_only: bool = False, *, wait: float = 5.0) -> 
             _lay_over(connection) if read_only else _create(connection, path)
     except BaseException as error:
         connection.close()
-        if "Corrupt database file" in str(error):
-            raise Damaged(f"{path}: {one_line(error)}; {REPAIR}") from error
+        if CORRUPT in str(error):
+            raise Damaged(f"{path}: {one_line(error)}") from error
         raise
     return connection
 
 
-def one_line(error: Exception) -> str:
-    """Return DuckDB's message on one line, without the excerpt of the query."""
-    return " ".join(str(error).split("\nLINE ")[0].split())
+def one_line(error: BaseException) -> str:
+    """Return DuckDB's message on one line, without the excerpt of the query; of a corrupt file also the way out."""
+    way_out = "; remove the study's results.duckdb: the next run makes it again" if CORRUPT in str(error) else ""
+    return " ".join(str(error).split("\nLINE ")[0].split()) + way_out
 
 
 def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | None = None) -> duckdb.DuckDBPyConnection:
@@ -79,7 +80,10 @@ def _open(path: Path, wait: float, *, read_only: bool = False, config: dict | No
             read_only = False
         except duckdb.Error as error:
             if not isinstance(error, duckdb.IOException) or "Could not set lock" not in str(error):
-                raise Damaged(f"{path}: cannot be opened as a results file: {one_line(error)}; {REPAIR}") from error
+                raise Damaged(
+                    f"{path}: cannot be opened as a results file: {one_line(error)}; `dreamer verify STUDY --repair` "
+                    "removes a damaged one, and the next run makes it again from the store"
+                ) from error
             if time.monotonic() >= deadline:
                 holder = re.search(r"lock is held in (.*?)\(PID (\d+)\)", str(error))
                 program = f"{Path(holder[1].strip()).name}, PID {holder[2]}" if holder else "unknown PID"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pandas as pd
@@ -13,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.errors import InputError, nearest_name
 from sql.connection import connect, one_line
-from sql.ledger import record
+from sql.ledger import Outputs, differing_in, forget, record
 
 # The large tables have no primary key. The first columns name a group of rows, an evaluation or a checkpoint, which is
 # replaced as a whole; the second columns tell the rows of a group apart.
@@ -28,7 +27,7 @@ def ingest(
     path: Path | str,
     tables: Mapping[str, pa.Table | Sequence[Path]],
     *,
-    outputs: Sequence[Mapping[str, Any]] = (),
+    outputs: Outputs = (),
     wait: float = 30.0,
 ) -> dict[str, int]:
     """Insert rows, all or none: an Arrow table or Parquet files for each table. Return the number of rows read.
@@ -53,6 +52,19 @@ def ingest(
             record(connection, outputs)
         connection.execute("commit")
     return counts
+
+
+def forget_differing(path: Path | str, outputs: Outputs, *, wait: float = 30.0) -> list[str]:
+    """Delete the rows of outputs whose rows are not those that were entered; returns the names of these outputs.
+
+    Raises InputError where the file cannot be written.
+    """
+    with _writable(path), closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
+        wrong = differing_in(connection, outputs)
+        connection.execute("begin")
+        forget(connection, [output for output in outputs if output["output"] in wrong])
+        connection.execute("commit")
+    return wrong
 
 
 def replace_computed(connection: duckdb.DuckDBPyConnection, table: str, study_id: str, rows: pd.DataFrame) -> None:

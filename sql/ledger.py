@@ -18,58 +18,41 @@ import pyarrow as pa
 from sql.connection import connect
 from sql.definitions import FOLDER
 
-COLUMNS = pa.schema(
-    [
-        ("study_id", pa.string()),
-        ("output", pa.string()),
-        ("run_id", pa.string()),
-        ("tokens", pa.int64()),
-        ("task", pa.string()),
-        ("digest", pa.string()),
-    ]
-)
-DIFFERING = "select output from outputs where (study_id, output) not in (select study_id, output from ({}) as here \
-join ingested using (study_id, output, rows, digest))"
+Outputs = Sequence[Mapping[str, Any]]
+COLUMNS = {**dict.fromkeys(("study_id", "output", "run_id", "task", "digest"), pa.string()), "tokens": pa.int64()}
 
 
-def record(connection: duckdb.DuckDBPyConnection, outputs: Sequence[Mapping[str, Any]]) -> None:
+def record(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
     """Record outputs whose rows were entered, within the transaction in which they were."""
-    _register(connection, outputs)
-    connection.execute(f"insert or replace into ingested by name {_query('rows_of_outputs')}")
-    connection.unregister("outputs")
+    _execute(connection, "rows_of_outputs", outputs, into="insert or replace into ingested by name ")
 
 
-def differing(path: Path | str, outputs: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing(path: Path | str, outputs: Outputs) -> list[str]:
     """List the outputs whose rows in a results file are missing, or are not those that were entered.
 
     Raises Busy, Damaged and OutOfDate as `connect` does.
     """
     with closing(connect(path, read_only=True)) as connection:
         try:
-            return _differing(connection, outputs)
+            return differing_in(connection, outputs)
         except duckdb.CatalogException:  # a file from before the ledger
             return [output["output"] for output in outputs]
 
 
-def forget_differing(path: Path | str, outputs: Sequence[Mapping[str, Any]], *, wait: float = 30.0) -> list[str]:
-    """Delete the rows of outputs whose rows are not those that were entered; returns these outputs, to be entered."""
-    with closing(connect(path, wait=wait)) as connection:  # closing rolls back what is not committed
-        wrong = _differing(connection, outputs)
-        _register(connection, [output for output in outputs if output["output"] in wrong])
-        connection.execute("begin")
-        connection.execute(_query("forget_outputs"))
-        connection.execute("commit")
-    return wrong
+def differing_in(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> list[str]:
+    """List such outputs in an open results file."""
+    recorded = set(connection.execute("select study_id, output, rows, digest from ingested").fetchall())
+    return [row[1] for row in _execute(connection, "rows_of_outputs", outputs) if row not in recorded]
 
 
-def _differing(connection: duckdb.DuckDBPyConnection, outputs: Sequence[Mapping[str, Any]]) -> list[str]:
-    _register(connection, outputs)
-    return [name for (name,) in connection.execute(DIFFERING.format(_query("rows_of_outputs"))).fetchall()]
+def forget(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> None:
+    """Delete the rows of outputs, and that they were entered."""
+    _execute(connection, "forget_outputs", outputs)
 
 
-def _register(connection: duckdb.DuckDBPyConnection, outputs: Sequence[Mapping[str, Any]]) -> None:
-    connection.register("outputs", pa.Table.from_pylist([dict(output) for output in outputs], schema=COLUMNS))
-
-
-def _query(name: str) -> str:
-    return (FOLDER / "queries" / f"{name}.sql").read_text()
+def _execute(connection: duckdb.DuckDBPyConnection, name: str, outputs: Outputs, into: str = "") -> list[tuple]:
+    """Execute a query of the folder `queries` over a relation of outputs."""
+    connection.register("outputs", pa.Table.from_pylist([dict(one) for one in outputs], schema=pa.schema(COLUMNS)))
+    rows = connection.execute(into + (FOLDER / "queries" / f"{name}.sql").read_text()).fetchall()
+    connection.unregister("outputs")
+    return rows

@@ -75,8 +75,10 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if only_prints:
             return 0
-    if str(error).startswith("Corrupt database file"):  # of DuckDB, in whatever query has met the damage
-        error = InputError(f"{str(error).splitlines()[0]}; remove the study's results.duckdb: a run makes it again")
+    if "duckdb" in type(error).__module__ and "Corrupt" in str(error):  # in whatever query has met the damage
+        from sql.connection import one_line
+
+        error = InputError(one_line(error))
     if not isinstance(error, InputError | Failed | Stopped | OSError):
         raise error
     place = isinstance(error, OSError) and error.filename and error.strerror

@@ -72,7 +72,7 @@ class Problem:
         return Counter(_IN_BRACKETS.findall(plain)), re.sub("[(){}]", "", plain)
 
     def brackets_differ(self, other: Problem) -> bool:
-        """Test whether one problem has in brackets what the other has too, but without brackets."""
+        """Test whether an expression in brackets of one problem stands without brackets in the other."""
         (ours, mine), (theirs, their) = self._brackets, other._brackets
         return any(group in their for group in ours - theirs) or any(group in mine for group in theirs - ours)
 

@@ -55,7 +55,7 @@ class RowConverter:
             self._evaluate([self.elements, *self.flags], table)
 
     def write(self, block: Block, first_row: int, writer: DocumentWriter) -> None:
-        """Write the documents of a block; `first_row` is the number of the file's first row.
+        """Write the documents that a block of rows gives; `first_row` is the number of the first row of the file.
 
         Raises InputError where a value cannot be cast as an expression says.
         """

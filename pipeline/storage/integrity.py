@@ -42,7 +42,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
 
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write the manifest of an output: `values`, with the size and digest of every file in its folder."""
+    """Write the manifest of an output: the given values, and size and digest of every file in the output's folder."""
     files = {
         str(path.relative_to(folder)): {"bytes": path.stat().st_size, "blake2b": file_digest(path)}
         for path in sorted(folder.rglob("*"))

@@ -45,7 +45,7 @@ def hold(path: Path, tell: Callable[[str], object]) -> Iterator[None]:
                 return
         if not told and time.monotonic() - began >= PATIENCE_SECONDS:
             told = True
-            tell(f"{path.with_suffix('')}: waiting for {holder(path)}, which makes the same")
+            tell(f"{path.with_suffix('')} is being made by {holder(path)}; waiting")
         time.sleep(POLL_SECONDS)
 
 

@@ -118,9 +118,9 @@ class Store:
         """Make an output that is missing by `work(folder)`, after the outputs that it is made of have been checked.
 
         `work` fills the folder and returns the `results` of the manifest. With `resumes`, `work` finds the files of a
-        killed attempt in the folder; else the folder is empty. `uses` are outputs that `work` reads and that do not
-        decide what it makes. Raises InputError when one of the outputs read is damaged, when the output's own manifest
-        is, or the disk is full, and whatever `work` raises.
+        killed attempt in the folder; else the folder is empty. `uses` are outputs that `work` reads though they are no
+        inputs. Raises InputError when one of the outputs read is damaged, when the output's own manifest is, or the
+        disk is full, and whatever `work` raises.
         """
         if output.done:
             read_manifest(output.path)

@@ -14,7 +14,7 @@ from pipeline.errors import InputError
 from sql import results
 from sql.definitions import FOLDER
 from sql.export import export
-from tests.sql.by_hand import count, one_line, rows
+from tests.sql.by_hand import count, items, one_line, rows
 
 # Opening --------------------------------------------------------------------------------------------------------------
 
@@ -51,6 +51,20 @@ def test_a_file_of_another_kind_is_refused(new_path):
         with pytest.raises(InputError, match="cannot be opened as a results file") as error:
             results.connect(new_path, read_only=read_only)
         assert str(new_path) in one_line(error)
+
+
+def test_a_corrupt_file_is_told_with_the_way_out_whatever_meets_the_damage(path):
+    results.ingest(path, {"items": items(5000)})
+    content, told = bytearray(path.read_bytes()), []
+    for place in range(12_288 + 100, len(content), 262_144):  # in every block behind the headers
+        path.write_bytes(bytes([*content[:place], content[place] ^ 1, *content[place + 1 :]]))
+        for meets in (lambda: results.query(path, "from items"), lambda: results.ingest(path, {"items": items(3)})):
+            try:
+                meets()
+            except InputError as error:
+                told.append(str(error))
+    assert told
+    assert all("remove the study's results.duckdb" in line or "dreamer verify STUDY --repair" in line for line in told)
 
 
 def test_tables_that_are_not_ours_are_refused(new_path):

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from sql.definitions import FOLDER
-from sql.ledger import differing, forget_differing
+from sql.ingest import forget_differing
+from sql.ledger import differing
 from sql.results import connect, ingest, query
 
 RUN = {"study_id": "s", "output": "runs/r", "run_id": "r"}

@@ -43,11 +43,14 @@ def _verify(study: Study, *, repairs: bool) -> int:
         broken = damaged_results(study.database)
     rows = [(output / name, words) for output, wrong in damaged.items() for name, words in wrong.items()]
     rows += [(study.database, broken)] if broken else []
-    rows += [] if rows else [(study.database, f"rows of {name} are missing or changed") for name in _wrong_rows(study)]
-    if not rows:
+    wrong = [] if rows else [(study.database, f"rows of {name} are missing or changed") for name in _wrong_rows(study)]
+    if not rows and not wrong:
         console.print(f"{study.name}: {outputs} outputs and the results are whole")
         return 0
-    print_table(pd.DataFrame(rows, columns=["file", "damage"]))
+    print_table(pd.DataFrame(rows or wrong, columns=["file", "damage"]))
+    if wrong:
+        console.print(f"`dreamer run {study.arguments}` enters these rows again")
+        return 1
     if not repairs:
         console.print(f"`dreamer verify {study.arguments} --repair` removes what is damaged")
         return 1

@@ -39,7 +39,10 @@ class StepLog:
     """Append a buffered line to `steps.csv` for each logged step. A resumed run cuts off lines newer than its state."""
 
     def __init__(self, path: Path, length: int, checksum: int = 0) -> None:
-        """Open the log and cut it to `length` bytes with this CRC-32, 0 for a new one. Raises InputError for others."""
+        """Open the log and cut the file to `length` bytes, whose CRC-32 is `checksum`; 0 for a new log.
+
+        Raises InputError where the file is shorter, or has another checksum.
+        """
         self._sum = zlib.crc32(_read_log(path, length, checksum)) if length else 0
         self._file = path.open("ab")
         self._file.truncate(length)
@@ -72,8 +75,7 @@ class StepLog:
 
 def _read_log(path: Path, length: int, checksum: int) -> bytes:
     """Read the first `length` bytes of a log. Raises InputError where the file is shorter or has another checksum."""
-    with path.open("rb") as file:
-        found = file.read(length)
+    found = path.read_bytes()[:length] if path.exists() else b""
     if len(found) < length:
         raise InputError(f"{path} has {len(found)} bytes where the saved state had written {length}: put the file back")
     if zlib.crc32(found) != checksum:

@@ -23,7 +23,7 @@ from pipeline.sources.files.text_files import TextFile
 
 _DECODER = json.JSONDecoder(strict=False)  # a raw tab inside a text is bad JSON and good data
 _CHUNK = 2**16
-# A number that JSON writes as 51.0 is the text 51, as in Parquet.
+# JSON may write the integer 51 as 51.0: its text is 51, as that of an integer in Parquet.
 _NUMBER = r"regexp_replace({0}, '\.0$', '')"
 # A value as text: what is an object in some rows and a text in others is a text, or null where it is an object.
 _MIXED = f"""case json_type({{0}}) when 'ARRAY' then array_to_string(from_json({{0}}, '["VARCHAR"]'), chr(10))

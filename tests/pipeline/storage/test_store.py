@@ -73,7 +73,7 @@ def test_an_output_without_its_manifest_is_made_again(tmp_path: Path, resumes: b
 
 
 def flip(path: Path) -> None:
-    """Change one bit in the middle of a file, whose size and time stay."""
+    """Change one bit in the middle of a file, and keep the file's size and time."""
     before, content = path.stat(), bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -127,7 +127,7 @@ def test_who_waits_for_another_process_says_for_whom(tmp_path: Path, monkeypatch
     Store(tmp_path / "store", tell=told.append).build(output_of(tmp_path / "store"), write_one)
     assert process.wait() == 0
     (line,) = told
-    assert f"waiting for process {process.pid} on {socket.gethostname()}" in line
+    assert f"is being made by process {process.pid} on {socket.gethostname()}" in line
 
 
 def test_key_follows_configuration_version_stage_and_inputs() -> None:
