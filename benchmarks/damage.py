@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -29,7 +30,7 @@ STAGES = ("prepare", "train", "evaluate", "report")
 NAMES = re.compile(r"[0-9a-f]{16}|-[0-9a-f]{8}/|\d{5,}|(LA|DR)-2-s\d")  # what tells files of one kind apart
 PASSING = re.compile(r"\.lock$|log\.txt$|progress\.json$|/studies/|^\.")  # written anew, and read for no result
 STATEMENTS = (
-    "DELETE FROM items USING SAMPLE 1 ROWS",
+    "DELETE FROM items WHERE rowid = 3",
     "DELETE FROM evaluations WHERE tokens = (SELECT min(tokens) FROM evaluations)",
     "UPDATE evaluations SET value = value + 0.125",
     "UPDATE steps SET loss = loss + 1 WHERE step = 3",
@@ -61,6 +62,12 @@ def flip(path: Path, chance: random.Random) -> None:
     content[chance.randrange(len(content))] ^= 1 << chance.randrange(7)
     path.write_bytes(content)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def change(statement: str, root: Path) -> None:
+    """Change the results of a study by SQL."""
+    with duckdb.connect(str(root / "results.duckdb")) as connection:
+        connection.execute(statement)
 
 
 def ends_well(study: Path, root: Path, calm: Path) -> tuple[bool, str]:
@@ -110,10 +117,7 @@ def main() -> int:
                 known.add(kind)
                 place = chance.choice(paths).relative_to(root)
                 cases.append((root, kind, lambda copy, place=place: flip(copy / place, chance)))
-    for statement in STATEMENTS:
-        cases.append(
-            (stages[-1], statement, lambda copy, said=statement: duckdb.connect(copy / "results.duckdb").execute(said))
-        )
+    cases += [(stages[-1], statement, partial(change, statement)) for statement in STATEMENTS]
     older = stages[-2] / "results.duckdb"
     cases.append((stages[-1], "older results", lambda copy: shutil.copy(older, copy / "results.duckdb")))
     for root, kind, damaging in cases:
