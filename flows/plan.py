@@ -45,8 +45,8 @@ from pipeline.worlds.world import WORLD_SOURCE
 # The version of a stage goes up whenever its code changes what it writes: old outputs are then not used again.
 VERSIONS = {
     "world": 1,
-    "documents": 5,
-    "traces": 4,
+    "documents": 6,
+    "traces": 5,
     "clean": 2,
     "signatures": 2,  # with this version goes up the one of deduplicate, whose key does not name the signatures
     "deduplicate": 5,
@@ -300,11 +300,13 @@ class Plan:
                 files = source_files(source, folder)
             with ThreadPoolExecutor() as threads:
                 digests = list(threads.map(self.store.file_digest, files))
-            # The weight of a source decides how it is packed, not what is read.
-            described = {name: value for name, value in plain(source).items() if name != "weight"}
+            # How a source is packed and stripped does not decide what is read.
+            later = ("weight", "trace", "longest_unmarked")
+            described = {name: value for name, value in plain(source).items() if name not in later}
             shape = {"source": described, "files": digests, "limit": data.limit}
             documents = self._output("documents", shape, made_of)
-            traces = self._output("traces", {"marking": source.trace}, [documents])
+            stripping = {"marking": source.trace, "longest_unmarked": source.longest_unmarked}
+            traces = self._output("traces", stripping, [documents])
             clean = self._output("clean", data.clean, [traces])
             signatures = self._output("signatures", data.deduplicate.signing, [clean])
             commit = resolved_revision(folder)

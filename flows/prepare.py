@@ -179,7 +179,9 @@ def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     make(
         one.traces,
         source.name,
-        lambda folder, report: strip_traces(one.documents.path, folder, marking=source.trace, run=run, progress=report),
+        lambda folder, report: strip_traces(
+            one.documents.path, folder, **one.traces.configuration, run=run, progress=report
+        ),
     )
     make(
         one.clean,

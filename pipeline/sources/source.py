@@ -45,7 +45,8 @@ class Source:
     `where` are conditions of the rows that are kept. `remove_question` and `remove_response` are regular expressions of
     what is cut out; a first group `(?P<kept>...)` stays. `longest` is the most bytes of one row. `revision` pins a
     commit and becomes part of every document's id. `trace` says how reasoning is marked: marks are found whatever it
-    says, but with "closing" a response without a mark is dropped as cut off. `limit` reads that many rows. `weight`
+    says, but with "closing" a response without a mark is dropped as cut off, and with "paired" or "thought" one of more
+    than `longest_unmarked` characters as a trace whose marks are lost. `limit` reads that many rows. `weight`
     mixes sources: 2 packs every curated document twice, 0.5 half of the documents, chosen at random.
     """
 
@@ -67,6 +68,7 @@ class Source:
     remove_question: Patterns = ()
     remove_response: Patterns = ()
     trace: Trace = "none"
+    longest_unmarked: Annotated[int, Field(strict=True, ge=1, description="a number of characters above 0")] = 20_000
     use: Literal["train", "validation"] = "train"
     licence: str = "not stated"
     non_commercial: Flag = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -14,11 +15,12 @@ from pipeline.progress import Progress, quiet
 from pipeline.storage.documents import DocumentWriter, read_shard
 from pipeline.storage.parallel import Run, serial
 from pipeline.storage.resumable import shard_by_shard
-from pipeline.traces.strip import NONE, UNCLOSED, strip_trace
+from pipeline.traces.strip import DECLARED, NONE, STRIPPED, UNCLOSED, UNMARKED, strip_trace
 
 BATCH_ROWS = 1024  # traces are long
 DROP_UNCLOSED = "trace never closed"
 DROP_EMPTY = "nothing after the trace"
+DROP_UNMARKED = "unmarked trace"
 NO_CLOSING = "traces of this source end with a closing mark, and this response has none"
 
 
@@ -27,6 +29,7 @@ def strip_traces(
     output: Path | str,
     *,
     marking: str = "none",
+    longest_unmarked: int = sys.maxsize,
     run: Run = serial,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
@@ -34,15 +37,17 @@ def strip_traces(
 
     `marking` is the source's `trace`: marks are found without one too, but with one more marks are believed
     (`strip`), and with "closing" a response without a mark is a trace that was cut off. Drops documents whose trace is
-    not closed, and those without a solution. Returns `counts`, and as `traces` the number of documents of each source
+    not closed, those without a solution, and responses of more than `longest_unmarked` characters without a mark in a
+    source that declares traces. Returns `counts`, and as `traces` the number of documents of each source
     and kind. Finished shards survive an interruption.
     """
-    work = partial(_strip_shard, marking)
-    counts, traces = shard_by_shard(source, output, {"marking": marking}, work, kind="kind", run=run, progress=progress)
+    work = partial(_strip_shard, marking, longest_unmarked)
+    settings = {"marking": marking, "longest_unmarked": longest_unmarked}
+    counts, traces = shard_by_shard(source, output, settings, work, kind="kind", run=run, progress=progress)
     return {"counts": counts, "traces": traces}
 
 
-def _strip_shard(marking: str, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
+def _strip_shard(marking: str, longest_unmarked: int, path: Path, writer: DocumentWriter) -> Counter[tuple[str, str]]:
     """Strip one shard; return the number of documents of each (source, kind)."""
     kinds: Counter[tuple[str, str]] = Counter()
     for batch in read_shard(path, batch_rows=BATCH_ROWS):
@@ -50,12 +55,16 @@ def _strip_shard(marking: str, path: Path, writer: DocumentWriter) -> Counter[tu
         response, kind = (pa.array(column, pa.string()) for column in zip(*stripped, strict=True))
         cut_off = pc.and_(pc.equal(kind, NONE), marking == "closing")
         kind = pc.if_else(cut_off, UNCLOSED, kind)
+        long = pc.and_(pc.greater(pc.utf8_length(response), longest_unmarked), marking in DECLARED)
+        unmarked = pc.and_(pc.equal(kind, NONE), long)
+        kind = pc.if_else(unmarked, UNMARKED, kind)
         kinds.update(zip(batch["source"].to_pylist(), kind.to_pylist(), strict=True))
         documents = batch.set_column(batch.schema.get_field_index("response"), "response", response)
         unclosed = pc.equal(kind, UNCLOSED)
-        empty = pc.and_(pc.not_equal(kind, NONE), pc.and_not(pc.equal(response, ""), unclosed))
+        empty = pc.and_(pc.equal(kind, STRIPPED), pc.equal(response, ""))
         because = pc.if_else(cut_off, NO_CLOSING, pa.scalar(None, pa.string()))
         writer.drop(batch.filter(unclosed), DROP_UNCLOSED, because.filter(unclosed))
         writer.drop(batch.filter(empty), DROP_EMPTY)
-        writer.keep(documents.filter(pc.invert(pc.or_(unclosed, empty))))
+        writer.drop(batch.filter(unmarked), DROP_UNMARKED)
+        writer.keep(documents.filter(pc.invert(pc.or_(pc.or_(unclosed, empty), unmarked))))
     return kinds

@@ -7,6 +7,9 @@ them:
     reasoning ... </think> solution          the opening mark belonged to the prompt
     <|begin_of_thought|> ... <|end_of_thought|> <|begin_of_solution|> solution <|end_of_solution|>
     <think> ...                              a trace without an end, because generation was cut off
+    <think> ... <answer>solution</answer>    a trace without an end, and a marked solution
+
+Tags are found too with spaces or line breaks in them, or escaped for HTML: < think >, &lt;think&gt;.
 
 A closing mark ends a trace, which began at the first opening mark behind the closing mark before; without one, it
 began at that closing mark, or at the response's start. Which mark opens and which closes is all that counts, not their
@@ -20,9 +23,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
-NONE, STRIPPED, UNCLOSED = "none", "stripped", "unclosed"
+NONE, STRIPPED, UNCLOSED, UNMARKED = "none", "stripped", "unclosed", "unmarked"
 DECLARED = ("paired", "thought", "closing")  # what a source's `trace` says of traces that are marked
 
 # Opening and closing marks of traces in public sets.
@@ -36,11 +40,14 @@ MARKS = (
 )
 WORDS = tuple((f"<{name}>", f"</{name}>") for name in ("thinking", "thought", "reasoning", "reflection", "scratchpad"))
 # Marks around a solution: only the marks are removed.
-WRAPPING = (
-    *("<|begin_of_solution|>", "<|end_of_solution|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"),
-    *("<|start|>assistant", "<|return|>"),
+SOLUTIONS = (
+    ("<|begin_of_solution|>", "<|end_of_solution|>"),
+    ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ("<answer>", "</answer>"),
 )
-_ANSWER = re.compile(r"<answer>((?:(?!</?answer>).)*)</answer>", re.DOTALL)
+_NAMES = "|".join(opening[1:-1] for opening, closing in (*MARKS, *WORDS, *SOLUTIONS) if closing.startswith("</"))
+_SPACED = re.compile(rf"<(?:\s+/?\s*|/\s+)(?:{_NAMES})\s*>|</?(?:{_NAMES})\s+>")
+_ESCAPED = re.compile(rf"&lt;(\s*/?\s*(?:{_NAMES})\s*)&gt;")
 
 
 def _any_of(marks: Iterable[str]) -> re.Pattern[str]:
@@ -49,7 +56,7 @@ def _any_of(marks: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(rf"{mark}(?:(?!{quote})|(?<!{quote}{mark}))" for mark in map(re.escape, marks)))
 
 
-_WRAPPING = _any_of(WRAPPING)
+_WRAPPING = _any_of([*chain.from_iterable(SOLUTIONS), "<|start|>assistant", "<|return|>"])
 _SURE, _ALL = (tuple(map(_any_of, zip(*marks, strict=True))) for marks in (MARKS, MARKS + WORDS))
 _FIRST_WORDS = tuple(opening for opening, _ in WORDS)
 
@@ -64,18 +71,33 @@ class Stripped(NamedTuple):
 def strip_trace(response: str, marking: str = "none") -> Stripped:
     """Strip the reasoning traces from one response; `marking` is the `trace` of its source.
 
-    The parts that are left are trimmed and joined by blank lines. <answer> ... </answer> around all that follows a
-    trace is removed too. A response without marks stays as it is.
+    The parts that are left are trimmed and joined by blank lines, without the marks around a solution. Of a trace
+    without an end only a marked solution in it is left. A response without marks stays as it is.
     """
-    worded = marking in DECLARED or response.lstrip().startswith(_FIRST_WORDS)
+    text = _ESCAPED.sub(r"<\1>", response) if "&lt;" in response else response
+    text = _SPACED.sub(lambda tag: "".join(tag[0].split()), text)
+    worded = marking in DECLARED or text.lstrip().startswith(_FIRST_WORDS)
     opening, closing = _ALL if worded else _SURE
-    *traced, rest = closing.split(response)
+    *traced, rest = closing.split(text)
     if opening.search(rest):
-        return Stripped("", UNCLOSED)
+        solution = _marked_solution(opening.split(rest, maxsplit=1)[1])
+        return Stripped(solution, STRIPPED if solution else UNCLOSED)
     if not traced and not _WRAPPING.search(rest):
         return Stripped(response, NONE)
     before = [opening.split(part, maxsplit=1) for part in traced]
     kept = [*(part[0] for part in before if len(part) == 2), rest]
-    text = "\n\n".join(filter(None, (_WRAPPING.sub("", part).strip() for part in kept)))
-    answer = _ANSWER.fullmatch(text) if traced else None
-    return Stripped(answer[1].strip() if answer else text, STRIPPED)
+    return Stripped("\n\n".join(filter(None, map(_unwrapped, kept))), STRIPPED)
+
+
+def _marked_solution(trace: str) -> str:
+    """Return the last marked solution in a trace without an end; "" where none has both of its marks."""
+    for opening, closing in SOLUTIONS:
+        before, end, _ = trace.rpartition(closing)
+        _, start, solution = before.rpartition(opening)
+        if end and start and _unwrapped(solution):
+            return _unwrapped(solution)
+    return ""
+
+
+def _unwrapped(text: str) -> str:
+    return _WRAPPING.sub("", text).strip()

@@ -2,7 +2,7 @@
 
 from pipeline.sources.stage import read_source
 from pipeline.sources.table import resolve_source
-from pipeline.traces.stage import DROP_EMPTY, DROP_UNCLOSED, NO_CLOSING, strip_traces
+from pipeline.traces.stage import DROP_EMPTY, DROP_UNCLOSED, DROP_UNMARKED, NO_CLOSING, strip_traces
 from tests.mirror import MIRROR, needs_mirror
 from tests.pipeline.documents import read, table, write
 
@@ -50,16 +50,25 @@ def test_where_opening_marks_are_not_stored_a_response_without_marks_is_a_trace_
     assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("stripped", 1), ("unclosed", 2)}
 
 
+def test_a_long_response_without_marks_is_left_out_where_others_have_traces(tmp_path):
+    rows = [("q", "<think>hm</think>4"), ("q", "é" * 20), ("q", "é" * 21)]
+    write(tmp_path / "in", table(rows, "a"))
+    result = strip_traces(tmp_path / "in", tmp_path / "out", marking="paired", longest_unmarked=20)
+    assert [row["id"] for row in read(tmp_path / "out")] == ["a/0", "a/1"]
+    assert [(row["id"], row["reason"]) for row in read(tmp_path / "out", "dropped")] == [("a/2", DROP_UNMARKED)]
+    assert {(t["kind"], t["documents"]) for t in result["traces"]} == {("stripped", 1), ("none", 1), ("unmarked", 1)}
+    strip_traces(tmp_path / "in", tmp_path / "undeclared", longest_unmarked=20)
+    assert len(read(tmp_path / "undeclared")) == 3
+
+
 @needs_mirror
 def test_real_traces(tmp_path):
-    """Of the reasoning-gym rows 76 open a trace and have no closing mark at all, two more open another at the end."""
+    """Of the reasoning-gym rows 78 open a trace without an end; 65 of them have an answer, marked as such."""
     columns = {"question": "question", "response": "response", "answer": "answer"}
     source = resolve_source({"name": "rg", "repository": "reasoning-gym/think", **columns})
     read_source(source, [MIRROR / "reasoning-gym/think/default/train.jsonl.gz"], tmp_path / "in")
     result = strip_traces(tmp_path / "in", tmp_path / "out")
-    unclosed = [row["response"] for row in read(tmp_path / "out", "dropped") if row["reason"] == DROP_UNCLOSED]
-    assert sum("</think>" not in response for response in unclosed) == 76
-    assert len(unclosed) == 78
     kinds = {trace["kind"]: trace["documents"] for trace in result["traces"]}
-    assert kinds == {"none": 122, "stripped": 11_499, "unclosed": 78}
-    assert not any("<think>" in row["response"] or "</think>" in row["response"] for row in read(tmp_path / "out"))
+    assert kinds == {"none": 2, "stripped": 11_684, "unclosed": 13}
+    marks = ("<think", "</think", "<answer>", "</answer>")
+    assert not any(mark in row["response"] for row in read(tmp_path / "out") for mark in marks)

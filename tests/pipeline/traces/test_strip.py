@@ -29,8 +29,17 @@ STRIPPED = {
     "words behind a trace": ("<reasoning>a</reasoning>\nNo.\n<reasoning>b</reasoning>\n4", "No.\n\n4"),
     "answer": ("<think>a</think>\n<answer>5 < 6</answer>", "5 < 6"),
     "answer in solution marks": ("hm</think><|begin_of_solution|><answer>5</answer><|end_of_solution|>", "5"),
-    "answer within text": ("<think>a</think>So <answer>5</answer>", "So <answer>5</answer>"),
-    "two answers": ("a</think><answer>5</answer>\n<answer>6</answer>", "<answer>5</answer>\n<answer>6</answer>"),
+    "answer within text": ("<think>a</think>So <answer>5</answer>", "So 5"),
+    "answer in an answer": ("<think>a</think><answer>\n<answer> 5 </answer>\n</answer>", "5"),
+    "answer without a trace": ("It is 5. <answer>5</answer>", "It is 5. 5"),
+    "escaped for HTML": ("&lt;think&gt;a < b&lt;/think&gt;5 &lt; 6", "5 &lt; 6"),
+    "spaces and line breaks in tags": ("< think >a</ think\n>\n<answer\n>5</answer>", "5"),
+    "closing mark twice": ("<think>a</think></think>4", "4"),
+    "unclosed with an answer": ("<think>in <answer> </answer> I write <answer>4</answer>", "4"),
+    "unclosed with a solution": (
+        "<|begin_of_thought|>hm <|begin_of_solution|>So <answer>4</answer>.<|end_of_solution|>",
+        "So 4.",
+    ),
     "code in the trace": ("<think>try\n```\nx = `1\n</think>\n4", "4"),
     "mark in code in the trace": ("<think>print `</think>` and </think>4", "4"),
     "quotation behind the mark": ('<think>a</think>"4" it is', '"4" it is'),
@@ -52,6 +61,8 @@ def test_a_response_becomes_its_solution(name):
         "<think>a</think>4\n<think>and again",
         "<|channel|>analysis<|message|>cut off",
         "<reasoning>cut off",
+        "<think>is it <answer>5</answer",
+        "<think>hm <|begin_of_solution|>It is",
     ],
 )
 def test_a_trace_without_an_end_leaves_nothing(response):
@@ -66,8 +77,7 @@ def test_a_trace_without_an_end_leaves_nothing(response):
         'print("<think>")',
         "So the result is <reasoning>42</reasoning> here.",
         "Declare vector<thought> v; and use it.",
-        "<answer>5</answer>",
-        "a < think > b",
+        'Print "<answer>" first, " and `&lt;think&gt;`.',
     ],
 )
 def test_mentions_and_words_within_text_stay_as_they_are(response):
