@@ -146,7 +146,12 @@ def parser() -> argparse.ArgumentParser:
     add_study(dropped)
     for name in ("stage", "source", "reason"):
         dropped.add_argument(f"--{name}", help=f"only those of this {name}")
-    dropped.add_argument("--limit", type=int, default=5, metavar="N", help="how many examples (default 5)")
+    dropped.add_argument("--grade", help="only findings of this grade, also of documents that were kept")
+    dropped.add_argument("--id", help="only the document of this id")
+    dropped.add_argument("--sample", type=int, metavar="N", help="so many at random (default: one of each reason)")
+    dropped.add_argument("--seed", type=int, default=0, help="of the random choice (default 0)")
+    dropped.add_argument("--format", choices=("text", "csv", "jsonl"), default="text", help="(default text)")
+    dropped.add_argument("--html", type=Path, metavar="FILE", help="a page to judge the removals one by one")
     preview = add(
         "preview", "data.preview:preview", "Print decoded rows of the packed token stream, as training sees them."
     )

@@ -1,95 +1,118 @@
-"""`dreamer dropped`: print what curation dropped and why, with examples."""
+"""`dreamer dropped`: show what curation dropped and why, beside what caused it, in the terminal or as files."""
 
 from __future__ import annotations
 
 import argparse
-import itertools
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from rich.table import Table
 
 from flows.commands.tables import console, print_table, printable
 from flows.plan import Plan
 from flows.study.loading import load_study
+from pipeline.decontaminate.settings import GRADES
 from pipeline.errors import InputError
-from pipeline.storage.documents import KEPT, read_documents
-from pipeline.storage.store import Output
+from pipeline.storage.documents import KEPT
+from reports.audit.page import write_page
+from reports.audit.removals import Piece, differences, read_removals
+from sql.export import plain_cells
 
-SHOWN = 400  # characters of a text
+SHOWN = 400  # characters of a text without a cause to compare it with
 FILTERS = ("stage", "source", "reason")
 
 
 def dropped(options: argparse.Namespace) -> None:
-    """Print how many documents each stage dropped, by source and reason, and examples that fit the filters.
+    """Show how many documents each stage dropped, by source and reason, and documents that fit the filters.
 
-    Without a filter one example of each reason is shown, at most `limit`. Raises InputError for a study without data,
-    and where nothing was dropped by what is asked for, naming what was.
+    Without --sample one document of each reason is shown. Raises InputError for a study without data, and where nothing
+    was dropped by what is asked for, naming what was.
     """
-    if options.limit < 0:
-        raise InputError(f"--limit is {options.limit}: it must not be negative")
+    if options.sample is not None and options.sample < 1:
+        raise InputError(f"--sample is {options.sample}: it must be at least 1")
+    if options.grade not in (None, *GRADES):
+        raise InputError(f"--grade is {options.grade!r}: it must be one of {', '.join(GRADES)}")
     study = load_study(options.study, root=options.root)
     data = Plan(study).data
     outputs = [output for output in [*data.counted, data.packed] if output.done]
     if not outputs:
         raise InputError(f"{study.folder}: no data yet; `dreamer run {study.arguments}` prepares them")
+    wanted = {key: value for key in FILTERS if (value := getattr(options, key))}
+    counts = _counts(study.study_id, outputs, wanted)
+    each = options.sample is None and options.id is None
+    removals = read_removals(
+        [*outputs, data.items],
+        each=each,
+        sample=options.sample or sys.maxsize,
+        seed=options.seed,
+        grade=options.grade,
+        id=options.id,
+        **wanted,
+    )
+    if removals.empty:
+        asked = {**wanted, "grade": options.grade, "id": options.id}
+        raise InputError(f"{study.study_id}: nothing was dropped by {_words(asked)}")
+    chosen = "one of each reason" if each else f"sampled with seed {options.seed}"
+    if options.html:
+        write_page(removals, options.html, study_id=study.study_id, chosen=chosen)
+        console.print(f"{len(removals)} documents: {options.html.resolve()}", soft_wrap=True)
+    elif options.format == "csv":
+        plain_cells(removals).to_csv(sys.stdout, index=False)
+    elif options.format == "jsonl":
+        removals.to_json(sys.stdout, orient="records", lines=True, force_ascii=False)
+    else:
+        console.print(f"{study.study_id}\n")
+        print_table(pd.DataFrame(counts))
+        console.print(f"\n{len(removals)} documents, {chosen}; words that differ from the cause stand in «».")
+        for row in removals.astype(object).where(removals.notna(), None).to_dict("records"):
+            _print_document(row)
+
+
+def _counts(study_id: str, outputs: Sequence[Any], wanted: Mapping[str, str]) -> list[dict[str, Any]]:
+    """List the documents that each stage dropped, by source and reason, as far as they fit."""
     counts = [
         {"stage": output.stage, **{key: row[key] for key in ("source", "reason", "documents", "characters")}}
         for output in outputs
         for row in output.results["counts"]
         if row["reason"] != KEPT
     ]
-    wanted = {key: value for key in FILTERS if (value := getattr(options, key))}
-    chosen = [row for row in counts if _fits(row, wanted)]
+    chosen = [row for row in counts if all(row[key] == value for key, value in wanted.items())]
     if not chosen:
-        asked = " and ".join(f"{key} {value!r}" for key, value in wanted.items()) or "the stages that have finished"
         known = ", ".join(dict.fromkeys(row[key] for key in wanted for row in counts)) or "nothing"
-        raise InputError(f"{study.study_id}: nothing was dropped by {asked}; there is {known}")
-    console.print(f"{study.study_id}\n")
-    print_table(pd.DataFrame(chosen))
-    if not wanted:
-        console.print("\nOne example of each reason; choose with --stage, --source, --reason and --limit:")
-    examples = _examples(outputs, wanted) if wanted else _one_of_each_reason(outputs, chosen)
-    for row in itertools.islice(examples, options.limit):
-        _print_document(row)
+        raise InputError(f"{study_id}: nothing was dropped by {_words(wanted)}; there is {known}")
+    return chosen
 
 
-def _one_of_each_reason(outputs: Sequence[Output], chosen: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Read one document for each reason, the most frequent reason first."""
-    first: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(chosen, key=lambda row: -row["documents"]):
-        first.setdefault(row["reason"], row)
-    for row in first.values():
-        yield from itertools.islice(_examples(outputs, {key: row[key] for key in FILTERS}), 1)
-
-
-def _examples(outputs: Sequence[Output], wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Read the dropped documents that fit, with the stage that dropped them."""
-    for output in outputs:
-        if any(_fits({"stage": output.stage, **row}, wanted) for row in output.results["counts"]):
-            for batch in read_documents(output.path, kind="dropped", batch_rows=1024):
-                rows = ({"stage": output.stage, **row} for row in batch.to_pylist())
-                yield from (row for row in rows if _fits(row, wanted))
-
-
-def _fits(row: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    return row["reason"] != KEPT and all(row[key] == value for key, value in wanted.items())
+def _words(wanted: Mapping[str, str | None]) -> str:
+    named = [f"{key} {value!r}" for key, value in wanted.items() if value]
+    return " and ".join(named) or "the stages that have finished"
 
 
 def _print_document(row: Mapping[str, Any]) -> None:
-    header = f"\n── {row['id']} · {row['source']} · dropped by {row['stage']}: {row['reason']}"
+    done = "kept" if row["reason"] in GRADES else "dropped"
+    header = f"\n── {row['id']} · {row['source']} · {done} by {row['stage']}: {row['reason']}"
     console.print(printable(header), soft_wrap=True)
     if row["because"]:
-        console.print(printable(f"because   {row['because']}"), soft_wrap=True)
+        graded = [str(row["grade"])] if row["grade"] else []
+        scored = [f"{row['score']:.2f}"] if row["score"] is not None else []
+        how = f" ({', '.join([*graded, *scored])})" if graded or scored else ""
+        console.print(printable(f"because   {row['because']}{how}"), soft_wrap=True)
+    if row["cause_question"] is None and row["cause_response"] is None:
+        for name in ("question", "response"):
+            if text := printable(row[name] or ""):
+                more = f" … [{len(text) - SHOWN:,} characters more]" if len(text) > SHOWN else ""
+                console.print(f"{name:<9} {text[:SHOWN]}{more}", soft_wrap=True)
+        return
+    sides = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 4, 0, 0))
+    for title in ("", "document", "cause"):
+        sides.add_column(title, ratio=None if not title else 1)
     for name in ("question", "response"):
-        if text := _shortened(row[name] or ""):
-            console.print(f"{name:<9} {text}", soft_wrap=True)
+        own, cause = differences(row[name] or "", row[f"cause_{name}"] or "")
+        sides.add_row(name, _marked(own), _marked(cause))
+    console.print(sides)
 
 
-def _shortened(text: str) -> str:
-    """Shorten a text to `SHOWN` characters of its beginning and end."""
-    if len(text) > SHOWN:
-        half = SHOWN // 2
-        text = f"{text[:half]} … [{len(text) - 2 * half:,} characters] … {text[-half:]}"
-    return textwrap.indent(printable(text), " " * 10).lstrip()
+def _marked(pieces: Sequence[Piece]) -> str:
+    return printable("".join(f"«{piece.rstrip()}» " if differs else piece for piece, differs in pieces)).rstrip()

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 
 from flows.commands.tables import printable
 from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.errors import InputError
+from pipeline.storage.documents import shards
 from pipeline.tokens.tokenizer import read_tokenizer
+from sql.definitions import FOLDER
 
 
 def preview(options: argparse.Namespace) -> None:
-    """Print the first rows that a run with this seed trains on: each document, with what carries loss in «».
+    """Print the first rows that a run with this seed trains on: each document with its id, what carries loss in «».
 
     The default is the study's first seed. Raises InputError when the study has no such seed, or no packed data yet.
     """
@@ -37,31 +43,64 @@ def preview(options: argparse.Namespace) -> None:
         end=" ",
     )
     print(f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked.")
-    for line in decoded_rows(packed.path, tokenizer.path, seed, rows, study.training.loss_on):
-        print(printable(line))
+    shown = decoded_rows(packed.path, tokenizer.path, seed, rows, study.training.loss_on)
+    origins = _origins(data.curated.path, [document.text for row in shown for document in row.documents])
+    for row in shown:
+        print(f"\n── {row.words}")
+        for document in row.documents:
+            origin = origins.get(document.text, "of a document that was cut")
+            print(printable(f"[{document.tokens} tokens, {origin}] {document.marked}"))
 
 
-def decoded_rows(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str) -> list[str]:
-    """Decode rows of the stream: for each row one line on how full the row is, then one paragraph for each document."""
+@dataclass(frozen=True)
+class PreviewedDocument:
+    """A document of a row, or what stands of it there: its tokens, its text, and the text with marks."""
+
+    tokens: int
+    text: str
+    marked: str
+
+
+@dataclass(frozen=True)
+class PreviewedRow:
+    """A row of the stream: how full it is, in words, and its documents."""
+
+    words: str
+    documents: list[PreviewedDocument]
+
+
+def decoded_rows(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str) -> list[PreviewedRow]:
+    """Decode the first rows of the stream of a seed."""
     from model.training.stream import TokenStream
 
     codec = read_tokenizer(tokenizer)
     stream = TokenStream(packed, seed, 1, loss_on)
-    lines = []
+    found = []
     for number in range(rows):
         batch = stream.batch(number)
         tokens, targets, documents = (part[0].numpy() for part in (batch.tokens, batch.targets, batch.documents))
         labels = np.unique(documents[documents >= 0])
-        length, padding = stream.sequence_length, int((documents < 0).sum())
-        lines.append(
-            f"\n── row {number + 1}: {len(labels)} documents; of {length} tokens "
-            f"{batch.target_tokens} carry loss, {padding} are padding"
+        words = (
+            f"row {number + 1}: {len(labels)} documents; of {stream.sequence_length} tokens {batch.target_tokens} "
+            f"carry loss, {int((documents < 0).sum())} are padding"
         )
+        row = PreviewedRow(words, [])
         for label in labels:
             (places,) = np.nonzero(documents == label)
             learned = np.append(False, targets[places[:-1]] >= 0)  # a target stands one place before its token
-            lines.append(f"[{len(places)} tokens] {_marked(codec, tokens[places], learned)}")
-    return lines
+            text = codec.decode(tokens[places].tolist())
+            row.documents.append(PreviewedDocument(len(places), text, _marked(codec, tokens[places], learned)))
+        found.append(row)
+    return found
+
+
+def _origins(curated: Path, texts: Sequence[str]) -> dict[str, str]:
+    """Find id and source of the curated documents that stand in texts of the stream."""
+    query = (FOLDER / "queries" / "documents_of_texts.sql").read_text()
+    with duckdb.connect() as connection:
+        connection.read_parquet([str(path) for path in shards(curated)]).create_view("documents")
+        connection.register("texts", pa.table({"text": pa.array(texts, pa.string())}))
+        return {text: f"{id} of {source}" for text, id, source in connection.execute(query).fetchall()}
 
 
 def _marked(codec: Any, tokens: np.ndarray, learned: np.ndarray) -> str:

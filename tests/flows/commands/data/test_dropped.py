@@ -1,14 +1,19 @@
 """`dreamer dropped` and `dreamer preview`: what a person sees of a prepared study's data, and of one without any."""
 
+import io
+import json
+import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from flows.commands.cli import main
 from flows.plan import Plan
 from flows.prepare import curation_counts, prepare_data
 from flows.study.loading import load_study
-from pipeline.storage.documents import KEPT
+from pipeline.storage.documents import KEPT, read_documents
+from pipeline.storage.store import Output
 from tests.flows.by_hand import at_once
 from tests.flows.small_study import TINY
 
@@ -29,27 +34,74 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def counted(root: Path) -> list[Output]:
+    data = Plan(load_study(str(TINY), root=root)).data
+    return [*data.counted, data.packed]
+
+
+def cleaned(root: Path) -> Path:
+    (source,) = Plan(load_study(str(TINY), root=root)).data.sources
+    return source.clean.path
+
+
+def curated(root: Path) -> Path:
+    return Plan(load_study(str(TINY), root=root)).data.curated.path
+
+
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(arguments)
     output = capsys.readouterr()
     return status, output.out, output.err
 
 
-def test_reasons_are_listed_with_an_example_of_each(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_reason_is_listed_with_an_example_beside_its_cause(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root))
     assert status == 0
-    for words in ("exact_duplicate", "trace never closed", "contaminated", "── world/", "because   world", "question"):
-        assert words in out
-    assert out.count("── world/") == 5
+    counts = [row for output in counted(root) for row in output.results["counts"] if row["reason"] != KEPT]
+    for row in counts:
+        assert out.count(f": {row['reason']}\n") == 1
+    assert "because   world" in out
+    assert "«" in out
 
 
-def test_examples_of_one_reason(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--reason", "trace never closed", "--stage", "traces", "--source", "world", "--limit", "2")
+def test_a_sample_is_drawn_by_its_seed(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--reason", "near_duplicate", "--stage", "deduplicate", "--source", "world", "--format", "jsonl")
+
+    def drawn(*further: str) -> list[dict]:
+        status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), *asked, *further)
+        assert status == 0
+        return [json.loads(line) for line in out.splitlines()]
+
+    rows = drawn("--sample", "10")
+    assert len(rows) == 10
+    assert rows == drawn("--sample", "10", "--seed", "0")
+    assert {row["id"] for row in rows} != {row["id"] for row in drawn("--sample", "10", "--seed", "1")}
+    assert all(row["reason"] == "near_duplicate" and 0.5 < row["score"] <= 1 for row in rows)
+    documents = {row["id"]: row for batch in read_documents(cleaned(root)) for row in batch.to_pylist()}
+    assert all(row["cause_question"] == documents[row["because"]]["question"] for row in rows)
+    assert all(row["question"] == documents[row["id"]]["question"] for row in rows)
+    assert drawn("--id", rows[0]["id"]) == rows[:1]
+
+
+def test_findings_of_a_grade_stand_beside_their_item(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--grade", "exact", "--sample", "100", "--format", "csv")
     status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), *asked)
     assert status == 0
-    assert out.count("dropped by traces: trace never closed") == 2
-    assert "<think>" in out
-    assert "exact_duplicate" not in out
+    rows = pd.read_csv(io.StringIO(out))
+    (counts,) = [row for output in counted(root) for row in output.results["counts"] if "contaminated" in row["reason"]]
+    assert len(rows) == counts["documents"]
+    assert set(rows["grade"]) == {"exact"}
+    assert rows["cause_question"].notna().all()
+
+
+def test_a_page_to_judge_them_is_written(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "audit.html"
+    status, out, _ = said(capsys, "dropped", str(TINY), "--root", str(root), "--sample", "7", "--html", str(page))
+    assert status == 0
+    assert str(page) in out
+    assert page.read_text().count("<article") == 7
 
 
 @pytest.mark.parametrize(
@@ -59,6 +111,9 @@ def test_examples_of_one_reason(root: Path, capsys: pytest.CaptureFixture[str]) 
         (("--stage", "cleaning"), "documents, traces"),
         (("--source", "gsm8k"), "there is world"),
         (("--stage", "traces", "--reason", "exact_duplicate"), "nothing was dropped by stage 'traces' and reason"),
+        (("--grade", "near"), "must be one of exact, overlap"),
+        (("--id", "world/nothing"), "nothing was dropped by id 'world/nothing'"),
+        (("--sample", "0"), "at least 1"),
     ],
 )
 def test_unknown_names_are_told_what_there_is(
@@ -76,6 +131,11 @@ def test_a_preview_shows_rows_with_what_carries_loss(root: Path, capsys: pytest.
     assert out.count("── row") == 2
     documents = [line for line in out.splitlines() if line.startswith("[")]
     assert documents
+    kept = {row["id"]: row for batch in read_documents(curated(root)) for row in batch.to_pylist()}
+    for line, answer in zip(documents, out.split("Answer:")[1:], strict=True):
+        document = kept[re.match(r"\[\d+ tokens, (\S+) of world\] ", line)[1]]
+        assert document["question"] in line.replace("«", "").replace("»", "")
+        assert f"{document['response']}<|end|>" in answer.replace("«", "").replace("»", "")
     assert out.count("<|end|>»") == len(documents)
     if load_study(TINY).training.loss_on == "all":
         assert "tokens] Q«uestion:" in out

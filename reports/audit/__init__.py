@@ -1,0 +1,1 @@
+"""Audit curation by eye: documents that were dropped, beside what caused that, as rows and as a page of their own."""
