@@ -51,9 +51,19 @@ def check_study(study: Study, *, trust_code: bool = False) -> None:
 
 def study_warnings(study: Study) -> list[str]:
     """List what a person should know of a study that is right, in one line each: mostly nothing."""
-    if BASELINE in [variant.name for variant in study.models.variants]:
-        return []
-    return [f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"]
+    found = []
+    if BASELINE not in [variant.name for variant in study.models.variants]:
+        found.append(
+            f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"
+        )
+    sources = [resolve_source(entry) for entry in study.data.sources if entry != BUILTIN]
+    benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
+    if unpinned := [one.name for one in (*sources, *benchmarks) if one.repository and not one.revision]:
+        found.append(
+            f"no revision pins {', '.join(unpinned)}: what the hub or the mirror holds today is read, and its "
+            f"commit, where known, noted in `sources`; `dreamer sources --check {study.arguments}` prints the pins"
+        )
+    return found
 
 
 def check_mirror(study: Study) -> None:

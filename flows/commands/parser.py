@@ -179,6 +179,12 @@ def parser() -> argparse.ArgumentParser:
         "sources", "data.sources:sources", "List the training sources and benchmarks that can be named in a study."
     )
     sources.add_argument("--long", action="store_true", help="with columns, filters and revisions")
+    sources.add_argument(
+        "--check",
+        nargs="*",
+        metavar="NAME",
+        help="ask the hub for the commits of these (also of a study; default: all)",
+    )
     download = add(
         "download",
         "data.sources:download",

@@ -114,6 +114,15 @@ def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:
         assert f"lm-eval has no task '{group}'" in refusal(tmp_path, **sections)
 
 
+def test_data_sets_without_a_revision_are_named_in_one_line(tmp_path: Path) -> None:
+    own = {"repository": "a/b", "question": "q", "response": "r"}
+    files = {"files": "a.csv", "question": "q", "response": "r"}
+    sources = ["gsm8k", "orca-math", {"name": "mine", **own}, {"name": "pinned", **own, "revision": "1234567"}]
+    study = changed(tmp_path, data={"sources": [*sources, {"name": "table", **files}]})
+    (notice,) = study_warnings(load_study(study, root=tmp_path / "run"))
+    assert notice.startswith("no revision pins orca-math, mine: ")
+
+
 def test_a_study_without_its_baseline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (notice,) = study_warnings(load_study(changed(tmp_path, models={"variants": ["DR"]}), root=tmp_path / "run"))
     assert "this study will have no factors" in notice

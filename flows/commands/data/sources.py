@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,13 +16,23 @@ from flows.study.loading import load_study, presets
 from flows.watching import progress
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import BENCHMARKS, resolve_benchmark
+from pipeline.errors import InputError
 from pipeline.sources.repositories import folders
+from pipeline.sources.repositories.hub import resolve_commit
 from pipeline.sources.source import Source, notices
 from pipeline.sources.table import SOURCES, resolve_source
 
+REQUESTS = 8  # at once
+
 
 def sources(options: argparse.Namespace) -> None:
-    """Print the training sources with licences and gates, and the benchmarks with their lm-eval tasks."""
+    """Print the training sources with licences and gates, and the benchmarks with their lm-eval tasks.
+
+    With --check print instead the commit of each on the hub. Raises InputError where the hub gives none of them.
+    """
+    if options.check is not None:
+        _check(options.check)
+        return
     rows = []
     for name, source in SOURCES.items():
         row = {
@@ -48,6 +59,34 @@ def sources(options: argparse.Namespace) -> None:
         for name, benchmark in BENCHMARKS.items()
     ]
     print_table(pd.DataFrame(tasks))
+
+
+def _check(names: Sequence[str]) -> None:
+    """Ask the hub for the commits of sources and benchmarks, and print the lines that pin those without a revision."""
+    named = [entry for name in names for entry in _entries(name)] or [*SOURCES.values(), *BENCHMARKS.values()]
+    entries = list({(entry.name, entry.repository): entry for entry in named if entry.repository}.values())
+    with ThreadPoolExecutor(REQUESTS) as threads:
+        found = list(threads.map(_commit, entries))
+    if not any(commit for commit, _ in found):
+        raise InputError(next((problem for _, problem in found), "nothing to check: no data set of the hub is named"))
+    rows = [
+        {"name": entry.name, "repository": entry.repository, "pinned": entry.revision or "-", "hub": commit or problem}
+        for entry, (commit, problem) in zip(entries, found, strict=True)
+    ]
+    print_table(pd.DataFrame(rows))
+    pins = [row for row, (commit, _) in zip(rows, found, strict=True) if row["pinned"] == "-" and commit]
+    if pins:
+        console.print("\nto pin in a study what the hub holds today:\n")
+    for row in pins:
+        console.print(f"- {{name: {row['name']}, revision: {row['hub']}}}")
+
+
+def _commit(entry: Source | Benchmark) -> tuple[str, str]:
+    """Return the commit of an entry on the hub, or "" and why there is none."""
+    try:
+        return resolve_commit(entry.repository, entry.revision), ""
+    except InputError as error:
+        return "", str(error)
 
 
 def download(options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +56,31 @@ def fetch(
     seconds when the hub cannot be reached, the repository or revision does not exist, its terms have not been accepted,
     or it lacks a part.
     """
-    from huggingface_hub import HfApi
-
-    try:
-        revision = _whole_commit(repository, revision)
-        info = HfApi().dataset_info(repository, revision=revision, timeout=TIMEOUT_SECONDS, files_metadata=True)
-    except Exception as error:  # the hub client raises errors of several libraries
-        raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
+    info = _described(repository, revision, files_metadata=True)
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".download.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _fetch(repository, folder, info.sha, sizes, parts, progress)
+
+
+def resolve_commit(repository: str, revision: str | None = None) -> str:
+    """Return the whole hash of a commit that `revision` begins, or of the newest one. Raises InputError as `fetch`."""
+    return _described(repository, revision).sha
+
+
+def _described(repository: str, revision: str | None, **wanted: bool) -> Any:
+    """Ask the hub for the commit and the files of a repository."""
+    from huggingface_hub import HfApi
+
+    ask = partial(HfApi().dataset_info, repository, timeout=TIMEOUT_SECONDS)
+    try:
+        if revision and _BEGINNING.fullmatch(revision):
+            ask()  # a listing of commits has no time limit, so ask first whether the hub answers
+            revision = _whole_commit(repository, revision)
+        return ask(revision=revision, **wanted)
+    except Exception as error:  # the hub client raises errors of several libraries
+        raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
 
 
 def _fetch(
@@ -137,12 +151,10 @@ def _fetch(
     return record
 
 
-def _whole_commit(repository: str, revision: str | None) -> str | None:
+def _whole_commit(repository: str, revision: str) -> str:
     """Complete the beginning of a commit's hash, which the hub does not take as a revision."""
     from huggingface_hub import HfApi
 
-    if not revision or not _BEGINNING.fullmatch(revision):
-        return revision
     commits = HfApi().list_repo_commits(repository, repo_type="dataset")
     return next((commit.commit_id for commit in commits if commit.commit_id.startswith(revision)), revision)
 

@@ -15,6 +15,7 @@ import yaml
 
 from pipeline.sources.repositories.hub import written_card
 from pipeline.sources.repositories.splits import card_configurations
+from tests.flows.small_study import TINY
 
 COMMIT = "740312add88f781978c0658806c59bc2815b9866"
 CARD = """---
@@ -191,6 +192,21 @@ print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 
 
 @pytest.mark.slow
+def test_a_check_prints_the_pins(tmp_path, hub):
+    study = yaml.safe_load(TINY.read_text())
+    sets = {"own": "openai/gsm8k", "gone": "openai/gsm9k"}
+    study["data"]["sources"] += ["gsm8k", *({"name": n, "repository": r, "text": "a"} for n, r in sets.items())]
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+    program = """
+from flows.commands.cli import main
+print(main(["sources", "--check", "study.yaml"]))
+"""
+    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    assert result.stdout.splitlines()[-2:] == [f"- {{name: own, revision: {COMMIT}}}", "0"], result.stderr
+    assert "there is no such data set" in result.stdout
+
+
+@pytest.mark.slow
 def test_what_cannot_be_had_is_said_in_one_line(tmp_path, hub):
     program = """
 options = dict(mirror="none", cache="cache", configurations=("main",), splits=("train",))
@@ -215,11 +231,13 @@ def test_without_a_network_it_fails_within_seconds(tmp_path, environment):
 import time
 slept = []
 time.sleep = slept.append
-attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",))
-assert sum(slept) < 30  # not the minutes of the hub client's own attempts
+for revision in (None, "7403126"):
+    attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision=revision)
+assert sum(slept) < 1  # not the hub client's own attempts, which take half a minute
 """
     result = run(program, tmp_path, "http://127.0.0.1:9", **environment)
     assert result.returncode == 0, result.stderr
-    assert re.search(r"the hub (cannot be reached|may not be asked)", result.stdout)
-    assert len(result.stdout.splitlines()) == 1
+    lines = result.stdout.splitlines()
+    assert len(lines) == 2
+    assert all(re.search(r"the hub (cannot be reached|may not be asked)", line) for line in lines)
     assert not Path(tmp_path / "cache").exists()
