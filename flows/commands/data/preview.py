@@ -44,10 +44,10 @@ def preview(options: argparse.Namespace) -> None:
     )
     print(f"{packed.results['rows']:,} rows; the first that seed {seed} reads. «What carries loss» is marked.")
     shown = decoded_rows(packed.path, tokenizer.path, seed, rows, study.training.loss_on)
-    origins = _origins(data.curated.path, [document.text for row in shown for document in row.documents])
-    for row in shown:
-        print(f"\n── {row.words}")
-        for document in row.documents:
+    origins = _origins(data.curated.path, [document.text for _, documents in shown for document in documents])
+    for words, documents in shown:
+        print(f"\n── {words}")
+        for document in documents:
             origin = origins.get(document.text, "of a document that was cut")
             print(printable(f"[{document.tokens} tokens, {origin}] {document.marked}"))
 
@@ -61,16 +61,10 @@ class PreviewedDocument:
     marked: str
 
 
-@dataclass(frozen=True)
-class PreviewedRow:
-    """A row of the stream: how full it is, in words, and its documents."""
-
-    words: str
-    documents: list[PreviewedDocument]
-
-
-def decoded_rows(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str) -> list[PreviewedRow]:
-    """Decode the first rows of the stream of a seed."""
+def decoded_rows(
+    packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: str
+) -> list[tuple[str, list[PreviewedDocument]]]:
+    """Decode the first rows of the stream of a seed: how full each row is, in words, and its documents."""
     from model.training.stream import TokenStream
 
     codec = read_tokenizer(tokenizer)
@@ -84,13 +78,12 @@ def decoded_rows(packed: Path, tokenizer: Path, seed: int, rows: int, loss_on: s
             f"row {number + 1}: {len(labels)} documents; of {stream.sequence_length} tokens {batch.target_tokens} "
             f"carry loss, {int((documents < 0).sum())} are padding"
         )
-        row = PreviewedRow(words, [])
+        found.append((words, []))
         for label in labels:
             (places,) = np.nonzero(documents == label)
             learned = np.append(False, targets[places[:-1]] >= 0)  # a target stands one place before its token
             text = codec.decode(tokens[places].tolist())
-            row.documents.append(PreviewedDocument(len(places), text, _marked(codec, tokens[places], learned)))
-        found.append(row)
+            found[-1][1].append(PreviewedDocument(len(places), text, _marked(codec, tokens[places], learned)))
     return found
 
 
