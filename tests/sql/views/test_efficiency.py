@@ -220,7 +220,7 @@ def test_runs_that_ended_early_or_go_on_or_were_not_evaluated_do_not_shorten_a_c
     sql.execute("update runs set status = ? where seed = 1", [status])
     sql.execute("insert into runs (run_id, study_id, model_id, seed) values ('idle', 's', 'LA-4', 2)")
     assert efficiency(sql) == Crossing(goal=0.5, goal_tokens=20, tokens=20, factor=1.0, bound="exact")
-    points = sql.execute("select count(*) from scored_points('s', 'accuracy', 't')").fetchall()
+    points = sql.execute("select count(*) from counted_scores where task = 't'").fetchall()
     assert points == [(4,)]
 
 
