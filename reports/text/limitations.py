@@ -163,8 +163,6 @@ def _gaps(data: StudyData) -> list[str]:
         for depth, low, high in lengths.itertuples()
         if low < 0.95 * high
     ]
-    if data.absent:
-        texts.append(f"The results file lacks what these parts of the report are made from: {listed(data.absent)}.")
     return texts
 
 

@@ -250,13 +250,3 @@ def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> No
     found = report(tmp_path, {"studies": [{"study_id": STUDY}], "runs": bare, "evaluations": rows})
     assert "riddles" in found.answer
     assert "neither the configuration nor the code version" in found.text
-
-
-def test_a_file_without_a_table_is_reported_on_and_the_gap_said(tmp_path: Path) -> None:
-    database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
-    connection = connect(database)
-    connection.execute("drop table depth_attention")
-    connection.close()
-    found = told(database)
-    assert set(found.data.absent) == {"attention", "entered_twice"}
-    assert "attention and entered_twice" in found.text
