@@ -112,20 +112,15 @@ class StudyData:
     def _of_models(self) -> tuple[pd.DataFrame, ...]:
         return self.resources, self.runs, self.efficiency
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The study's configuration and package versions; empty where there is none or where the JSON is no object."""
+    def config(self, *path: str) -> dict[str, Any]:
+        """A part of the study's configuration ("study", "training") or "packages"; empty where there is none."""
         try:
-            config = json.loads(self.study.get("config") or "{}")
+            found = json.loads(self.study.get("config") or "{}")
         except ValueError:
             return {}
-        return config if isinstance(config, dict) else {}
-
-    def section(self, name: str) -> dict[str, Any]:
-        """A section of the study's configuration; empty where there is none."""
-        study = self.config.get("study")
-        section = study.get(name) if isinstance(study, dict) else None
-        return section if isinstance(section, dict) else {}
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
 
 
 def read_study(database: Path, study_id: str) -> StudyData:
