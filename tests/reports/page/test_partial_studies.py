@@ -110,7 +110,6 @@ def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: s
     assert set(found.data.curve["seeds"]) == {2}
     frames = (getattr(found.data, name) for name in ("curve", "accuracy", "efficiency", "raw_accuracy", "counted"))
     drawn = accuracy(*frames, styles(["LA", "DR"]), 4)
-    assert drawn is not None
     curves = json.dumps([panel.specification for panel in drawn.panels])
     assert "DR-s1" in curves
     assert "DR-s2" not in curves, "no thin line"
