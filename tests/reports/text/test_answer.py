@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,11 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.data import read_study
-from reports.text.answer import answers, gaps, times
-from sql.results import connect
-from sql.statistics.compute import compute_statistics
-from tests.reports.small_results import RIGHT, STUDY, entered, evaluations, model_row, run_row, study
+from reports.text.answer import answers, times
 
 ROW = {"metric": "accuracy", "task": "average", "depth": 4, "seeds": 5, "within_noise": False}
 NO_OTHERS = pd.DataFrame({"depth": []})
@@ -73,33 +68,3 @@ def test_the_number_said_is_never_below_one(value: float) -> None:
     number = float(times(value).split("×")[0])
     assert number >= 1
     assert math.isclose(number, max(value, 1 / value), rel_tol=0.01)
-
-
-@pytest.mark.slow
-def test_a_factor_of_other_seeds_is_not_shown_but_the_command_that_computes_it(tmp_path: Path) -> None:
-    tables: dict[str, list] = {"studies": [study()], "models": [], "runs": [], "evaluations": [], "items": []}
-    for variant in ("LA", "DR"):
-        tables["models"].append(model_row(variant, variant, 4))
-        for seed in range(4):
-            run = f"{variant}-s{seed}"
-            tables["runs"].append(run_row(run, variant) | {"seed": seed})
-            for name, rows in evaluations(run, [count + seed % 3 for count in RIGHT[variant]]).items():
-                tables[name] += rows
-    path = entered(tmp_path / "results.duckdb", tables, replicates=20)
-    before = read_study(path, STUDY)
-    assert before.mean_factors["low"].notna().all()
-    assert not [text for text in gaps(before) if "dreamer intervals" in text]
-    with connect(path) as connection:
-        connection.execute("delete from runs where seed >= 2")
-    changed = read_study(path, STUDY)
-    assert changed.mean_factors[["factor", "low", "high", "item_error"]].isna().all(axis=None)
-    assert changed.mean_factors["outdated"].all()
-    assert changed.factor_by_target.empty
-    (text,) = [text for text in gaps(changed) if "dreamer intervals" in text]
-    assert "DR at depth 4" in text
-    with connect(path) as connection:
-        compute_statistics(connection, STUDY, replicates=20)
-    again = read_study(path, STUDY).mean_factors
-    assert (again["low"] <= again["factor"]).all()
-    assert (again["factor"] <= again["high"]).all()
-    assert set(again["seeds"]) == {2}
