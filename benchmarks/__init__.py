@@ -2,7 +2,7 @@
 
 training_cpu                 training speed on one CPU thread
 gpu, gpu.memory              steps and kernels on a GPU; memory and waits of the presets, counted without one
-curation.deduplication       cost and merged pairs of deduplication, beside rensa
+curation.deduplication       cost and merged pairs of deduplication
 curation.whole               cost of a study's whole curation, by stage, here or on a cluster
 truth, truth.lookalikes      what curation finds of planted duplicates and leaks; decontamination of real problems
 intervals.coverage           how often an interval of the mean factor holds the truth, on simulated studies

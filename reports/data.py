@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import duckdb
 import pandas as pd
 
 from pipeline.errors import InputError
@@ -81,13 +80,11 @@ QUERIES = {
 class StudyData:
     """The row of `studies`, and a data frame for each name in `QUERIES` as an attribute.
 
-    `efficiency` and `interpolated` have more columns than their views (`_with_own_best`). `absent` names the frames
-    whose tables or views the file does not have.
+    `efficiency` and `interpolated` have more columns than their views (`_with_own_best`).
     """
 
     study: dict[str, Any]
     frames: dict[str, pd.DataFrame]
-    absent: tuple[str, ...] = ()
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         try:
@@ -115,54 +112,30 @@ class StudyData:
     def _of_models(self) -> tuple[pd.DataFrame, ...]:
         return self.resources, self.runs, self.efficiency
 
-    @property
-    def config(self) -> dict[str, Any]:
-        """The study's configuration and package versions; empty where there is none or where the JSON is no object."""
+    def config(self, *path: str) -> dict[str, Any]:
+        """A part of the study's configuration ("study", "training") or "packages"; empty where there is none."""
         try:
-            config = json.loads(self.study.get("config") or "{}")
+            found = json.loads(self.study.get("config") or "{}")
         except ValueError:
             return {}
-        return config if isinstance(config, dict) else {}
-
-    def section(self, name: str) -> dict[str, Any]:
-        """A section of the study's configuration; empty where there is none."""
-        study = self.config.get("study")
-        section = study.get(name) if isinstance(study, dict) else None
-        return section if isinstance(section, dict) else {}
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        return found if isinstance(found, dict) else {}
 
 
 def read_study(database: Path, study_id: str) -> StudyData:
     """Read everything about a study. Raises InputError when the file is missing or locked, or has no such study."""
-    connection = connect(database, read_only=True)
-    try:
-        frames, absent = {}, []
+    with closing(connect(database, read_only=True)) as connection:
         keep_views(connection, study_id)
-        for name, query in QUERIES.items():
-            try:
-                frames[name] = _plain(connection.execute(query, [study_id]).df())
-            except duckdb.CatalogException:  # a file from elsewhere, without this table: the report names the gap
-                absent.append(name)
-                frames[name] = _plain(_no_rows(query))
+        frames = {name: _plain(connection.execute(query, [study_id]).df()) for name, query in QUERIES.items()}
         study = connection.execute("from studies where study_id = ?", [study_id]).df().to_dict("records")
         if not study and frames["resources"].empty and frames["runs"].empty:
             known = [row[0] for row in connection.execute("select study_id from studies order by study_id").fetchall()]
             raise InputError(f"{database}: no study {study_id!r}; it has {', '.join(known) or 'none'}")
-    finally:
-        connection.close()
     row = {key: None if pd.isna(value) else value for key, value in (study or [{"study_id": study_id}])[0].items()}
     for name in ("efficiency", "interpolated"):
         frames[name] = _with_own_best(frames[name], frames["best"])
-    return StudyData(row, frames, tuple(absent))
-
-
-def _no_rows(query: str) -> pd.DataFrame:
-    """Return, without rows, the columns that a query gives in a complete results file."""
-    with TemporaryDirectory() as folder:
-        connection = connect(Path(folder) / "empty.duckdb")
-        try:
-            return connection.execute(query, [""]).df()
-        finally:
-            connection.close()
+    return StudyData(row, frames)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

@@ -17,10 +17,7 @@ def keep_views(connection: duckdb.DuckDBPyConnection, study_id: str) -> None:
     The results file stays as it is. From here on these views, and those that need them, know of no other study.
     """
     for name, text in views().items():
-        try:
-            connection.execute(temporary(text))
-            if name in KEPT:
-                connection.execute(f"create temporary table kept_{name} as from {name} where study_id = ?", [study_id])
-                connection.execute(f"create or replace temporary view {name} as from kept_{name}")
-        except duckdb.CatalogException:  # a file from elsewhere, without a table: who reads the view hears of that
-            continue
+        connection.execute(temporary(text))
+        if name in KEPT:
+            connection.execute(f"create temporary table kept_{name} as from {name} where study_id = ?", [study_id])
+            connection.execute(f"create or replace temporary view {name} as from kept_{name}")

@@ -33,10 +33,7 @@ def differing(path: Path | str, outputs: Outputs) -> list[str]:
     Raises Busy, Damaged and OutOfDate as `connect` does.
     """
     with closing(connect(path, read_only=True)) as connection:
-        try:
-            return differing_in(connection, outputs)
-        except duckdb.CatalogException:  # a file from before the ledger
-            return [output["output"] for output in outputs]
+        return differing_in(connection, outputs)
 
 
 def differing_in(connection: duckdb.DuckDBPyConnection, outputs: Outputs) -> list[str]:

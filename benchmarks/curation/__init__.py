@@ -1,1 +1,1 @@
-"""Curation at size, on a synthetic corpus: deduplication alone beside rensa (`deduplication`), all stages (`whole`)."""
+"""Curation at size, on a synthetic corpus: deduplication alone (`deduplication`), all stages (`whole`)."""

@@ -1,21 +1,19 @@
-"""Measure the cost of deduplication and what it merges, beside rensa; decides whether a change of the stage is kept.
+"""Measure the cost of deduplication and what it merges; decides whether a change of the stage is kept.
 
     python -m benchmarks.curation.deduplication [--documents 10000 60000] [--folder FOLDER]
 
-A million documents are 830 MB, made once with `--folder`. rensa, a fast library of MinHash, flags near duplicates of
-the largest corpus; where it is not installed (pip install '.[bench]') it is left out.
+A million documents are 830 MB, made once with `--folder`.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import resource
 import shutil
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
-from itertools import count, islice, pairwise
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -96,29 +94,6 @@ def fate_of_pairs(known: Corpus, output: Path) -> list[dict[str, object]]:
     return rows
 
 
-def rensa_flags(folder: Path) -> tuple[float, int]:
-    """Flag documents with near duplicates by rensa's fastest exact call: CPU seconds, and how many are flagged.
-
-    Nothing is verified, grouped or written.
-    """
-    from rensa import RMinHash, RMinHashLSH
-
-    started = time.process_time()
-    index, texts, flagged = RMinHashLSH(threshold=SETTINGS.threshold, num_perm=128, num_bands=16), texts_of(folder), 0
-    for first in count(0, 10_000):
-        batch = [_shingles(text) for text in islice(texts, 10_000)]
-        if not batch:
-            break
-        digests = RMinHash.digest_matrix_from_token_sets(batch, 128, 1)
-        flagged += sum(index.insert_matrix_and_query_duplicate_flags(digests, first))
-    return time.process_time() - started, flagged
-
-
-def _shingles(text: str) -> list[str]:
-    words = re.findall(r"\w+", text.lower())
-    return [" ".join(words[i : i + SETTINGS.words]) for i in range(len(words) - SETTINGS.words + 1)]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--documents", type=int, nargs="+", default=[60_000], help="sizes of the synthetic corpus")
@@ -133,13 +108,6 @@ def main() -> None:
                 print_table("Pairs that were planted, by their exact similarity", fate_of_pairs(known, output))
             shutil.rmtree(output)
         print_table("Deduplication, read to written, one process", costs)
-        try:
-            seconds, flagged = rensa_flags(known.folder)
-        except ImportError:
-            print("\n(rensa is not installed and left out)")
-            return
-    times = seconds / costs[-1]["CPU s"]
-    print_table("rensa, flags only", [{"CPU s": seconds, "times ours": times, "found": flagged}])
 
 
 if __name__ == "__main__":

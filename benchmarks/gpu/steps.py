@@ -13,14 +13,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.device_timing import (
-    DTYPE,
-    Say,
-    Sizes,
-    forget_peak,
-    milliseconds,
-    peak_gigabytes,
-)
+from benchmarks.gpu.device_timing import DTYPE, Say, Sizes, forget_peak, milliseconds, peak_gigabytes
 from benchmarks.random_stream import write_random_stream, write_run
 from model.accounting import training_flops_per_token
 from model.ops.device import device_name, peak_flops
@@ -80,7 +73,8 @@ def _measure(
     settings["documents"] = "packed" if lengths else "whole rows"
     forget_peak(sizes)
     with tempfile.TemporaryDirectory() as place:
-        trainer = _trainer(Path(place), sizes, variant, micro, compile, checkpointing, lengths)
+        recipe = {"micro_batch_tokens": micro, "compile": compile and not sizes.tiny, "checkpointing": checkpointing}
+        trainer = _trainer(Path(place), sizes, variant, lengths, **recipe)
         times, started, tokens = [], time.perf_counter(), 0
         for _ in range(1 + TIMED_STEPS):  # the first compiles and allocates
             before = trainer.tokens
@@ -116,16 +110,8 @@ def _measure(
     return True
 
 
-def _trainer(
-    root: Path,
-    sizes: Sizes,
-    variant: str,
-    micro: int,
-    compile: bool,
-    checkpointing: bool,
-    lengths: tuple[int, int] | None,
-) -> Trainer:
-    """Build a trainer over random tokens."""
+def _trainer(root: Path, sizes: Sizes, variant: str, lengths: tuple[int, int] | None, **recipe: object) -> Trainer:
+    """Build a trainer over random tokens; `recipe` are settings of its training."""
     config, batch_tokens = sizes.configs()[variant], sizes.micro_batches[-1]
     data = write_random_stream(
         root / "data",
@@ -134,17 +120,8 @@ def _trainer(
         rows=4 * batch_tokens // config.sequence_length,
         document_lengths=lengths or (config.sequence_length, config.sequence_length),
     )
-    run = write_run(
-        root / "run",
-        data,
-        config,
-        batch_tokens=batch_tokens,
-        micro_batch_tokens=micro,
-        precision="bfloat16",
-        device=sizes.device.type,
-        compile=compile and not sizes.tiny,
-        checkpointing=checkpointing,
-    )
+    recipe |= {"batch_tokens": batch_tokens, "precision": "bfloat16", "device": sizes.device.type}
+    run = write_run(root / "run", data, config, **recipe)
     torch._dynamo.reset()
     torch.compiler.set_stance("default")  # the trainer before allowed no compiling after its first step
     return Trainer(run)

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from reports.figures import chart
-from reports.figures.heat_map import RAMP
 from reports.figures.rendering import Figure, Panel, figure, panel
-from reports.style.theme import LIGHT, Style, present
+from reports.style.theme import LIGHT, RAMP, Style, present
 from reports.text.names import depth_name
 from reports.text.numbers import listed, number
 from sql.names import BASELINE
@@ -29,8 +28,8 @@ def concentration(
     """
     panels, findings = [], []
     models = chart.one_run_each(curves, runs, styles)
-    baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style in models if style.variant == BASELINE}
-    for title, rows, style in models:
+    baselines = {rows["model_depth"].iloc[0]: rows for _, rows, style, _ in models if style.variant == BASELINE}
+    for title, rows, style, keys in models:
         depth = rows["model_depth"].iloc[0]
         if style.variant == BASELINE and len(models) > len(baselines):
             continue  # the baseline is in the panels of the others
@@ -41,7 +40,7 @@ def concentration(
         description = f"Experts against their share of the selections in {title}. {words}."
         findings.append(f"{title}: {words}.")
         drawn = _concentration_chart(rows, baseline, style, words)
-        panels.append(panel(title, description, drawn, **chart.run_keys(rows, runs)))
+        panels.append(panel(title, description, drawn, **keys))
     return figure(
         "expert-balance",
         "How many experts do the work",
@@ -72,19 +71,8 @@ def _concentration_chart(
     layers: list[alt.Chart] = []
     if len(single):
         deepest = max(2, int(single["depth"].max()))
-        stops = np.linspace(1, deepest, len(RAMP)).tolist()
-        legend = alt.Legend(
-            title="depth",
-            orient="right",
-            gradientLength=120,
-            gradientThickness=8,
-            gradientStrokeColor=LIGHT["rule"],
-            values=chart.depth_ticks(deepest),
-            format="d",
-            **dict.fromkeys(("labelColor", "titleColor"), LIGHT["muted"]),
-            titleFontWeight="normal",
-        )
-        colour = alt.Color("depth:Q", scale=alt.Scale(domain=stops, range=list(RAMP)), legend=legend)
+        stops, ticks = np.linspace(1, deepest, len(RAMP)).tolist(), chart.depth_ticks(deepest)
+        colour = chart.ramp("depth", stops, title="depth", orient="right", gradientLength=120, values=ticks, format="d")
         lines = alt.Chart(chart.records(single, ["depth", "experts", "share"])).mark_line(strokeWidth=1.2)
         layers.append(lines.encode(x=x, y=y, detail=alt.Detail("depth:N"), color=colour, tooltip=told))
     if len(whole):

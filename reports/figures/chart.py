@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import stdtrit  # scipy.stats takes a second to be imported
 
-from reports.style.theme import LIGHT, Style, ordered
+from reports.style.theme import LIGHT, RAMP, Style, ordered
 from reports.text.names import depth_name
 
 WIDTH, HEIGHT = 300, 190  # of a panel in pixels
@@ -68,8 +68,8 @@ def layered(*layers: alt.Chart | Specification, data: alt.InlineData | None = No
 
 def one_run_each(
     rows: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]
-) -> list[tuple[str, pd.DataFrame, Style]]:
-    """Return title, rows and style of one run of each model, by depth and variant.
+) -> list[tuple[str, pd.DataFrame, Style, dict[str, Any]]]:
+    """Return title, rows, style, and keys of a panel of one run of each model, by depth and variant.
 
     A run is taken before a screened or failed one, then the lowest seed: experts of several runs have no common order,
     and maps of several runs blur. `runs` has the rows of the table `runs`.
@@ -77,14 +77,14 @@ def one_run_each(
     known = runs[runs["run_id"].isin(rows["run_id"].unique()) & runs["variant"].isin(styles)]
     known = ordered(known.assign(cut=known["status"].isin(["screened", "failed"])), styles, "cut", "seed", "run_id")
     return [
-        (f"{run.variant}, {depth_name(run.depth).lower()}", rows[rows["run_id"] == run.run_id], styles[run.variant])
+        (
+            f"{run.variant}, {depth_name(run.depth).lower()}",
+            rows[rows["run_id"] == run.run_id],
+            styles[run.variant],
+            {"variant": run.variant, "depth": run.depth},
+        )
         for run in known.drop_duplicates(["depth", "variant"]).itertuples()
     ]
-
-
-def run_keys(rows: pd.DataFrame, runs: pd.DataFrame) -> dict[str, Any]:
-    """Return the variant and depth of the model whose run `rows` are of: the keys of a panel of `one_run_each`."""
-    return runs[runs["run_id"] == rows["run_id"].iloc[0]].iloc[0][["variant", "depth"]].to_dict()
 
 
 def token_axis(values: pd.Series, field: str = "tokens") -> alt.X:
@@ -135,6 +135,14 @@ def tooltip(*rows: tuple[str, ...]) -> list[alt.Tooltip]:
     """Return the rows of a tooltip, each from (field with type, format, title); format and title may be left out."""
     keys = ("shorthand", "format", "title")
     return [alt.Tooltip(**{key: text for key, text in zip(keys, row, strict=False) if text}) for row in rows]
+
+
+def ramp(field: str, stops: Sequence[float], kind: Any = alt.Undefined, **legend: Any) -> alt.Color:
+    """Encode a field by colours from dark to bright at these values, with a legend of further properties."""
+    looks = {"gradientThickness": 8, "gradientStrokeColor": LIGHT["rule"], "titleFontWeight": "normal"}
+    looks |= dict.fromkeys(("labelColor", "titleColor"), LIGHT["muted"])
+    colours = alt.Scale(type=kind, domain=list(stops), range=list(RAMP))
+    return alt.Color(f"{field}:Q", scale=colours, legend=alt.Legend(**looks, **legend))
 
 
 def colour(styles: Mapping[str, Style]) -> alt.Color:

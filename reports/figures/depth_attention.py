@@ -21,7 +21,7 @@ def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[st
     `scores` has the rows of the table `depth_attention` at the newest checkpoints. None without scores.
     """
     panels, findings = [], []
-    for title, rows, style in chart.one_run_each(scores[scores["score"].notna()], runs, styles):
+    for title, rows, style, keys in chart.one_run_each(scores[scores["score"].notna()], runs, styles):
         strongest = rows.loc[rows.groupby("query_depth")["score"].idxmax()]
         words = [f"{row.query_depth} to {row.key_depth} ({percent(row.score, 0)})" for row in strongest.itertuples()]
         description = f"Mean depth-attention scores of {title}. Strongest from each depth: {listed(words)}."
@@ -31,7 +31,7 @@ def depth_attention(scores: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[st
             f"{title}: of {counted(len(later), 'depth')} after the first, most attention goes to the depth itself in "
             f"{own}, to the depth before in {last}."
         )
-        panels.append(panel(title, description, _chart(rows, style), **chart.run_keys(rows, runs)))
+        panels.append(panel(title, description, _chart(rows, style), **keys))
     unit = ", in per cent" if scores["query_depth"].max() <= DEPTHS_WITH_NUMBERS else ""
     return figure(
         "depth-attention",

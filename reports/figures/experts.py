@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import altair as alt
 import numpy as np
 import pandas as pd
 
 from reports.figures import chart
-from reports.figures.heat_map import heat_map
 from reports.figures.rendering import Figure, figure, panel
-from reports.style.theme import Style
+from reports.style.theme import RAMP, Style
 from reports.text.numbers import percent
 from sql.names import BASELINE
+
+STEP, TALLEST = 24, 260  # pixels of one row of a map, and of all rows
+OVERLAP = 0.4  # of a column, under the next one: no seam shows between two cells
 
 
 def selections(counts: pd.DataFrame, runs: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
@@ -81,12 +84,38 @@ def _recurrent_models(
 ) -> list[tuple[str, dict[str, Any], pd.DataFrame, np.ndarray]]:
     """Return title, keys, selections [depth, expert] of the experts in use, and their order, of each model."""
     found = []
-    for title, rows, style in chart.one_run_each(counts, runs, styles):
+    for title, rows, style, keys in chart.one_run_each(counts, runs, styles):
         table = rows.pivot_table(index="depth", columns="expert", values="selections", fill_value=0, aggfunc="sum")
         used = table.loc[:, table.sum() > 0]
         if style.variant != BASELINE and len(used) > 1 and used.shape[1]:
-            found.append((title, chart.run_keys(rows, runs), used, order_of_experts((used / used.sum()).to_numpy())))
+            found.append((title, keys, used, order_of_experts((used / used.sum()).to_numpy())))
     return found
+
+
+def heat_map(values: np.ndarray, depths: Sequence[int], scale_title: str) -> chart.Specification:
+    """Draw shares [depth, expert] as colours; the square root of a share sets its colour, so that faint ones show."""
+    rows, columns = values.shape
+    places = np.indices(values.shape)
+    cells = {"depth": np.array(depths)[places[0].ravel()], "expert": places[1].ravel() + 1, "share": values.ravel()}
+    ends = {"x": "(datum.expert - 1)", "x2": f"min({columns}, datum.expert + {OVERLAP})"}
+    ticks = [depths[tick - 1] for tick in chart.depth_ticks(rows)]
+    highest = float(values.max()) or 1.0
+    stops = [highest * (place / (len(RAMP) - 1)) ** 2 for place in range(len(RAMP))]
+    looks = {"titleOrient": "left", "titleLimit": 400, "orient": "top", "direction": "horizontal", "tickCount": 4}
+    colour = chart.ramp("share", stops, "sqrt", title=scale_title, format=".2~p", gradientLength=180, **looks)
+    drawn = alt.Chart(width=chart.PAGE_WIDTH, height=min(STEP * rows, max(TALLEST, 8 * rows))).mark_rect()
+    encoded = drawn.encode(
+        x=chart.percent_axis(alt.X, "x", "share of the experts, from those of few depths to those of many"),
+        x2=alt.X2("x2:Q"),
+        y=alt.Y("depth:O", title="depth", axis=alt.Axis(values=ticks, domain=False), scale=alt.Scale(padding=0)),
+        color=colour,
+        tooltip=chart.tooltip(("depth:O",), ("expert:Q", "", "expert, in this order"), ("share:Q", ".2~p")),
+    )
+    return chart.layered(
+        encoded,
+        data=chart.records(pd.DataFrame(cells).round(5), list(cells)),
+        transform=[{"calculate": f"{end} / {columns}", "as": name} for name, end in ends.items()],
+    )
 
 
 def order_of_experts(shares: np.ndarray) -> np.ndarray:

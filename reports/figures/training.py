@@ -75,7 +75,7 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
             if rows.empty:
                 continue
             means = rows.groupby("variant")[measure].mean()
-            show = percent if measure == "mfu" else tokens if measure == "tokens_per_second" else _three_digits
+            show = percent if measure == "mfu" else tokens if measure == "tokens_per_second" else "{:.3g}".format
             words = [f"{variant} {show(means[variant])}" for variant in shown if variant in means]
             axis = alt.Axis(tickCount=5, **LABELS[measure])
             title = f"{name}, {depth_name(depth).lower()}"
@@ -91,11 +91,6 @@ def course(curves: pd.DataFrame, styles: Mapping[str, Style]) -> Figure | None:
         shown,
         finding="".join(findings[:1]),
     )
-
-
-def _three_digits(value: float) -> str:
-    """Format a gradient norm in three digits."""
-    return f"{value:.3g}"
 
 
 def _lines(rows: pd.DataFrame, styles: Mapping[str, Style], field: str, axis: alt.Axis) -> chart.Specification:

@@ -35,7 +35,7 @@ def first_screen(data: StudyData, styles: Mapping[str, Style]) -> FirstScreen:
     if means.empty and others.empty:
         return FirstScreen([_why_no_answer(data)], answer_text.gaps(data), [])
     return FirstScreen(
-        [sentence for _, sentence in answer_text.answers(means, others)],
+        answer_text.answers(means, others),
         answer_text.warnings(data, means, others),
         [drawing_block(data, "mean_factors curve loss_curve factor_by_target", "answer.answer", styles)],
     )

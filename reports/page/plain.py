@@ -39,7 +39,7 @@ def plain_report(database: Path, study_id: str) -> Iterator[str | Table]:
 
 def _plain(blocks: Iterable[Block]) -> Iterator[str | Table]:
     for block in blocks:
-        if block.kind == "table" or block.kind in ("prose", "lead", "doubt", "heading"):
+        if block.kind == "table" or block.kind in ("prose", "doubt", "heading"):
             yield block.content
         elif block.kind == "list":
             yield "\n".join(f"- {item}" for item in block.content)

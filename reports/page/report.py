@@ -6,15 +6,20 @@ looked at, so that the page holds each of them once; they fit their place, show 
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
 import jinja2
 import pandas as pd
+import vl_convert
 from altair.utils.schemapi import debug_mode
 from markupsafe import Markup
 
@@ -23,7 +28,6 @@ from reports.data import StudyData, read_study
 from reports.figures.rendering import ENDINGS, Figure, export, page_drawing, page_specifications
 from reports.page.answer import first_screen
 from reports.page.blocks import drawn
-from reports.page.packing import packed_json, packed_library
 from reports.page.sections import sections, study_file
 from reports.page.toolbar import toolbar
 from reports.style.theme import MARKERS, css_variables, styles
@@ -79,7 +83,7 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
     """Return the page's text and figures. `beside`: files of the figures lie beside the page."""
     # The library is made outside Python's lock, in the time in which the figures are put together.
     with ThreadPoolExecutor(1) as pool:
-        library = pool.submit(packed_library)
+        library = pool.submit(_packed_library)
         looks = styles(data.variants)
         with debug_mode(False):  # checking every part of every figure takes a third of the time; tests check figures
             first = first_screen(data, looks)
@@ -101,10 +105,23 @@ def _page(data: StudyData, *, beside: bool) -> tuple[str, list[Figure]]:
             style=Markup(_style()),
             library=library.result() if figures else "",
             beside=beside,
-            figures=packed_json(page_specifications(figures)) if figures else None,
+            figures=_packed(json.dumps(page_specifications(figures), separators=(",", ":"), allow_nan=False))
+            if figures
+            else None,
             script=Markup(_script()),
         )
     return text, figures
+
+
+def _packed(text: str) -> str:
+    """Pack what only the script needs: a quarter as long, and no part of it can end a script element."""
+    return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+@cache
+def _packed_library() -> str:
+    """Pack Vega, Vega-Lite and Vega-Embed as one script, which takes seconds."""
+    return _packed(vl_convert.javascript_bundle())
 
 
 def _template() -> jinja2.Template:

@@ -17,8 +17,7 @@ from reports.tables import results as result_tables
 from reports.tables import runs as run_tables
 from reports.tables.hyperparameters import hyperparameters
 from reports.text import experts, token_stream
-from reports.text.limitations import limitations
-from reports.text.losses import data_doubts
+from reports.text.limitations import data_doubts, limitations
 from reports.text.numbers import counted, listed, number, tokens
 
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})(\+changes)?\)")  # in a code version, where there is one
@@ -51,7 +50,7 @@ def _accuracy(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
         blocks.append(drawing_block(data, frames, "accuracy.accuracy", styles, depth, twice))
         numbers = table_block(data, "curve", result_tables.curve_numbers, styles, depth)
         blocks += details_block("The numbers of this figure", numbers)
-        blocks.append(drawing_block(data, "loss_curve loss counted", "loss.task_loss", styles, depth))
+        blocks.append(drawing_block(data, "loss_curve loss counted", "accuracy.task_loss", styles, depth))
     return blocks
 
 
@@ -78,7 +77,7 @@ def _other_depths(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 def _resources(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
     """Show what the models cost, what each goal costs, and the hyperparameters."""
-    chosen = table_block(data, "models", hyperparameters, data.section("training"), styles)
+    chosen = table_block(data, "models", hyperparameters, data.config("study", "training"), styles)
     return [
         *table_block(data, "resources", result_tables.resources, styles),
         *table_block(data, "compute", factor_tables.compute, styles),
@@ -139,20 +138,16 @@ def _inside(data: StudyData, styles: Mapping[str, Style]) -> list[Block]:
 
 def study_file(data: StudyData) -> str:
     """Return the study's configuration as the YAML file that runs it again; empty when the results hold none."""
-    study = data.config.get("study")
-    if not isinstance(study, dict):
-        return ""
+    study = data.config("study")
     in_order = {key: study[key] for key in (*STUDY_ORDER, *study) if key in study}
-    return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump(in_order, sort_keys=False, allow_unicode=True, width=100) if study else ""
 
 
 def _reproduction(data: StudyData) -> list[Block]:
     """Show versions, commands and the study file."""
     version, study = data.study.get("code_version"), study_file(data)
     commit = COMMIT.search(version or "")
-    packages = data.config.get("packages")
-    packages = packages if isinstance(packages, dict) else {}
-    blocks = table_block(data, "evaluated_with", run_tables.versions, version, packages)
+    blocks = table_block(data, "evaluated_with", run_tables.versions, version, data.config("packages"))
     if study:
         commands = [f"git checkout {commit[1]}"] if commit else []
         commands += ["dreamer run study.yaml", "dreamer sql study.yaml 'FROM mean_factors'"]

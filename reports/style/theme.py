@@ -35,8 +35,7 @@ COLOURS = {
 }
 LIGHT = {name: light for name, (light, _) in COLOURS.items()}
 KNOWN = {BASELINE: 0, "DR": 1, "DR+DA": 2}  # the paper's variants look the same in every report
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-right")
-# The shapes as paths in a square of 14, for legends in HTML.
+# Shapes in the order in which variants get them, as paths in a square of 14 for legends in HTML.
 MARKERS = {
     "circle": "M-4.5,0a4.5,4.5 0 1,0 9,0a4.5,4.5 0 1,0 -9,0",
     "square": "M-4,-4h8v8h-8Z",
@@ -46,7 +45,10 @@ MARKERS = {
     "cross": "M-1.7,-5h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3v-3.4h3.3Z",
     "triangle-right": "M5,0L-4,5V-5Z",
 }
+SHAPES = tuple(MARKERS)
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 2, 2, 2))
+# Dark to bright, of evenly rising lightness (viridis): reads the same in light, in dark and in grey.
+RAMP = ("#440154", "#443983", "#31688e", "#21918c", "#35b779", "#90d743", "#fde725")
 FONT = "Inter, Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _VARIABLES = {light: f"var(--{name})" for name, light in LIGHT.items()}

@@ -107,13 +107,10 @@ def _configuration(text: Any) -> Configuration:
 
 
 def _value(configuration: Configuration, value: Value) -> Any:
-    try:
-        if isinstance(value, tuple):
-            field, condition = value
-            return configuration[field] if configuration[condition] else None
-        return configuration[value] if isinstance(value, str) else value(configuration)
-    except KeyError:  # the configuration of an older version
-        return None
+    if isinstance(value, tuple):
+        field, switch = value
+        return configuration.get(field) if configuration.get(switch) else None
+    return configuration.get(value) if isinstance(value, str) else value(configuration)
 
 
 def _shown(value: Any) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from reports.data import StudyData
 from reports.text.crossings import crossing
-from reports.text.limitations import FEW_ITEMS, not_evaluated, setting
+from reports.text.limitations import few_items, not_evaluated
 from reports.text.names import depth_name, measure_name, task_name
 from reports.text.numbers import counted, fine_factor, fine_interval, holds_one, listed
 from reports.text.token_stream import mismatch, repetition
@@ -18,8 +18,8 @@ from sql.names import AVERAGE, BASELINE, UNDER_WAY
 NAMED = "95% interval "  # before the first interval of a text
 
 
-def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:
-    """Return a depth and its sentence for each depth, the models in the order of the rows.
+def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[str]:
+    """Return a text for each depth, the models in the order of the rows.
 
     `means` has the rows of `headline`, `others` those of `StudyData.efficiency` of models without a mean factor.
     What the study decides comes first. A model whose interval holds 1, or whose factor is of noise, is in a sentence
@@ -32,7 +32,7 @@ def answers(means: pd.DataFrame, others: pd.DataFrame) -> list[tuple[int, str]]:
         rows = means[means["depth"] == depth]
         sentences = [_sentence(depth, part) for _, part in rows.groupby(["metric", "task"], sort=False)]
         sentences += [crossing(row).sentence for row in others[others["depth"] == depth].to_dict("records")]
-        found.append((int(depth), " ".join(sentences)))
+        found.append(" ".join(sentences))
     return found
 
 
@@ -45,8 +45,8 @@ def _sentence(depth: int, rows: pd.DataFrame) -> str:
         return _cannot_tell(undecided, f" training tokens than {BASELINE}{f' at {place}' * bool(place)} {goal}")
     first, *further = decided
     compared = f"training tokens {'than' if first['factor'] >= 1 else 'as'} {BASELINE}"
-    clauses = [f"{first['variant']} needed {_times(first)} {compared}{_span(first, NAMED)}"]
-    clauses += [f"{row['variant']} {_times(row)}{_span(row)}" for row in further]
+    clauses = [f"{first['variant']} needed {times(first['factor'], ' times')} {compared}{_span(first, NAMED)}"]
+    clauses += [f"{row['variant']} {times(row['factor'], ' times')}{_span(row)}" for row in further]
     start = f"At {place}, {goal}" if place else f"For{goal.removeprefix('for')}"
     return " ".join([f"{start}, {listed(clauses)}.", *([_cannot_tell(undecided)] if undecided else [])])
 
@@ -60,13 +60,9 @@ def _cannot_tell(rows: list[dict[str, Any]], compared: str = "") -> str:
     """Say that the study decides nothing for these models. `compared` is left out where a sentence before said it."""
     names = " or ".join(row["variant"] for row in rows)
     spans = [_span(rows[0], NAMED if compared else ""), *map(_span, rows[1:])]
-    said = [f"{row['variant']} " * (len(rows) > 1) + _times(row) for row in rows]
+    said = [f"{row['variant']} " * (len(rows) > 1) + times(row["factor"], " times") for row in rows]
     clauses = [text + span for text, span in zip(said, spans, strict=True)]
     return f"The study cannot tell whether {names} needed fewer or more{compared}: {listed(clauses)}."
-
-
-def _times(row: Mapping[str, Any]) -> str:
-    return times(row["factor"], " times")
 
 
 def times(value: float, unit: str = "×") -> str:
@@ -150,11 +146,7 @@ def _benchmarks(data: StudyData) -> list[str]:
     near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
     if len(near):
         texts.append(f"Near chance: {BASELINE} on {listed(sorted({task_name(task) for task in near['task']}))}.")
-    limit = setting(data, "evaluation", "limit")
+    limit = data.config("study", "evaluation").get("limit")
     if isinstance(limit, int):
         texts.append(f"Limited evaluation: the first {counted(limit, 'item')} of each task.")
-    asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
-    few = [f"{task_name(task)} ({items:.0f})" for task, items in asked.items() if items < FEW_ITEMS]
-    if few:
-        texts.append(f"Few items, so wide errors: {listed(few)}.")
-    return texts
+    return [*texts, *filter(None, [few_items(data)])]

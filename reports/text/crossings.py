@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from reports.text.findings import Finding
+from reports.text.mean_factors import Finding
 from reports.text.names import goal_name, model_name, task_name
 from reports.text.numbers import NOTHING, THIN, factor, percent, tokens
 from sql.names import BASELINE

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pandas as pd
 
 from reports.data import StudyData
-from reports.text.losses import data_doubts
 from reports.text.mean_factors import headline
-from reports.text.names import depth_name, measure_name, task_name
-from reports.text.numbers import counted, fine_factor, listed, tokens
+from reports.text.names import depth_name, measure_name, stage_name, task_name
+from reports.text.numbers import counted, fine_factor, listed, number, percent, tokens
 from reports.text.token_stream import mismatch
 from sql.names import AVERAGE, BASELINE
 from sql.statistics.resolution import Noise, smallest_factor
@@ -34,6 +31,24 @@ def _integrity(data: StudyData) -> list[str]:
         if len(frame):
             runs = listed(sorted(set(frame["run_id"])))
             texts.append(f"The results of {runs} hold {what}: they cannot be relied on.")
+    return texts
+
+
+def data_doubts(data: StudyData) -> list[str]:
+    """Return a text for each source of which a stage dropped more than half for one reason, and on unmarked traces."""
+    rows = data.curation.assign(came=data.curation.groupby(["source", "stage"])["documents"].transform("sum"))
+    most = rows[(rows["reason"] != "kept") & (2 * rows["documents"] > rows["came"])]
+    texts = [
+        f"{stage_name(row.stage)} dropped {percent(row.documents / row.came)} of what came from {row.source} for one "
+        f"reason: {row.reason.replace('_', ' ')} ({number(row.documents)} of {number(row.came)} documents)."
+        for row in most.itertuples()
+    ]
+    unmarked = [f"{number(row.unmarked)} of {row.source}" for row in data.unmarked.itertuples()]
+    if unmarked:
+        texts.append(
+            "Responses without marks of a trace stay whole, so the models may learn the reasoning in them too: "
+            f"{listed(unmarked)}."
+        )
     return texts
 
 
@@ -117,7 +132,7 @@ def _checkpoints(data: StudyData) -> list[str]:
 
 def _benchmarks(data: StudyData) -> list[str]:
     """Name what makes benchmarks weak: nearness to chance, a limit on items, few items."""
-    texts, limit = [], setting(data, "evaluation", "limit")
+    texts, limit = [], data.config("study", "evaluation").get("limit")
     near = data.efficiency[(data.efficiency["variant"] == BASELINE) & data.efficiency["near_chance"]]
     if len(near):
         texts.append(
@@ -128,9 +143,14 @@ def _benchmarks(data: StudyData) -> list[str]:
             f"Evaluation was limited to the first {limit:,} items of each task of the harness: accuracies are not "
             "those of the whole benchmarks."
         )
+    return [*texts, few_items(data)]
+
+
+def few_items(data: StudyData) -> str:
+    """Name the benchmarks with few items; empty where there are none."""
     asked = data.accuracy[data.accuracy["task"] != AVERAGE].groupby("task")["items"].min().dropna()
-    few = [f"{_task(task)} ({int(count):,})" for task, count in asked.items() if count < FEW_ITEMS]
-    return [*texts, f"Few items, so wide errors: {listed(few)}." if few else ""]
+    few = [f"{task_name(task)} ({items:.0f})" for task, items in asked.items() if items < FEW_ITEMS]
+    return f"Few items, so wide errors: {listed(few)}." if few else ""
 
 
 def _gaps(data: StudyData) -> list[str]:
@@ -163,8 +183,6 @@ def _gaps(data: StudyData) -> list[str]:
         for depth, low, high in lengths.itertuples()
         if low < 0.95 * high
     ]
-    if data.absent:
-        texts.append(f"The results file lacks what these parts of the report are made from: {listed(data.absent)}.")
     return texts
 
 
@@ -172,14 +190,6 @@ def not_evaluated(data: StudyData) -> list[str]:
     """Return the complete runs without any accuracy, where other runs have accuracies."""
     complete = data.runs[data.runs["status"] == "complete"]["run_id"]
     return sorted(set(complete) - set(data.accuracy["run_id"])) if len(data.accuracy) else []
-
-
-def setting(data: StudyData, section: str, name: str) -> Any:
-    """Return a setting of the study's configuration, None where there is none or the configuration has another form."""
-    value: Any = data.config
-    for key in ("study", section, name):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
 
 
 def _places(rows: pd.DataFrame) -> str:

@@ -1,17 +1,37 @@
-"""Put mean factors into words: how many times fewer training tokens for equal accuracy, or for equal loss."""
+"""Put mean factors into words: how many times fewer training tokens for equal accuracy, or for equal loss.
+
+Every sentence has one unit: "times fewer tokens" or "times as many tokens", and the ends of its interval in that unit.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
 from reports.data import VALIDATION
-from reports.text.findings import Finding
 from reports.text.names import measure_name
 from reports.text.numbers import counted, fine_factor, fine_interval, number, percent
 from sql.names import AVERAGE, BASELINE
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One factor in words.
+
+    `figure` and `unit` are for large type ("2.4×", "fewer training tokens"), `sentence` says the factor or what it is a
+    mean over, and `doubts` have to be shown beside the number.
+    """
+
+    variant: str
+    depth: int
+    figure: str
+    unit: str
+    interval: str
+    sentence: str
+    doubts: tuple[str, ...]
 
 
 def headline(rows: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ def corpus_tokens(data: StudyData) -> float:
 
 def repeated_sources(data: StudyData) -> str:
     """Say which sources the study's configuration packs more than once in an epoch; empty when there are none."""
-    entries = data.section("data").get("sources")
+    entries = data.config("study", "data").get("sources")
     sources = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
     weights = [(source.get("name"), source.get("weight", 1)) for source in sources]
     often = [

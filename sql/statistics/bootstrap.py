@@ -70,20 +70,14 @@ def _task_values(
 
     `place` is study, measure and task. Measures of a task with equally many items have the same draws.
     """
-    points = connection.execute("select run_id, tokens from scored_points(?, ?, ?)", place).fetchall()
-    scores = connection.execute("select point, item, value from paired_scores(?, ?, ?)", place).fetchnumpy()
-    if not len(scores["item"]):
-        return {}
-    matrix = np.full((scores["item"].max() + 1, len(points)), np.nan)
-    matrix[scores["item"], scores["point"]] = scores["value"]
-    scored = np.flatnonzero(~np.isnan(matrix).all(axis=0))
-    matrix = matrix[:, scored]
-    matrix = matrix[~np.isnan(matrix).any(axis=1)]
-    if not len(matrix):
+    scores = connection.execute("from paired_scores(?, ?, ?)", place).df()
+    matrix = scores.pivot(index="item_id", columns=["run_id", "tokens"], values="value").dropna().sort_index(axis=1)
+    if matrix.empty:
         return {}
     random = np.random.default_rng([seed, zlib.crc32(place[2].encode())])  # no task's draws depend on other tasks
-    means = np.vstack([matrix.mean(axis=0), resample(matrix, replicates, random)])
-    return {points[point]: means[:, column] for column, point in enumerate(scored)}
+    values = np.ascontiguousarray(matrix)
+    means = np.vstack([values.mean(axis=0), resample(values, replicates, random)])
+    return {checkpoint: means[:, column] for column, checkpoint in enumerate(matrix.columns)}
 
 
 def _average_values(tasks: Sequence[Mapping[Checkpoint, np.ndarray]]) -> dict[Checkpoint, np.ndarray]:

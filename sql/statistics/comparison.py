@@ -33,10 +33,10 @@ SIGNS = 10_000
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold what `dreamer compare` prints: a verdict, tables, and a line for each task or model compared in part or not.
+    """Hold what `dreamer compare` prints: a verdict, tables, and a line for each task or model that is left out.
 
-    `accuracies` are on the `items` that both studies asked, out of `items_first` and `items_second`. `losses` are those
-    on held-out documents at the end of training, of models in both studies.
+    `accuracies` are on the `items` that both studies asked. `losses` are those on held-out documents at the end of
+    training, of models in both studies.
     """
 
     verdict: str
@@ -134,10 +134,7 @@ def _accuracies(first: pd.DataFrame, second: pd.DataFrame, *, seed: int) -> tupl
             reason = missing[0] if missing else "no item in common"
             notes += [f"left out: {_model(place)} on {place[2]}: {reason}"] * (place[3] == "final")
             continue
-        of_sides = {}
-        for name, frame in zip(SIDES, (one, other), strict=True):
-            of_sides |= {f"tokens_{name}": int(frame["tokens"].iloc[0]), f"items_{name}": len(frame)}
-        rows.append(dict(zip(PLACE, place, strict=True)) | of_sides | _tested(pairs, np.random.default_rng(seed)))
+        rows.append(dict(zip(PLACE, place, strict=True)) | _tested(pairs, np.random.default_rng(seed)))
     table = pd.DataFrame(rows)
     if rows:
         table["adjusted_p"] = holm(table["p"].to_numpy())

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-import textwrap
+from threading import Timer
 
 import duckdb
 import pytest
@@ -15,6 +13,7 @@ from sql import results
 from sql.definitions import FOLDER
 from sql.export import export
 from tests.sql.by_hand import count, items, one_line, rows
+from tests.sql.processes import shell
 
 # Opening --------------------------------------------------------------------------------------------------------------
 
@@ -114,13 +113,9 @@ def test_readers_neither_need_nor_take_the_right_to_write(path):
         connection.execute("update schema_version set digest = 'older views'")
     path.chmod(0o444)
     path.parent.chmod(0o555)
-    process = hold(path, "reader", 60)
-    try:
+    with shell(path, "read-only"):
         assert list(results.query(path, "from mean_factors")["variant"]) == []
-    finally:
-        process.kill()
-        process.wait()
-        path.parent.chmod(0o755)
+    path.parent.chmod(0o755)
 
 
 @pytest.mark.parametrize("step", [-1, 1])
@@ -159,40 +154,20 @@ def test_tables_changed_by_hand_are_refused_by_a_writer(path):
 # Other processes ------------------------------------------------------------------------------------------------------
 
 
-HOLD = """
-    import duckdb, sys, time
-    connection = duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "reader")
-    print("open", flush=True)
-    time.sleep(float(sys.argv[3]))
-"""
-
-
-def hold(path, kind, seconds):
-    """Another process that has the file open, like a user's shell."""
-    command = [sys.executable, "-c", textwrap.dedent(HOLD), str(path), kind, str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "open\n"
-    return process
-
-
-@pytest.mark.parametrize(("kind", "read_only"), [("reader", False), ("writer", True)])
-def test_a_held_file_names_the_holder(path, kind, read_only):
-    process = hold(path, kind, 60)
-    try:
-        with pytest.raises(InputError, match=f"PID {process.pid}") as error:
+@pytest.mark.parametrize(("mode", "read_only"), [("read-only", False), ("read-write", True)])
+def test_a_held_file_names_the_holder(path, mode, read_only):
+    with shell(path, mode) as holder:
+        with pytest.raises(InputError, match=f"PID {holder.pid}") as error:
             results.connect(path, read_only=read_only, wait=0.2)
         assert "in use by another process" in one_line(error)
-        if kind == "reader":  # readers do not disturb each other
+        if mode == "read-only":  # readers do not disturb each other
             assert count(path, "studies") == 0
-    finally:
-        process.kill()
-        process.wait()
 
 
 def test_a_file_held_for_a_moment_is_waited_for(path):
-    process = hold(path, "writer", 1)
-    assert results.ingest(path, {"studies": rows({"study_id": "s"})}, wait=30) == {"studies": 1}
-    process.wait()
+    with shell(path, "read-write") as holder:
+        Timer(1, holder.kill).start()
+        assert results.ingest(path, {"studies": rows({"study_id": "s"})}, wait=30) == {"studies": 1}
 
 
 def test_the_same_process_may_hold_the_file_for_writing_and_ask(path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import duckdb
 import pytest
 
 from sql.definitions import FOLDER, definitions, digest, needs
@@ -30,24 +29,5 @@ def test_a_file_needs_what_its_sql_names_and_nothing_else(name):
     code = re.sub(r"--.*", "", TEXTS[name])
     named = [*re.findall(r"\b(?:from|join) (\w+)", code), *re.findall(r"\b(\w+)\(", code)]
     assert needs(TEXTS[name]) == sorted((set(named) & set(BUILT)) - {name})
-
-
-@pytest.mark.parametrize("name", BUILT)
-def test_a_file_runs_with_only_what_it_needs(name):
-    wanted, left = {name}, [name]
-    while left:
-        new = set(needs(TEXTS[left.pop()])) - wanted
-        wanted |= new
-        left += new
-    with duckdb.connect() as connection:
-        for present, text in TEXTS.items():
-            if present not in BUILT or present in wanted:
-                connection.execute(text)
-        made = connection.execute(
-            "select function_type, len(parameters) from duckdb_functions() where function_name = ? and not internal",
-            [name],
-        ).fetchall()
-        kind, parameters = made[0] if made else ("view", 0)
-        call = f"{name}({', '.join(['null'] * parameters)})" if made else name
-        connection.execute(f"select {call}" if kind == "macro" else f"from {call}")
-    assert TEXTS[name].startswith("-- " if kind == "macro" else "-- One row: ")
+    rows = "create or replace view" in code or " as table" in code
+    assert TEXTS[name].startswith("-- One row: " if rows else "-- ")

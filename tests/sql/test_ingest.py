@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import duckdb
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,14 +78,6 @@ def test_a_run_whose_tokens_go_back_is_refused(path):
     with pytest.raises(InputError, match="run r goes back from 20 tokens to 15 at step 3"):
         results.ingest(path, {"steps": rows(*steps[2:])})
     assert count(path, "steps") == 2
-
-
-def test_an_evaluation_cannot_be_entered_twice_by_hand(path):
-    with results.connect(path) as connection:
-        insert = "insert into evaluations (run_id, tokens, task, metric, value) values ('r', 10, 't', 'acc', 0.5)"
-        connection.execute(insert)
-        with pytest.raises(duckdb.ConstraintException):
-            connection.execute(insert)
 
 
 def test_one_bad_table_keeps_all_out(path):

@@ -73,20 +73,6 @@ def test_four_processes_enter_everything_while_users_open_the_file(path):
     assert results.query(path, "select study_id from studies")["study_id"].tolist() == ["by hand"]
 
 
-@pytest.mark.parametrize("mode", ["read-only", "read-write"])
-def test_who_waited_in_vain_says_who_has_the_file_and_may_come_again(path, mode):
-    with shell(path, mode) as user:
-        writers = [start(ENTER, path, run, 2, 0.3) for run in "abcd"]
-        for process in writers:
-            _, said = process.communicate()
-            assert process.returncode == 1
-            assert said.count("\n") == 1
-            assert "in use by another process" in said
-            assert f"PID {user.pid})" in said
-    assert start(ENTER, path, "a", 2, PATIENCE_SECONDS).communicate()[1] == ""
-    assert entered(path) == {"a": [1, 2]}
-
-
 def test_kills_at_any_moment_lose_and_duplicate_nothing(path):
     random.seed(0)
     for _ in range(4):

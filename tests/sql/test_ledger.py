@@ -75,8 +75,3 @@ def test_a_row_that_is_changed_or_missing_is_found_and_its_output_forgotten(path
 def test_outputs_that_were_made_anew_or_are_of_another_study_are_not_entered(path: Path) -> None:
     assert differing(path, [STUDY, {**EVALUATION, "digest": "another"}]) == ["evaluations/a"]
     assert differing(path, [{**EVALUATION, "study_id": "other"}]) == ["evaluations/a"]
-
-
-def test_in_a_file_from_before_the_ledger_nothing_counts_as_entered(path: Path) -> None:
-    change(path, "drop table ingested")
-    assert differing(path, OUTPUTS) == [output["output"] for output in OUTPUTS]

@@ -1,4 +1,4 @@
--- One row: a task of a study, and what the study asked: number and digests of the items, who asked, version.
+-- One row: a task of a study, and what the study asked: number and digests of the items, who asked.
 -- needs: chosen_metric, study_evaluations
 -- Who asked is named without a version: items asked by another version of a harness are the same items.
 create or replace macro compared_tasks(study) as table
@@ -7,7 +7,6 @@ with asked as (
         evaluations.task,
         chosen_metric.averaged,
         evaluations.items,
-        evaluations.task_version,
         versions.data_version,
         versions.weights,
         regexp_replace(versions.harness_version, ' [0-9].*$', '') as harness
@@ -20,11 +19,9 @@ with asked as (
 select
     task,
     any_value(averaged) as averaged,
-    min(items) as fewest,
     max(items) as items,
     coalesce(list_sort(list(distinct data_version) filter (where data_version is not null)), []) as data_versions,
     coalesce(list_sort(list(distinct harness) filter (where harness is not null)), []) as asked_by,
-    coalesce(list_sort(list(distinct task_version) filter (where task_version is not null)), []) as task_versions,
     coalesce(list_sort(list(distinct weights) filter (where weights is not null)), []) as weights
 from asked
 group by task

@@ -1,11 +1,15 @@
--- One row: the score of a benchmark item at a checkpoint on a task, as an entry of a sparse matrix.
--- needs: scored_points
--- `point` is the checkpoint's number in scored_points; `item` numbers the items by name, alike for all checkpoints.
+-- One row: the score of a benchmark item at a checkpoint with a measure of a task that may be part of a curve.
+-- needs: counted_scores
+-- Of an item that was entered twice by hand one score counts.
 create or replace macro paired_scores(study, measure_name, task_name) as table
-select points.point, dense_rank() over (order by items.item_id) - 1 as item, items.value
+select points.run_id, points.tokens, items.item_id, any_value(items.value) as value
 from items
-join scored_points(study, measure_name, task_name) as points using (run_id, tokens, metric, filter)
-where items.task = task_name and isfinite(items.value);
+join counted_scores as points using (run_id, tokens, task, metric, filter)
+where points.study_id = study
+    and points.measure = measure_name
+    and points.task = task_name
+    and isfinite(items.value)
+group by all;
 
 comment on macro table paired_scores is
-    'paired_scores(study, measure, task): the scores of every item at every checkpoint';
+    'paired_scores(study, measure, task): the scores of every item at every checkpoint behind the curves';

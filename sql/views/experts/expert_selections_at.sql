@@ -46,61 +46,41 @@ usage as (
             in (select (coalesce(study_id, ''), run_id, tokens) from ends))
 ),
 
-in_pools as (
+counted as (
     select
         study_id, any_value(model_depth) as model_depth, any_value(variant) as variant, run_id, tokens,
+        depth,
         pool,
         expert,
         sum(selections)::bigint as selections,
         any_value(configured) as configured
     from usage
-    group by study_id, run_id, tokens, pool, expert
+    group by grouping sets ((study_id, run_id, tokens, depth, pool, expert), (study_id, run_id, tokens, pool, expert))
 ),
 
 pools as (
     select study_id, run_id, tokens, pool, greatest(count(*), any_value(configured)) as experts
-    from in_pools
+    from counted
+    where depth is null
     group by study_id, run_id, tokens, pool
 ),
 
-models as (
-    select study_id, run_id, tokens, sum(experts)::bigint as experts
+-- A row with the null pool is the whole model's; where that is the only pool, both are one row.
+sizes as (
     from pools
-    group by study_id, run_id, tokens
-),
-
-by_model as (
-    select in_pools.* exclude (pool, configured), models.experts
-    from in_pools
-    join models
-        on models.study_id is not distinct from in_pools.study_id
-        and models.run_id = in_pools.run_id
-        and models.tokens = in_pools.tokens
-),
-
-at_depths as (
-    select
-        study_id, any_value(model_depth) as model_depth, any_value(variant) as variant, run_id, tokens,
-        depth,
-        any_value(pool) as pool,
-        expert,
-        sum(selections)::bigint as selections
-    from usage
-    group by study_id, run_id, tokens, depth, expert
-),
-
-by_depth as (
-    select at_depths.* exclude (pool), pools.experts
-    from at_depths
-    join pools
-        on (pools.study_id, pools.pool) is not distinct from (at_depths.study_id, at_depths.pool)
-        and pools.run_id = at_depths.run_id
-        and pools.tokens = at_depths.tokens
+    union
+    select study_id, run_id, tokens, null, sum(experts)::bigint from pools group by study_id, run_id, tokens
 )
 
-select study_id, model_depth, variant, run_id, tokens, depth, expert, selections, experts from by_depth
-union all by name
-from by_model;
+select
+    counted.* exclude (pool, configured),
+    sizes.experts
+from counted
+join sizes
+    on sizes.run_id = counted.run_id
+    and sizes.tokens = counted.tokens
+    and (sizes.study_id, sizes.pool)
+        is not distinct from (counted.study_id, case when counted.depth is not null then counted.pool end);
 
 comment on macro table expert_selections_at is
     'expert_selections_at(latest): selections of every expert at each run''s latest checkpoint, or at all';

@@ -16,7 +16,6 @@ from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, 
 
 def test_the_average_is_the_first_panel() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert drawn is not None
     assert [one.title for one in drawn.panels] == ["Average", "GSM8K"]
     assert "at best: LA 40.0% and DR 50.0%, each at 16M tokens" in drawn.panels[0].description
     assert accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=8) is None
@@ -25,7 +24,6 @@ def test_the_average_is_the_first_panel() -> None:
 def bands(**columns: Any) -> list[tuple[float, float]]:
     """The ends of the bands of the average, point by point."""
     drawn = accuracy(curve(**columns), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert drawn is not None
     rows = next(rows for rows in data(drawn.panels[0].specification) if "low" in rows[0])
     return [(float(row["low"]), float(row["high"])) for row in rows]
 
@@ -45,7 +43,7 @@ def test_the_band_of_seeds_is_the_t_interval_of_their_mean() -> None:
 
 def test_the_caption_says_what_the_bands_are_of() -> None:
     captions = [
-        accuracy(curve(seeds=seeds), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4).caption  # type: ignore[union-attr]
+        accuracy(curve(seeds=seeds), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4).caption
         for seeds in (1, 3, [3, 3, 1, 1])
     ]
     assert ["Bands are 95% t-intervals" in words for words in captions] == [False, True, True]
@@ -56,7 +54,6 @@ def test_the_caption_says_what_the_bands_are_of() -> None:
 def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
     raw = pd.DataFrame({"depth": 4, "variant": "DR", "task": "gsm8k", "tokens": [1e6, 16e6], "accuracy": [0.2, 0.4]})
     drawn = accuracy(curve(), RUNS, FACTORS, raw, COUNTED, DRAWN, depth=4)
-    assert drawn is not None
     average, gsm8k = (data(one.specification) for one in drawn.panels)
     line = [{"variant": "DR", "tokens": t, "accuracy": a} for t, a in (("1e+06", "0.2"), ("1.6e+07", "0.4"))]
     assert line in gsm8k
@@ -66,7 +63,7 @@ def test_raw_weights_are_drawn_where_they_were_evaluated() -> None:
 
 def test_documents_seen_before_are_said_with_the_curves() -> None:
     said = [
-        accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, 4, second_epoch_from=beyond).caption  # type: ignore[union-attr]
+        accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, 4, second_epoch_from=beyond).caption
         for beyond in (None, 2e6, 17e6)
     ]
     assert ["From 2M tokens on the models had seen all documents before." in words for words in said] == [
@@ -85,7 +82,6 @@ OTHER_DEPTHS = OTHER_DEPTHS.assign(
 def test_other_depths_show_the_mean_of_the_seeds_and_each_seed() -> None:
     rows = pd.concat([OTHER_DEPTHS, OTHER_DEPTHS.assign(run_id="t", accuracy=[0.3, 0.6, 0.3])])
     drawn = accuracy_at_other_depths(rows, DRAWN)
-    assert drawn is not None
     assert drawn.panels[0].description.endswith("at best: DR 50.0% at depth 2.")
     (seeds,) = (part for part in data(drawn.panels[0].specification) if "run_id" in part[0])
     assert {row["run_id"] for row in seeds} == {"s", "t"}
@@ -95,7 +91,6 @@ def test_other_depths_show_the_mean_of_the_seeds_and_each_seed() -> None:
 
 def test_accuracy_at_other_depths_marks_the_trained_one() -> None:
     drawn = accuracy_at_other_depths(OTHER_DEPTHS, DRAWN)
-    assert drawn is not None
     rings = next(rows for rows in data(drawn.panels[0].specification) if {*rows[0]} == {"variant", "depth", "accuracy"})
     assert [row["depth"] for row in rings] == ["2"]
     assert drawn.panels[0].description.endswith("at best: DR 40.0% at depth 2.")

@@ -21,7 +21,6 @@ TARGETS = TARGETS.assign(baseline_tokens=TARGETS["variant_tokens"] * TARGETS["fa
 def bars(chosen: pd.DataFrame, targets: pd.DataFrame) -> list[dict[str, str]]:
     """The bars of the only panel, with both ends in tokens."""
     drawn = answer(chosen, CURVES, NO_LOSSES, targets, STYLES)
-    assert drawn is not None
     return [row for rows in data(drawn.panels[0].specification) if "to" in rows[0] for row in rows]
 
 

@@ -17,7 +17,6 @@ def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
     runs = pd.concat([MODEL_RUNS, MODEL_RUNS.iloc[1:2].assign(run_id="a", variant="LA")])
     curves = pd.concat([CURVES.assign(run_id="s", variant="DR"), CURVES.assign(run_id="a", variant="LA")])
     drawn = concentration(curves, GINI, runs, DRAWN)
-    assert drawn is not None
     assert drawn.finding == "DR, depth 2: Gini coefficient DR 0.250 and LA 0.500."
     (panel,) = drawn.panels
     assert panel.title == "DR, depth 2"
@@ -31,7 +30,6 @@ def test_a_panel_has_the_depths_the_whole_model_and_the_baseline() -> None:
 
 def test_the_baseline_alone_has_a_panel() -> None:
     drawn = concentration(CURVES.assign(run_id="s", variant="LA"), GINI, MODEL_RUNS.assign(variant="LA"), DRAWN)
-    assert drawn is not None
     assert [one.title for one in drawn.panels] == ["LA, depth 2"]
 
 
@@ -41,7 +39,6 @@ def test_balance_shows_the_whole_model_over_training_and_each_depth_against_the_
     ratios = pd.DataFrame({"variant": ["LA", "DR", "DR"], "depth": [1, 1, 2], "ratio": [1, 2.5, 11]})
     ratios = ratios.assign(model_depth=2, experts_for_90=5.0, baseline_experts_for_90=2.0)
     drawn = balance(gini, ratios, DRAWN)
-    assert drawn is not None
     assert drawn.finding == "Gini coefficient of expert selection at depth 2, at the end: DR 0.100."
     assert [one.title for one in drawn.panels] == ["Depth 2: Gini coefficient", "Depth 2: experts used, against LA"]
     assert "at the end: DR 0.100" in drawn.panels[0].description

@@ -43,10 +43,10 @@ def test_one_run_of_several_stands_for_its_model() -> None:
     every = pd.concat([SCORES.assign(run_id=run) for run in ("r", "s", "t")])
     for ended_early in ("screened", "failed"):
         runs = MODEL_RUNS.replace({"status": {"screened": ended_early}})
-        ((title, rows, style),) = one_run_each(every, runs, DRAWN)
+        ((title, rows, style, keys),) = one_run_each(every, runs, DRAWN)
         assert title == "DR, depth 2"
         assert set(rows["run_id"]) == {"s"}
-    assert style.variant == "DR"
+    assert style.variant == keys["variant"] == "DR"
     assert one_run_each(every, MODEL_RUNS.assign(variant="unknown"), DRAWN) == []
 
 

@@ -19,12 +19,11 @@ CURATION = pd.DataFrame(
 
 def test_the_funnel_is_told_in_documents_and_in_text() -> None:
     drawn = kept_and_dropped(FUNNEL, CURATION)
-    assert drawn is not None
     assert drawn.finding == "Of 10 documents 6 are left (60.0%)."
     assert [one.title for one in drawn.panels] == ["Documents by stage", "Characters by stage"]
     assert "Clean kept 600 and dropped 40" in drawn.panels[1].description
     counted = FUNNEL.assign(tokens_kept=[200.0, 150.0])
-    assert kept_and_dropped(counted, CURATION).panels[1].title == "Tokens by stage"  # type: ignore[union-attr]
+    assert kept_and_dropped(counted, CURATION).panels[1].title == "Tokens by stage"
     rows = [[cell.text for cell in row.cells] for row in funnel(FUNNEL, CURATION).rows]
     assert rows == [
         ["Clean", "6", "60.0%", "600", "–"],

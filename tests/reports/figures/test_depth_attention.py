@@ -11,7 +11,6 @@ from tests.reports.figures.frames import DRAWN, MODEL_RUNS, SCORES, data
 
 def test_every_row_of_a_depth_attention_map_is_scaled_by_its_strongest() -> None:
     drawn = depth_attention(SCORES, MODEL_RUNS, DRAWN)
-    assert drawn is not None
     assert drawn.finding == (
         "DR, depth 2: of 1 depth after the first, most attention goes to the depth itself in 1, to the depth before "
         "in 0."

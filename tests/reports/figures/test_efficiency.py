@@ -12,7 +12,6 @@ from tests.reports.figures.frames import DRAWN, FACTORS, data
 
 def factors_of(drawn: Figure | None) -> list[dict[str, str]]:
     """The rows of the only panel that the factors are drawn from."""
-    assert drawn is not None
     return next(rows for rows in data(drawn.panels[0].specification) if "label" in rows[0])
 
 
@@ -31,7 +30,6 @@ def test_factors_that_are_missing_or_all_the_baseline_give_no_figure() -> None:
 
 def test_bounds_keep_their_shapes_beside_the_legend() -> None:
     drawn = crossing_factors(FACTORS, DRAWN)
-    assert drawn is not None
     resolved = composed(drawn)
     assert resolved["resolve"]["scale"]["shape"] == resolved["vconcat"][1]["resolve"]["scale"]["shape"] == "independent"
 
@@ -45,7 +43,6 @@ MEANS = pd.DataFrame(
 
 def test_mean_factors_show_the_averages_first_and_both_measures() -> None:
     drawn = mean_factors(MEANS, DRAWN)
-    assert drawn is not None
     assert (
         drawn.finding
         == "Intervals that lie above 1: 1 of 3 factors; below 1: 0. The study does not decide the other 2."

@@ -25,7 +25,6 @@ def map_of(panel: Panel) -> np.ndarray:
 
 def test_experts_are_ordered_from_those_of_few_depths_to_those_of_many() -> None:
     drawn = selections(FRAME, MODEL_RUNS, DRAWN)
-    assert drawn is not None
     # Experts 2 and 1 have one depth, the first and the second; expert 0 has both; expert 3 was never selected.
     assert map_of(drawn.panels[0]).tolist() == [[1, 0, 0.5], [0, 1, 0.5]]
     assert "each of 3 experts" in drawn.panels[0].description
@@ -34,7 +33,6 @@ def test_experts_are_ordered_from_those_of_few_depths_to_those_of_many() -> None
 
 def test_the_experts_of_a_depth_are_shares_of_its_selections() -> None:
     drawn = experts_of_depths(FRAME, MODEL_RUNS, DRAWN)
-    assert drawn is not None
     # Both depths make 150 selections: 100 of an expert of their own, 50 of expert 0.
     assert map_of(drawn.panels[0]) == pytest.approx(np.array([[2, 0, 1], [0, 2, 1]]) / 3, abs=1e-5)
     assert "gives one expert 66.7% of its selections, where even use would be 33.33%" in drawn.panels[0].description

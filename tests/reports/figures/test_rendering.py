@@ -16,7 +16,6 @@ from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, 
 
 def test_the_same_panels_make_one_chart_for_papers() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert drawn is not None
     drawing = vl_convert.vegalite_to_svg(composed(drawn))
     for words in ("Average", "GSM8K", ">LA<", ">DR<", "LA’s best", "chance"):
         assert words in drawing
@@ -25,7 +24,6 @@ def test_the_same_panels_make_one_chart_for_papers() -> None:
 def test_every_panel_of_a_chart_for_papers_draws_its_own_seeds() -> None:
     worse = RUNS.assign(accuracy=RUNS["accuracy"] * RUNS["task"].map({"gsm8k": 0.5, "average": 0.9}))
     drawn = accuracy(curve(seeds=2), worse, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert drawn is not None
     lines = [_lines(complete(panel.specification, "")) for panel in drawn.panels]
     assert lines[0] != lines[1]
     assert lines[0] | lines[1] <= _lines(composed(drawn))
@@ -37,7 +35,6 @@ def _lines(specification: dict[str, Any]) -> set[str]:
 
 def test_drawings_of_one_page_do_not_share_ids() -> None:
     chart = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert chart is not None
     first, second = (page_drawing(chart.panels[0], number) for number in (1, 2))
     assert first.count('id="') == second.count('id="')
     assert 'id="figure-2' not in first
@@ -47,21 +44,18 @@ def test_names_are_never_read_as_expressions() -> None:
     names = ["LA", "datum['x'] + 1", 'a.b[0]"']
     frame = curve().assign(variant=[*names, names[2]] * 2)
     drawn = accuracy(frame, RUNS, FACTORS, NO_RAW, COUNTED, styles(names), depth=4)
-    assert drawn is not None
     assert "datum['x']" in json.dumps(page_specifications([drawn]))
     assert "<svg" in page_drawing(drawn.panels[0], 1)
 
 
 def test_a_panel_is_found_by_its_keys() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert drawn is not None
     keys = [{"depth": "4", "task": task, "metric": "accuracy"} for task in ("average", "gsm8k")]
     assert [panel.keys for panel in drawn.panels] == keys
 
 
 def test_the_page_draws_from_what_papers_show() -> None:
     drawn = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert drawn is not None
     packed = page_specifications([drawn])
     (whole,) = packed["figures"].values()
     assert len(whole["vconcat"][1]["concat"]) == len(drawn.panels)

@@ -18,7 +18,6 @@ def test_factors_by_target_have_a_panel_for_each_measure() -> None:
         for metric in ("accuracy", "loss")
     )
     drawn = by_target(rows, DRAWN)
-    assert drawn is not None
     assert drawn.finding == (
         "Average accuracy, depth 4, by best estimate from the easiest to the hardest value: DR from 1.00 to 1.50."
     )
@@ -31,7 +30,6 @@ def test_the_cost_of_each_target_is_drawn_in_hours_of_all_devices() -> None:
     rows = pd.DataFrame({"variant": ["LA", "DR"], "target": 0.4, "tokens": [2e6, 1e6], "device_seconds": [7200, 3600]})
     rows = rows.assign(depth=4, metric="accuracy", task="average")
     drawn = cost_by_target(rows, DRAWN)
-    assert drawn is not None
     assert drawn.finding == "Average accuracy, depth 4: LA up to 2.0\u202fh and DR up to 60.0\u202fmin."
     assert drawn.panels[0].description.endswith(
         "Average accuracy, depth 4: LA up to 2.0\u202fh and DR up to 60.0\u202fmin."
@@ -43,7 +41,6 @@ def test_the_cost_of_each_target_is_drawn_in_hours_of_all_devices() -> None:
 def test_the_cost_of_short_trainings_is_drawn_in_seconds() -> None:
     rows = pd.DataFrame({"variant": ["LA", "DR"], "target": 0.4, "tokens": [2e6, 1e6], "device_seconds": [9, 8]})
     drawn = cost_by_target(rows.assign(depth=4, metric="accuracy", task="average"), DRAWN)
-    assert drawn is not None
     (points,) = data(drawn.panels[0].specification)
     assert [row["time"] for row in points] == ["9", "8"]
     assert '"device-seconds"' in json.dumps(drawn.panels[0].specification)

@@ -14,7 +14,6 @@ CURVES = CURVES.assign(depth=4, variant="LA", run_id="r", seed=0, status="comple
 
 def test_the_later_half_has_a_panel_of_its_own() -> None:
     drawn = loss(CURVES, DRAWN)
-    assert drawn is not None
     assert drawn.finding == "Depth 4, at the end, mean over the runs: LA 2.900."
     assert [one.title for one in drawn.panels] == ["Depth 4", "Depth 4, later half"]
     (whole,), (late,) = (data(one.specification) for one in drawn.panels)
@@ -33,13 +32,11 @@ def test_the_mean_at_the_end_is_over_runs_that_have_ended() -> None:
 
 def test_losses_that_are_no_numbers_are_said() -> None:
     drawn = loss(CURVES.assign(losses_not_finite=[0, 0, 7]), DRAWN)
-    assert drawn is not None
     assert "The loss was not a finite number in r (7 steps)" in drawn.caption
 
 
 def test_gradients_and_speed_are_drawn_where_they_were_recorded() -> None:
     drawn = course(CURVES, DRAWN)
-    assert drawn is not None
     assert drawn.finding == "Gradient norm, depth 4, on average: LA 0.5."
     assert [one.title for one in drawn.panels] == ["Gradient norm, depth 4", "Tokens per second, depth 4"]
     assert drawn.panels[1].description == "Tokens per second, depth 4, on average: LA 1K."

@@ -90,7 +90,7 @@ def test_a_study_without_an_answer_says_why(tmp_path: Path, variants: Sequence[s
     assert said in found.answer
 
 
-def test_several_seeds_have_an_interval_around_the_factor_and_say_what_one_more_would_gain(tmp_path: Path) -> None:
+def test_several_seeds_have_an_interval_around_the_factor_which_goes_after_a_change(tmp_path: Path) -> None:
     found = report(tmp_path, trained({"LA": (4, 8, 12, 16, 20), "DR": (8, 13, 16, 22, 24)}, seeds=3), replicates=50)
     rows = found.data.mean_factors
     (row,) = rows[(rows["variant"] == "DR") & (rows["task"] == "average") & (rows["metric"] == "accuracy")].itertuples()
@@ -99,6 +99,12 @@ def test_several_seeds_have_an_interval_around_the_factor_and_say_what_one_more_
         assert f"{number:.2f}" in found.answer
     assert not found.warned("One seed")
     assert "with 3 seeds of each model" in found.text
+    assert not found.warned("dreamer intervals")
+    with connect(tmp_path / "results.duckdb") as connection:
+        connection.execute("delete from runs where seed = 2")
+    changed = told(tmp_path / "results.duckdb")
+    assert changed.data.mean_factors["factor"].isna().all()
+    assert changed.warned("Not computed", "DR at depth 4", "`dreamer intervals")
 
 
 @pytest.mark.parametrize("status", ["failed", "training"])
@@ -110,40 +116,31 @@ def test_runs_that_are_in_no_curve_are_no_seeds_of_one(tmp_path: Path, status: s
     assert set(found.data.curve["seeds"]) == {2}
     frames = (getattr(found.data, name) for name in ("curve", "accuracy", "efficiency", "raw_accuracy", "counted"))
     drawn = accuracy(*frames, styles(["LA", "DR"]), 4)
-    assert drawn is not None
     curves = json.dumps([panel.specification for panel in drawn.panels])
     assert "DR-s1" in curves
     assert "DR-s2" not in curves, "no thin line"
 
 
-def test_a_failed_run_is_named_with_its_failure_beside_the_answer_of_the_others(tmp_path: Path) -> None:
-    tables = trained(BOTH)
-    tables["models"].append(model_row("late", "late", 4))
+def test_runs_that_lack_something_are_named_beside_the_answer_of_the_others(tmp_path: Path) -> None:
+    tables = trained({**RIGHT, "DR+DA": RIGHT["DR"]})
+    for name in ("late", "cut"):
+        tables["models"].append(model_row(name, name, 4))
     tables["runs"].append(run_row("late-s0", "late", tokens=3_000_000, status="failed"))
-    tables["run_details"] = [{"run_id": "late-s0", "failure": "step 30: out of memory"}]
-    found = report(tmp_path, tables)
-    assert found.warned("Failed", "late", "1 run of 3")
-    assert "out of memory" in found.text
-    assert found.answer.startswith("DR reached"), "the answer of the others"
-
-
-def test_a_run_cut_off_before_its_first_checkpoint_has_no_rows_but_its_own(tmp_path: Path) -> None:
-    tables = {**trained({}), "models": [model_row("LA", "LA", 4)]}
-    tables["runs"] = [{"run_id": "LA-s0", "study_id": STUDY, "model_id": "LA", "seed": 0, "status": "failed"}]
-    tables["run_details"] = [{"run_id": "LA-s0", "failure": "killed"}]
-    found = report(tmp_path, tables)
-    assert found.warned("Failed", "LA")
-    assert "LA-s0 (failed: killed)" in found.text
-
-
-def test_a_run_without_evaluations_is_in_no_curve(tmp_path: Path) -> None:
-    tables = trained(BOTH)
+    tables["runs"].append({"run_id": "cut-s0", "study_id": STUDY, "model_id": "cut", "seed": 0, "status": "failed"})
+    details = {"late-s0": "step 30: out of memory", "cut-s0": "killed"}
+    tables["run_details"] = [{"run_id": run, "failure": failure} for run, failure in details.items()]
     tables["runs"].append(run_row("DR-s1", "DR") | {"seed": 1})
     tables["checkpoints"] += checkpoints("DR-s1")
-    found = report(tmp_path, tables)
-    assert found.warned("Not evaluated", "1 run of 3")
+    for name in ("evaluations", "items"):
+        tables[name] = [row for row in tables[name] if (row["run_id"], row["task"]) != ("tiny-s0", "mmlu_math")]
+    found = report(tmp_path, tables, replicates=2)
+    assert found.warned("Failed", "late", "cut", "2 runs of 7")
+    assert "late-s0 (failed: step 30: out of memory)" in found.text
+    assert "cut-s0 (failed: killed)" in found.text
+    assert found.warned("Not evaluated", "1 run of 7")
     assert "in no curve: DR-s1" in found.text
-    assert found.answer.startswith("DR reached"), "the answer of the others"
+    assert found.warned("Not evaluated", "tiny", "MMLU (math)", "without an average")
+    assert "DR needed" in found.answer, "the answer of the others"
 
 
 def test_a_loss_that_is_not_a_number_is_said_at_once(tmp_path: Path) -> None:
@@ -154,15 +151,6 @@ def test_a_loss_that_is_not_a_number_is_said_at_once(tmp_path: Path) -> None:
     found = report(tmp_path, tables)
     assert found.answer.startswith("There is no answer")
     assert found.warned("not a finite number", "DR")
-
-
-def test_a_missing_task_leaves_its_model_without_an_average(tmp_path: Path) -> None:
-    tables = trained(BOTH)
-    for name in ("evaluations", "items"):
-        tables[name] = [row for row in tables[name] if (row["run_id"], row["task"]) != ("DR-s0", "mmlu_math")]
-    found = report(tmp_path, tables)
-    assert found.warned("Not evaluated", "DR", "MMLU (math)", "without an average")
-    assert "GSM8K" in found.answer
 
 
 def test_a_study_at_chance_tells_nothing_and_says_so(tmp_path: Path) -> None:
@@ -250,13 +238,3 @@ def test_results_from_elsewhere_may_lack_almost_everything(tmp_path: Path) -> No
     found = report(tmp_path, {"studies": [{"study_id": STUDY}], "runs": bare, "evaluations": rows})
     assert "riddles" in found.answer
     assert "neither the configuration nor the code version" in found.text
-
-
-def test_a_file_without_a_table_is_reported_on_and_the_gap_said(tmp_path: Path) -> None:
-    database = entered(tmp_path / "results.duckdb", {"studies": [study()], "runs": [run_row("r", "LA")]})
-    connection = connect(database)
-    connection.execute("drop table depth_attention")
-    connection.close()
-    found = told(database)
-    assert set(found.data.absent) == {"attention", "entered_twice"}
-    assert "attention and entered_twice" in found.text

@@ -9,7 +9,6 @@ from tests.reports.figures.frames import COUNTED, DRAWN, FACTORS, NO_RAW, RUNS, 
 
 def test_a_menu_needs_two_things_to_choose_from() -> None:
     figure = accuracy(curve(), RUNS, FACTORS, NO_RAW, COUNTED, DRAWN, depth=4)
-    assert figure is not None
     made = toolbar([figure], DRAWN)
     assert [style.variant for style in made.variants] == ["LA", "DR"]
     assert [menu.name for menu in made.menus] == ["task", "scale"]
@@ -20,7 +19,6 @@ def test_a_menu_needs_two_things_to_choose_from() -> None:
 def test_seeds_and_raw_weights_are_offered_where_they_are_drawn() -> None:
     raw = curve()[["depth", "variant", "task", "tokens", "accuracy"]]
     figure = accuracy(curve(seeds=2), RUNS, FACTORS, raw, COUNTED, DRAWN, depth=4)
-    assert figure is not None
     made = toolbar([figure], DRAWN)
     assert made.seeds
     assert "weights" in [menu.name for menu in made.menus]

@@ -1,4 +1,4 @@
-"""Tables as plain data: alignment by the heads, groups, and names from the data."""
+"""Tables as plain data: alignment by the heads, and groups."""
 
 from __future__ import annotations
 
@@ -11,8 +11,3 @@ def test_cells_are_aligned_as_their_heads_and_groups_are_apart() -> None:
         [("a", "left", "row"), ("0", "", "")]
     ]
     assert [row.first for row in made.rows] == [False, False, True]
-
-
-def test_a_head_from_the_data_is_text() -> None:
-    (head,) = table("t", "", [left("Task"), "<b>"], []).head
-    assert [(cell.text, cell.kind) for cell in head] == [("Task", "left"), ("<b>", "")]

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 
 from reports.data import StudyData
-from reports.text.losses import data_doubts
+from reports.text.limitations import data_doubts
 
 
 def study(dropped: int, unmarked: int = 0) -> StudyData:

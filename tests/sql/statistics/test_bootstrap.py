@@ -20,13 +20,6 @@ def test_resampled_means_are_those_of_drawn_items():
     np.testing.assert_allclose(means, drawn)
 
 
-def test_resampled_means_have_the_standard_error_of_the_mean():
-    scores = np.random.default_rng(0).random((400, 1)) < 0.3
-    means = resample(scores.astype(float), 4000, np.random.default_rng(1))
-    assert means.mean() == pytest.approx(scores.mean(), abs=0.002)
-    assert means.std() == pytest.approx(scores.std() / 20, rel=0.05)
-
-
 def test_blocks_of_replicates_fit_together(monkeypatch):
     monkeypatch.setattr("sql.statistics.bootstrap.COUNTS_IN_MEMORY", 30)
     scores = np.random.default_rng(0).random((10, 2))

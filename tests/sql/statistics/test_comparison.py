@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -38,31 +36,20 @@ def improved(curve, better):
     return curve | {20: last}
 
 
-def study(path, *, better=0, u=CURVES, **options):
+def study(path, *, better=0, **options):
     """LA and DR on two tasks; DR has `better` items more than LA at its last checkpoint on `t`."""
-    la = {"t": CURVES, "u": u}
+    la = {"t": CURVES, "u": CURVES}
     enter_scores(path, {"LA": la, "DR": la | {"t": improved(CURVES, better)}}, **options)
 
 
-def halved(path, *, better=0):
-    """As `study`, with the first half of the items of `u` only, of which DR has `better` more than LA."""
-    half = {tokens: right[:200] for tokens, right in CURVES.items()}
-    enter_scores(path, {"LA": {"t": CURVES, "u": half}, "DR": {"t": CURVES, "u": improved(half, better)}})
-
-
-def asked(path, task, digest, *, by="plain items", config=None):
-    """Say how a task was asked, and with `config` what the study's configuration is: limit, world, benchmarks."""
-    row = {"run_id": "s-LA-0", "tokens": 20, "task": task, "data_version": digest, "harness_version": by}
-    tables = {"evaluation_versions": pa.Table.from_pylist([row])}
-    if config:
-        evaluation = {"limit": config["limit"], "benchmarks": config.get("benchmarks", ["builtin"])}
-        said = {"study": {"evaluation": evaluation, "data": {"world": config.get("world", {"seed": 0})}}}
-        tables["studies"] = pa.Table.from_pylist([{"study_id": "s", "config": json.dumps(said)}])
-    results.ingest(path, tables)
+def asked(path, **columns):
+    """Say with what a task was asked: columns of a row of evaluation_versions."""
+    row = {"run_id": "s-LA-0", "tokens": 20, **columns}
+    results.ingest(path, {"evaluation_versions": pa.Table.from_pylist([row])})
 
 
 def noted(found):
-    """What was left out, compared in part or doubted, without the reasons and the mean factors, which none computed."""
+    """What was left out or doubted, without the reasons and the mean factors, which none computed."""
     notes = [note.split(": ")[:2] for note in found.notes]
     return [(kind, what) for kind, what in notes if not what.startswith("mean factors")]
 
@@ -89,9 +76,7 @@ def test_held_out_losses_are_compared_and_other_documents_said(paths, digests, n
                 for tokens, value in ((10, 3.0), (20, last))
             ]
             put(connection, "evaluations", values)
-            if digest:
-                place = {"run_id": "s-LA-0", "tokens": 20, "task": "validation"}
-                put(connection, "evaluation_versions", [place | {"data_version": digest}])
+        asked(path, task="validation", data_version=digest)
     found = compare(*paths)
     assert found.losses["variant"].tolist() == ["DR", "LA"]
     assert found.losses["difference"].tolist() == [-0.25, -0.25]
@@ -200,71 +185,32 @@ def test_a_model_of_one_study_only_is_a_note(paths):
     assert noted(compare(*paths)) == [("left out", "DR of depth 4")]
 
 
-@pytest.mark.slow
-def test_another_limit_is_compared_on_what_both_asked(paths):
-    study(paths[0])
-    halved(paths[1], better=40)
-    for path, digest, limit in zip(paths, ("a", "b"), (None, 200), strict=True):
-        asked(path, "u", digest, config={"limit": limit})
-    found = compare(*paths)
-    assert noted(found) == [("in part", "u")]
-    rows = found.accuracies.query("task == 'u' and variant == 'DR'")
-    assert rows["items"].tolist() == rows["items_second"].tolist() == [200, 200]
-    assert rows["items_first"].tolist() == [400, 400]
-    assert rows["difference"].tolist() == pytest.approx([0.2, 0.2])
-    assert found.accuracies[found.accuracies["changed"]]["task"].unique().tolist() == ["u"]
+LEFT_OUT = [("left out", "u"), ("left out", "average")]
 
 
-WHY_NOT = {
-    "other words": ({}, {"by": "lm-eval 0.4.9"}, "asked by plain items"),
-    "no configuration": ({}, {}, "no configuration"),
-    "one limit": ({"config": {"limit": 9}}, {"config": {"limit": 9}}, "no limit explains"),
-    "another world": (
-        {"config": {"limit": None, "world": {"seed": 0}}},
-        {"config": {"limit": 200, "world": {"seed": 1}}},
-        "other settings of the data",
-    ),
-    "another benchmark": (
-        {"config": {"limit": None, "benchmarks": [{"name": "u"}]}},
-        {"config": {"limit": 200, "benchmarks": [{"name": "u", "dataset": "x"}]}},
-        "other settings of the data",
-    ),
-}
-
-
-@pytest.mark.parametrize("why", ["other words", *(pytest.param(why, marks=pytest.mark.slow) for why in [*WHY_NOT][1:])])
-def test_other_items_are_left_out_and_why_is_said(paths, why):
-    study(paths[0])
-    halved(paths[1], better=40)
-    *options, reason = WHY_NOT[why]
-    for path, digest, option in zip(paths, ("a", "b"), options, strict=True):
-        asked(path, "u", digest, **option)
-    found = compare(*paths)
-    assert noted(found) == [("left out", "u"), ("left out", "average")]
-    assert reason in found.notes[0]
-    assert set(found.accuracies["task"]) == set(found.factors["task"]) == {"t"}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("digests", "notes"),
+    ("digests", "harnesses", "notes", "reason"),
     [
-        pytest.param("ab", [("left out", "u"), ("left out", "average")], id="as many other items"),
-        pytest.param("aa", [], id="the same items of a newer harness"),
+        pytest.param("ab", ("plain items", "lm-eval 0.4.9"), LEFT_OUT, "asked by plain items", id="in other words"),
+        pytest.param("ab", ("lm-eval 0.4.9",) * 2, LEFT_OUT, "but not the same ones", id="as many other items"),
+        pytest.param("aa", ("lm-eval 0.4.8", "lm-eval 0.4.9"), [], "", id="the same items of a newer harness"),
     ],
 )
-def test_digests_decide_on_equally_many_items(paths, digests, notes):
-    for path, digest, version in zip(paths, digests, ("0.4.8", "0.4.9"), strict=True):
+def test_other_items_are_left_out_and_why_is_said(paths, digests, harnesses, notes, reason):
+    for path, digest, harness in zip(paths, digests, harnesses, strict=True):
         study(path)
-        asked(path, "u", digest, by=f"lm-eval {version}", config={"limit": 400})
-    assert noted(compare(*paths)) == notes
+        asked(path, task="u", data_version=digest, harness_version=harness)
+    found = compare(*paths)
+    assert noted(found) == notes
+    assert reason in "".join(found.notes)
+    assert ("u" in set(found.accuracies["task"])) == (not notes)
+    assert set(found.factors["task"]) == ({"t"} if notes else {"t", "u", "average"})
 
 
 def test_raw_weights_beside_averaged_ones_are_said(paths):
     for path, weights in zip(paths, ("raw", "averaged"), strict=True):
         study(path)
-        row = {"run_id": "s-LA-0", "tokens": 20, "task": "t", "weights": weights}
-        results.ingest(path, {"evaluation_versions": pa.Table.from_pylist([row])})
+        asked(path, task="t", weights=weights)
     found = compare(*paths)
     assert [kind for kind, _ in noted(found)] == ["beware"]
     assert "raw weights in the first study, averaged weights in the second study" in found.notes[0]

@@ -7,6 +7,7 @@ import pytest
 
 from tests.sql.by_hand import put
 
+MODEL = "study_id, depth, variant, task"
 AGREED = {
     "studies": "study_id, name, config, code_version, created_at",
     "curation": "study_id, source, stage, reason, documents, characters, tokens",
@@ -17,11 +18,15 @@ AGREED = {
     "items": "run_id, tokens, task, metric, filter, item_id, value",
     "depth_attention": "run_id, tokens, query_depth, key_depth, score",
     "expert_usage": "run_id, tokens, depth, expert, selections",
+    "data_efficiency": f"{MODEL}, baseline_accuracy, baseline_tokens, variant_tokens, factor, bound, near_chance",
+    "mean_factors": f"{MODEL}, metric, factor, low, high, seeds",
+    "factor_by_target": f"{MODEL}, metric, target, baseline_tokens, variant_tokens, factor",
 }
+AGREED["data_efficiency_interpolated"] = AGREED["data_efficiency"]
 
 
 @pytest.mark.parametrize("table", AGREED)
-def test_tables_have_the_agreed_columns_in_the_agreed_order(sql, table):
+def test_tables_and_views_have_the_agreed_columns_in_the_agreed_order(sql, table):
     assert sql.table(table).columns == AGREED[table].split(", ")
 
 

@@ -49,8 +49,8 @@ def test_users_declare_their_own_benchmarks(sql):
 
 
 def test_perplexities_never_enter_accuracy_or_the_average(sql):
-    enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6}}})
-    for tokens, value in ((10, 7.0), (20, 6.5)):
+    enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6, 30: 0.6}}})
+    for tokens, value in ((10, 7.0), (20, 6.5), (30, 6.5)):
         add(sql, "college", "word_perplexity", "none", value * 10, tokens)
         add(sql, "college", "perplexity", "none", value, tokens)
         add(sql, "college", "bits_per_byte", "none", 0.7, tokens)
@@ -59,18 +59,11 @@ def test_perplexities_never_enter_accuracy_or_the_average(sql):
         ("t", 0.6),
     ]
     assert sql.execute("select tokens, perplexity, metric from token_perplexity order by tokens").fetchall() == [
-        (10, 7.0, "perplexity"), (20, 6.5, "perplexity"),
+        (10, 7.0, "perplexity"), (20, 6.5, "perplexity"), (30, 6.5, "perplexity"),
     ]  # fmt: skip
-    assert sql.execute("select task, perplexity, accuracy from table_2").fetchall() == [
-        ("college", 6.5, None), ("t", None, 0.6), ("average", None, 0.6),
+    assert sql.execute("select task, perplexity, accuracy, best_tokens from table_2").fetchall() == [
+        ("college", 6.5, None, 20), ("t", None, 0.6, 20), ("average", None, 0.6, 20),
     ]  # fmt: skip
-
-
-def test_the_best_perplexity_is_at_the_first_checkpoint_with_it(sql):
-    enter(sql, {"LA": {"t": {10: 0.5, 20: 0.6, 30: 0.6}}})
-    for tokens, value in ((10, 7.0), (20, 6.5), (30, 6.5)):
-        add(sql, "college", "perplexity", "none", value, tokens)
-    assert sql.execute("select best_tokens from table_2 where task = 'college'").fetchall() == [(20,)]
 
 
 # The average --------------------------------------------------------------------------------------------------------

@@ -14,38 +14,7 @@ from tests.sql.by_hand import Crossing, efficiency, enter, pair, put
 # Data efficiency ----------------------------------------------------------------------------------------------------
 
 
-def test_the_columns_are_the_agreed_ones(sql):
-    key = ["study_id", "depth", "variant", "task"]
-    agreed = [*key, "baseline_accuracy", "baseline_tokens", "variant_tokens", "factor", "bound", "near_chance"]
-    for view in ("data_efficiency", "data_efficiency_interpolated"):
-        assert list(sql.execute(f"from {view}").df().columns) == agreed
-
-
 CASES = {
-    "the first crossing": (
-        ({10: 0.1, 20: 0.3, 40: 0.5}, {10: 0.2, 20: 0.5, 40: 0.7}),
-        Crossing(goal=0.5, goal_tokens=40, tokens=20, factor=2.0, bound="exact"),
-    ),
-    "a dip after the crossing changes nothing": (
-        ({10: 0.1, 20: 0.5, 40: 0.4, 80: 0.45}, {10: 0.0, 20: 0.2, 40: 0.5, 80: 0.1}),
-        Crossing(goal=0.5, goal_tokens=20, tokens=40, factor=0.5, bound="exact"),
-    ),
-    "on a plateau the first checkpoint with the best counts": (
-        ({10: 0.1, 20: 0.5, 40: 0.5, 80: 0.5}, {10: 0.4, 20: 0.5, 40: 0.5, 80: 0.5}),
-        Crossing(goal=0.5, goal_tokens=20, tokens=20, factor=1.0, bound="exact"),
-    ),
-    "never reached is an upper limit over the tokens trained": (
-        ({10: 0.1, 20: 0.5, 40: 0.4}, {10: 0.1, 20: 0.49, 40: 0.2}),
-        Crossing(goal=0.5, goal_tokens=20, tokens=None, factor=0.5, bound="at most"),
-    ),
-    "reached at the first checkpoint is a lower limit": (
-        ({10: 0.1, 20: 0.2, 40: 0.3}, {10: 0.4, 20: 0.5, 40: 0.6}),
-        Crossing(goal=0.3, goal_tokens=40, tokens=10, factor=4.0, bound="at least"),
-    ),
-    "one checkpoint": (
-        ({40: 0.3}, {40: 0.3}),
-        Crossing(goal=0.3, goal_tokens=40, tokens=40, factor=1.0, bound="at least"),
-    ),
     "a checkpoint before training gives no factor": (
         ({0: 0.6, 10: 0.1, 20: 0.5}, {0: 0.6, 10: 0.5, 20: 0.6}),
         Crossing(goal=0.5, goal_tokens=20, tokens=10, factor=2.0, bound="at least"),
@@ -149,23 +118,45 @@ def test_efficiency_against_another_baseline(sql):
     assert rows == [("LA", 1.0, "at most"), ("DR", 1.0, "exact"), ("DR+DA", 2.0, "at least")]
 
 
-def test_compute_efficiency_weighs_tokens_with_flops_and_seconds(sql):
+def test_compute_efficiency_weighs_tokens_with_flops_and_the_seconds_of_all_devices(sql):
     pair(sql, {10: 0.1, 20: 0.5}, {10: 0.5, 20: 0.6})
     sql.execute("update models set flops_per_token = if(variant = 'LA', 100, 110)")
     sql.execute("update runs set tokens_per_second = if(model_id = 'LA-4', 1000, 500)")
+    columns = "variant, factor_tokens, factor_flops, factor_seconds, variant_device_seconds"
+    asked = f"select {columns} from compute_efficiency where task = 't'"
+    assert sql.execute(asked).fetchall() == [
+        ("LA", 1.0, 1.0, 1.0, 0.02),
+        ("DR", 2.0, pytest.approx(2 / 1.1), 1.0, 0.02),
+    ]
+    sql.execute("insert into run_details select run_id, if(model_id = 'LA-4', 1, 4), null from runs")
+    assert sql.execute(asked).fetchall()[1][3:] == (0.25, 0.08)
+
+
+# The paper's table, and tokens to any accuracy ------------------------------------------------------------------------
+
+
+def test_table_2_has_a_row_for_each_model_and_task(sql):
+    for variant, best in (("DR+DA", 0.5), ("LA", 0.4), ("DR", 0.3)):
+        enter(sql, {variant: {"gsm8k": {10: 0.1, 20: best}, "math": {10: 0.1, 20: best}}})
+    rows = sql.execute("from table_2").df()
+    models = itertools.product(("LA", "DR", "DR+DA"), ("gsm8k", "math", "average"))
+    assert list(zip(rows["variant"], rows["task"], strict=True)) == list(models)
+    found = rows.iloc[4][["accuracy", "data_efficiency", "bound", "metric"]]
+    assert found.tolist() == [0.3, 1.0, "at most", "exact_match"]
+
+
+def test_tokens_to(sql):
+    enter(
+        sql, {"LA": {"t": {10: 0.1, 1000: 0.5}}, "DR": {"t": {10: 0.3, 1000: 0.6}}, "mine": {"t": {10: 0.1, 1000: 0.2}}}
+    )
     rows = sql.execute(
-        "select variant, factor_tokens, factor_flops, factor_seconds from compute_efficiency where task = 't'"
+        "select variant, tokens, tokens_interpolated, bound, tokens_trained from tokens_to('t', 0.3)"
     ).fetchall()
-    assert rows == [("LA", 1.0, 1.0, 1.0), ("DR", 2.0, pytest.approx(2 / 1.1), 1.0)]
-
-
-def test_more_devices_make_no_factor_in_seconds(sql):
-    pair(sql, {10: 0.1, 20: 0.5}, {10: 0.1, 20: 0.5})
-    sql.execute("update runs set tokens_per_second = if(model_id = 'LA-4', 200, 300)")
-    sql.execute("insert into run_details select run_id, if(model_id = 'LA-4', 2, 3), null from runs")
-    columns = "factor_seconds, baseline_device_seconds / variant_device_seconds"
-    rows = sql.execute(f"select variant, {columns} from compute_efficiency where task = 't'").fetchall()
-    assert rows == [("LA", 1.0, 1.0), ("DR", 1.0, 1.0)]
+    assert rows == [
+        ("DR", 10, 10.0, "at most", 1000),
+        ("LA", 1000, pytest.approx(100), "exactly", 1000),
+        ("mine", None, None, "more than", 1000),
+    ]
 
 
 # Interpolation ------------------------------------------------------------------------------------------------------
@@ -220,7 +211,7 @@ def test_runs_that_ended_early_or_go_on_or_were_not_evaluated_do_not_shorten_a_c
     sql.execute("update runs set status = ? where seed = 1", [status])
     sql.execute("insert into runs (run_id, study_id, model_id, seed) values ('idle', 's', 'LA-4', 2)")
     assert efficiency(sql) == Crossing(goal=0.5, goal_tokens=20, tokens=20, factor=1.0, bound="exact")
-    points = sql.execute("select count(*) from scored_points('s', 'accuracy', 't')").fetchall()
+    points = sql.execute("select count(*) from counted_scores where task = 't'").fetchall()
     assert points == [(4,)]
 
 

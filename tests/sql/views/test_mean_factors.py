@@ -27,16 +27,6 @@ def as_loss(curve):
     return {tokens: 1 - value for tokens, value in curve.items()}
 
 
-def test_the_columns_are_the_agreed_ones(sql):
-    key = ["study_id", "depth", "variant", "task", "metric"]
-    columns = {
-        "mean_factors": [*key, "factor", "low", "high", "seeds"],
-        "factor_by_target": [*key, "target", "baseline_tokens", "variant_tokens", "factor"],
-    }
-    for view, agreed in columns.items():
-        assert list(sql.execute(f"from {view}").df().columns) == agreed
-
-
 def test_every_model_and_task_has_a_row_with_its_factor_and_range(sql):
     pair(sql, LA, DR)
     found = mean_factor(sql)
