@@ -77,18 +77,11 @@ def on_terminal() -> Iterator[None]:
             yield
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description:<26}"),
-        BarColumn(24),
-        TextColumn("{task.percentage:>4.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with (
-        Progress(*columns, TextColumn("{task.fields[words]}"), console=Console(stderr=True)) as bars,
-        listening(Bars(bars)),
-    ):
+    texts = "{task.description:<26}", "{task.percentage:>4.0f} %", "{task.fields[words]}"
+    columns = texts[0], BarColumn(24), texts[1], TimeElapsedColumn(), texts[2]
+    with Progress(*columns, console=Console(stderr=True)) as bars, listening(Bars(bars)):
         yield
 
 

@@ -15,7 +15,7 @@ from flows.jobs import Event
 from flows.live import Results, report_mark
 from flows.plan import Plan
 from flows.rows import compute_intervals, enter_evaluations
-from flows.run import Options, Unseen, run_study
+from flows.run import Options, Shown, run_study
 from flows.watching import progress
 from pipeline.errors import InputError
 from sql.results import connect, query
@@ -38,7 +38,7 @@ def page_text(path: Path) -> str:
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", path.read_text())).split())
 
 
-class Looks(Unseen):
+class Looks(Shown):
     """Looks at the results whenever something has happened."""
 
     def __init__(self, plan: Plan) -> None:
@@ -74,7 +74,7 @@ def test_an_error_in_showing_results_ends_no_study(prepared: Planned, monkeypatc
     broken: list[int] = []
     monkeypatch.setattr("reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0)
     plan = prepared(**TWO)
-    run_study(plan, JobsByHand(), Unseen(), Options(until="evaluate"))
+    run_study(plan, JobsByHand(), Shown(), Options(until="evaluate"))
     assert broken
     assert plan.evaluated
 

@@ -19,7 +19,7 @@ import yaml
 from flows.jobs.local import LocalJobs
 from flows.plan import Plan
 from flows.rows import EVALUATION_TABLES
-from flows.run import Options, Unseen, run_study
+from flows.run import Options, Shown, run_study
 from flows.study.loading import load_study
 from sql import results
 from tests.sql.empty import empty_file
@@ -72,7 +72,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     content["training"] |= {"tokens": 10_240, "checkpoints": CHECKPOINTS // 4, "screening": 0}
     plan = Plan(load_study({**content, "workers": 2}, root=root))
     with closing(LocalJobs(plan.study)) as jobs:
-        run_study(plan, jobs, Unseen(), Options(until="train"))
+        run_study(plan, jobs, Shown(), Options(until="train"))
     asked = {
         "checkpoints": [
             {"run_id": run.run_id, "tokens": one.tokens, "path": str(one.folder.resolve())}

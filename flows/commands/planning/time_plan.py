@@ -10,7 +10,6 @@ from flows.jobs.devices import concurrency, gpus, share_ranks
 from flows.models import PlannedModel
 from flows.study.configuration import BUILTIN, Study
 from model.accounting import flops_per_token, training_flops_per_token
-from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.worlds.tasks import WORLD_BENCHMARKS
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
@@ -69,13 +68,13 @@ def scored_items(study: Study) -> int:
 def _scored(study: Study) -> list[Scored]:
     """List what one evaluation asks of each benchmark of known size; of the built-in world's in one entry."""
     limit, found = study.evaluation.limit, []
-    for entry in study.evaluation.benchmarks:
-        if entry == BUILTIN:
-            world = study.data.world
-            benchmarks = [one for one in WORLD_BENCHMARKS.values() if one["family"] in (None, *world.families)]
-            items = len(benchmarks) * min(world.items, limit or world.items)
-            found.append(Scored(items, WORLD_SCORED / WORLD_BYTES_PER_TOKEN))
-        elif scored := SCORED.get((benchmark := resolve_benchmark(entry)).name):
+    if BUILTIN in study.evaluation.benchmarks:
+        world = study.data.world
+        benchmarks = [one for one in WORLD_BENCHMARKS.values() if one["family"] in (None, *world.families)]
+        items = len(benchmarks) * min(world.items, limit or world.items)
+        found.append(Scored(items, WORLD_SCORED / WORLD_BYTES_PER_TOKEN))
+    for benchmark in study.own_benchmarks:
+        if scored := SCORED.get(benchmark.name):
             most = limit * len(benchmark.tasks) if limit else scored.items  # the limit is that of each task
             found.append(replace(scored, items=min(scored.items, most)))
     return found
@@ -83,8 +82,7 @@ def _scored(study: Study) -> list[Scored]:
 
 def unknown_benchmarks(study: Study) -> list[str]:
     """Name the benchmarks whose size is not known."""
-    named = [resolve_benchmark(entry).name for entry in study.evaluation.benchmarks if entry != BUILTIN]
-    return [name for name in named if name not in SCORED]
+    return [benchmark.name for benchmark in study.own_benchmarks if benchmark.name not in SCORED]
 
 
 def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, devices: int | None = None) -> Times:

@@ -20,8 +20,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 import flows.prefect.shown
 from flows.jobs import Event, Failed, Job, Stopped
-from flows.prefect.artifacts import artifact_key
-from flows.prefect.shown import InPrefect, table_rows
+from flows.prefect.shown import InPrefect, artifact_key, table_rows
 from flows.study.loading import load_study
 from pipeline.errors import InputError
 from tests.flows.small_study import TINY

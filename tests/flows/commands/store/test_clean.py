@@ -12,7 +12,7 @@ import yaml
 
 from flows.commands.cli import main
 from flows.plan import Plan
-from flows.run import Options, Unseen, run_study
+from flows.run import Options, Shown, run_study
 from flows.study.loading import load_study
 from flows.usage import users_of
 from flows.watching.single import only_run
@@ -47,7 +47,7 @@ def finished(store: Path, name: str, seed: int) -> tuple[Path, Plan]:
     """A study that has been run up to its results, by hand."""
     path = study_file(store, name, seed)
     plan = Plan(load_study(path))
-    run_study(plan, JobsByHand(), Unseen(), EVALUATED)
+    run_study(plan, JobsByHand(), Shown(), EVALUATED)
     return path, plan
 
 
@@ -113,11 +113,11 @@ def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
 ) -> None:
     first, _ = finished(store, "first", 0)
     second = Plan(load_study(study_file(store, "second", 1)))
-    run_study(second, JobsByHand(), Unseen(), Options(until="train"))
+    run_study(second, JobsByHand(), Shown(), Options(until="train"))
     assert main(["clean", str(first), "--yes"]) == 0
     assert f"unfinished studies: finish them, or remove their folders: {second.study.folder}" in capsys.readouterr().out
     assert left_over(store).exists()
-    run_study(second, JobsByHand(), Unseen(), EVALUATED)
+    run_study(second, JobsByHand(), Shown(), EVALUATED)
     with only_run(second.study):
         command = [sys.executable, "-m", "flows.commands.cli", "clean", str(first), "--yes"]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
