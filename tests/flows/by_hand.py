@@ -42,6 +42,13 @@ def tiny_settings(**changes: Any) -> dict[str, Any]:
     return content
 
 
+def study_file(folder: Path, **changes: Any) -> Path:
+    """A study file with these settings."""
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(tiny_settings(**changes)))
+    return path
+
+
 def write_checkpoint(folder: Path, tokens: int) -> Path:
     """Write a checkpoint as far as files go to the folder of a run."""
     made = folder / "checkpoints" / f"{tokens:015d}"

@@ -86,8 +86,7 @@ def test_rows_wait_for_a_reader_and_the_study_goes_on(prepared: Planned, monkeyp
     results = Results(plan)
     with progress.listening(Heard()) as heard:
         with shell(plan.study.database, "read-only") as reader:
-            results.changed()
-            results.update()
+            results.update(changed=True)
             assert f"PID {reader.pid})" in heard.words[-1]
             assert query(plan.study.database, "from studies").empty  # readers go on as well
         results.finish()

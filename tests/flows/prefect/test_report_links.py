@@ -28,20 +28,12 @@ def test_a_report_opens_from_a_page_of_a_server(tmp_path: Path, monkeypatch: pyt
     with serving_reports() as address, serving_reports(int(address.rpartition(":")[2])) as other:
         assert other != address
         link = link_to_report(study)
-        assert link == f"{other}/tiny/"
+        assert link.startswith(f"{other}/tiny-")
         with urllib.request.urlopen(link) as answer:
             assert b"Tokens" in answer.read()
-        for name in ("other", "..", "../reports", ""):
+        for name in ("tiny", "..", "../reports", ""):
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 urllib.request.urlopen(f"{other}/{name}/")
-
-
-def test_a_link_leads_to_the_newest_place_of_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    with serving_reports():
-        link_to_report(load_study(TINY, root=tmp_path / "a folder that was removed, of a long name"))
-        with urllib.request.urlopen(link_to_report(written(tmp_path / "here"))) as answer:
-            assert b"Tokens" in answer.read()
 
 
 def test_studies_of_one_name_in_two_folders_have_a_link_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
