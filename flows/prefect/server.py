@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -93,8 +92,7 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                command = shlex.join(server.args[7:])  # type: ignore[index]  # behind what `bound_command` adds
-                raise NoServer(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
+                raise NoServer(f"`prefect server start` ended with status {server.returncode}, and by hand says why")
             if healthy(address):
                 return server
             time.sleep(0.1)

@@ -79,9 +79,8 @@ def on_terminal() -> Iterator[None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
-    texts = "{task.description:<26}", "{task.percentage:>4.0f} %", "{task.fields[words]}"
-    columns = texts[0], BarColumn(24), texts[1], TimeElapsedColumn(), texts[2]
-    with Progress(*columns, console=Console(stderr=True)) as bars, listening(Bars(bars)):
+    columns = "{task.description:<26}", BarColumn(24), "{task.percentage:>4.0f} %", TimeElapsedColumn()
+    with Progress(*columns, "{task.fields[words]}", console=Console(stderr=True)) as bars, listening(Bars(bars)):
         yield
 
 

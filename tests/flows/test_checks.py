@@ -62,6 +62,7 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
         ({"data": {"memory": "0GB"}}, "data.memory: 0GB is too little"),
         ({"data": {"mirror": "/nowhere/at/all"}}, "data.mirror: there is no folder /nowhere/at/all"),
         ({"data": {"mirror": ""}}, "data.mirror: '' is no name"),
+        ({"data": {"mirror": "s3://key:secret@bucket/data"}}, "a mirror is a folder: copy s3://... here first"),
         ({"data": {"world": {"documents": True}}}, "data.world: documents: true is no number"),
         ({"data": {"validation": True}}, "data.validation: true is no number"),
         ({"training": {"tokens": True}}, "training.tokens: true is no number"),
@@ -82,7 +83,9 @@ def test_one_line_says_what_cannot_be(
 ) -> None:
     find = checks.importlib.util.find_spec
     monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None if name == "distributed" else find(name))
-    assert words in refusal(tmp_path, **sections)
+    said = refusal(tmp_path, **sections)
+    assert words in said
+    assert "secret" not in said
 
 
 @pytest.mark.parametrize("task", [{"yaml": "m.yaml"}, {"task": "ifeval"}, {"task": "gsm8k", "overrides": {"class": 1}}])

@@ -94,27 +94,6 @@ def test_rows_wait_for_a_reader_and_the_study_goes_on(prepared: Planned, monkeyp
     assert list(query(plan.study.database, "from sources")["licence"]) == ["Apache-2.0"]
 
 
-def test_the_end_of_a_study_waits_for_who_holds_the_results(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "PATIENCE", 0.1)
-    monkeypatch.setattr(live, "POLL_SECONDS", 0.1)
-    plan = prepared(**TWO)
-    connect(plan.study.database).close()
-    reader = shell(plan.study.database, "read-only")
-    holder = reader.__enter__()
-
-    class Leaves:
-        """Closes the shell when the study says that it waits."""
-
-        def update(self, key: str, fraction: float, words: str) -> None:
-            if key == live.LABEL and not fraction and holder.poll() is None:
-                assert f"PID {holder.pid}" in words
-                reader.__exit__(None, None, None)
-
-    with progress.listening(Leaves()), progress.listening(Heard()) as heard:
-        Results(plan).finish()
-    assert (live.LABEL, 1.0, "free again") in heard.reports
-
-
 def test_a_folder_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:
     plan = Plan(tiny(tmp_path / "moved"))
     for enter in (lambda: enter_evaluations(plan, []), lambda: compute_intervals(plan)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -19,15 +18,13 @@ from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.storage.store import Output
 from tests.flows.by_hand import at_once, study_file, tiny
+from tests.flows.own_rows import entry, write_rows
 
 
 def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:
     """Curate one source; its first stages, which are made whatever becomes of the others."""
-    place = folder / "a" / "b" / "default"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    entry = {"name": "s", "repository": "a/b", "question": "q", "response": "r"} | fields
-    data = {"sources": [entry], "mirror": str(folder), "tokenizer": {"vocabulary_size": 300}}
+    write_rows(folder, "s", rows)
+    data = {"sources": [entry("s", **fields)], "mirror": str(folder), "tokenizer": {"vocabulary_size": 300}}
     plan = Plan(tiny(folder / "run", data=data))
     with suppress(InputError):
         prepare_data(plan, at_once)

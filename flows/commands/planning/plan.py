@@ -14,7 +14,7 @@ from flows.commands.planning.time_plan import (
     GPU_FLOPS,
     Times,
     estimate_times,
-    scored_items,
+    scored_by,
     unknown_benchmarks,
 )
 from flows.commands.tables import console, print_table
@@ -134,7 +134,8 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
 def _resolution(study: Study) -> str:
     """Say which mean factor the study tells from 1, and with one more seed."""
     measured, seeds = noise_of(study), 1 if study.training.stop_at else len(study.training.seeds)
-    noise = measured.with_items(0 if unknown_benchmarks(study) else scored_items(study))
+    items = 0 if unknown_benchmarks(study) else sum(scored.items for scored in scored_by(study))
+    noise = measured.with_items(items)
     told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
     scaled = f", the items' part scaled to {noise.items:,} items" if noise != measured else ""
     by = f"by the noise of {noise.measured_on}{scaled}"

@@ -55,17 +55,7 @@ class Times:
         return self.devices * (self.training + self.evaluation) / 3600
 
 
-def scored_tokens(study: Study) -> float:
-    """Estimate the tokens that one evaluation reads and generates, without benchmarks of unknown size."""
-    return sum(scored.items * scored.tokens for scored in _scored(study))
-
-
-def scored_items(study: Study) -> int:
-    """Count the items that one evaluation asks, without benchmarks of unknown size."""
-    return sum(scored.items for scored in _scored(study))
-
-
-def _scored(study: Study) -> list[Scored]:
+def scored_by(study: Study) -> list[Scored]:
     """List what one evaluation asks of each benchmark of known size; of the built-in world's in one entry."""
     limit, found = study.evaluation.limit, []
     if BUILTIN in study.evaluation.benchmarks:
@@ -108,7 +98,8 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, d
         spent, trained = spent + more[0], trained + more[1]
     complete = 1 if training.stop_at else len(training.seeds)
     passes = sum(_evaluations(study, model) * flops_per_token(model.config, length) for model in planned)
-    evaluated = complete * scored_tokens(study) * passes / rate
+    scored_tokens = sum(scored.items * scored.tokens for scored in scored_by(study))
+    evaluated = complete * scored_tokens * passes / rate
     return Times(spent, evaluated / slots, slots, trained + evaluated)
 
 

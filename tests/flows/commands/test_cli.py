@@ -13,7 +13,6 @@ import pytest
 from flows.commands import cli
 from flows.commands.cli import main
 from flows.commands.parser import GROUPS, parser
-from tests.flows.by_hand import study_file
 from tests.flows.small_study import TINY
 from tests.sql.empty import empty_file
 
@@ -65,31 +64,12 @@ def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], results:
     assert str(results) in refusal(capsys, "export", results, results / "tables")
 
 
-@pytest.mark.slow
-def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    database = str(tmp_path / "results.duckdb")
-    code = f"import duckdb, sys; c = duckdb.connect({database!r}); print('open', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        holder.stdout.readline()
-        assert str(holder.pid) in refusal(capsys, "sql", database, "select 1")
-        holder.stdin.close()
-
-
 def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     for command in (["sql", TINY, "SELECT 1"], ["report", TINY], ["preview", TINY]):
         said = refusal(capsys, *command, "--root", tmp_path)
         assert " yet; " in said
         assert f"`dreamer run {TINY} --root {tmp_path}`" in said  # which would work as it stands
     assert "no such results file" in refusal(capsys, "sql", tmp_path / "results.duckdb", "SELECT 1")
-
-
-def test_source_that_is_nowhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "mirror").mkdir()
-    source = {"name": "rows", "repository": "owner/rows", "question": "question", "response": "response"}
-    study = study_file(tmp_path, data={"sources": ["builtin", source]})
-    said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run", "--plain")
-    for word in ("owner/rows", str(tmp_path / "mirror"), "dreamer download"):
-        assert word in said
 
 
 @pytest.mark.slow

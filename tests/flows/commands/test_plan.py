@@ -12,7 +12,7 @@ import pytest
 from flows.commands.cli import main
 from flows.commands.planning import time_plan
 from flows.commands.planning.data_plan import data_bytes, data_tables
-from flows.commands.planning.time_plan import estimate_times, scored_tokens, unknown_benchmarks
+from flows.commands.planning.time_plan import estimate_times, scored_by, unknown_benchmarks
 from flows.models import plan_models
 from flows.plan import Plan
 from flows.prepare import prepare_data
@@ -83,6 +83,10 @@ def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Pa
 def study(root: Path, **training: object) -> Study:
     recipe = {"tokens": 1000, "checkpoints": 2, "warmup_steps": 1, "seeds": [0, 1], **training}
     return tiny(root, training=recipe, evaluation={"depths": [1, 2, 4]})
+
+
+def scored_tokens(chosen: Study) -> float:
+    return sum(one.items * one.tokens for one in scored_by(chosen))
 
 
 def times(on: int = 2, **changed: object) -> tuple[float, float, float]:

@@ -1,6 +1,5 @@
 """How a study shares a machine's GPUs among its runs, and that a GPU is held by one process at a time."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from flows.jobs.devices import check_devices, lock_gpus, share_ranks, visible_gp
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
-from tests.waiting import PATIENCE_SECONDS
 
 BUILTIN = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
 
@@ -67,12 +65,6 @@ def test_the_gpus_that_the_user_names_are_used(monkeypatch: pytest.MonkeyPatch) 
     assert visible_gpus(2) == ["GPU-a", "GPU-b"]
 
 
-@pytest.fixture
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The locks are the whole machine's, where the same test may run a second time."""
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-
-
 class Waited(Exception):
     """Somebody has begun to wait."""
 
@@ -81,34 +73,10 @@ def begin_to_wait(seconds: float) -> None:
     raise Waited
 
 
-@pytest.mark.usefixtures("own_locks")
-def test_a_device_is_held_by_one_at_a_time() -> None:
+def test_a_device_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))  # of which the locks of the machine are not
     names = ["test-0", "test-1"]
     with lock_gpus(names, 1, begin_to_wait) as first, lock_gpus(names, 1, begin_to_wait) as second:
         assert [first, second] == [["test-0"], ["test-1"]]
         with pytest.raises(Waited), lock_gpus(names, 1, begin_to_wait):
             pass
-
-
-@pytest.mark.usefixtures("own_locks")
-def test_who_wants_several_devices_holds_none_while_waiting() -> None:
-    names, waits, goes_on = ["test-0", "test-1"], threading.Event(), threading.Event()
-    got: list[list[str]] = []
-
-    def wait(seconds: float) -> None:
-        waits.set()
-        goes_on.wait()
-
-    def want_both() -> None:
-        with lock_gpus(names, 2, wait) as found:
-            got.append(found)
-
-    with lock_gpus(names, 1, begin_to_wait) as (first,):
-        thread = threading.Thread(target=want_both)
-        thread.start()
-        assert waits.wait(PATIENCE_SECONDS)
-        with lock_gpus(["test-1"], 1, begin_to_wait) as second:
-            assert (first, second, got) == ("test-0", ["test-1"], [])
-    goes_on.set()
-    thread.join(60)
-    assert got == [names]

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from flows.commands.cli import main
 from flows.commands.store.verify import find_damage
@@ -17,7 +16,7 @@ from model.checkpoint import _save_tensors as save_tensors
 from model.checksums import write_checksums
 from pipeline.storage.integrity import sealed
 from sql.results import connect, query
-from tests.flows.by_hand import JobsByHand, tiny, tiny_settings
+from tests.flows.by_hand import JobsByHand, study_file, tiny
 from tests.flows.small_study import TINY
 
 EVALUATED = Options(until="evaluate")
@@ -45,11 +44,6 @@ def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-
-
-def test_a_whole_study_is_whole(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(TINY), "--root", str(root)]) == 0
-    assert "outputs and the results are whole" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -116,9 +110,9 @@ def test_rows_that_were_removed_or_changed_are_named_and_entered_again(
     plan = prepared()
     run_study(plan, JobsByHand(), Shown())
     wanted = query(plan.study.database, "from evaluations order by all")
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_settings()))
-    command = ["verify", str(tmp_path / "tiny.yaml"), "--root", str(plan.study.folder)]
+    command = ["verify", str(study_file(tmp_path)), "--root", str(plan.study.folder)]
     assert main(command) == 0
+    assert "outputs and the results are whole" in capsys.readouterr().out
     with connect(plan.study.database) as connection:
         connection.execute(change)
     assert main(command) == 1
