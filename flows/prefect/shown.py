@@ -131,11 +131,12 @@ class InPrefect(Shown):
                 self._attempt(future.wait, CLOSE_SECONDS)
 
     def _submit(self, job: Job, box: SimpleQueue[Event | None]) -> None:
-        self._futures.append(TASKS[job.kind].submit(job.name, lambda: self._show_job(job, box)))
+        log = _Tail(job.log)  # before the task begins, which may take a while
+        self._futures.append(TASKS[job.kind].submit(job.name, lambda: self._show_job(job, box, log)))
 
-    def _show_job(self, job: Job, box: SimpleQueue[Event | None]) -> None:
+    def _show_job(self, job: Job, box: SimpleQueue[Event | None], log: _Tail) -> None:
         """Pass on the log and the progress of a job until the job has ended; raises what the job has failed by."""
-        logger, log = get_run_logger(), _Tail(job.log)
+        logger = get_run_logger()
         shown: list[Any] = []
         told = 0.0
         if job.kind == "training":

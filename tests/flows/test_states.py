@@ -119,7 +119,7 @@ def test_a_training_that_has_written_nothing_waits_for_its_turn_or_is_named(stud
     assert re.fullmatch("loss 2.500, silent since .*, process 4711 on gpu07", found.detail)
 
 
-@pytest.mark.parametrize(("evaluated", "state"), [(0, "waiting"), (1, "stopped"), (4, "complete")])
+@pytest.mark.parametrize(("evaluated", "state"), [(0, "stopped"), (1, "stopped"), (4, "complete")])
 def test_the_seed_that_won_the_race_is_evaluated_as_far_as_its_checkpoints_are(
     study: Study, evaluated: int, state: str
 ) -> None:
