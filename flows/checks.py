@@ -10,14 +10,13 @@ from pathlib import Path
 
 from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, plan_models
-from flows.plan import Plan
 from flows.study.configuration import BASELINE, Study
 from flows.watching.looks import folder_size
 from model.evaluation.harness_files import find_task
 from model.evaluation.trust import check_overrides, check_task_file
 from pipeline.benchmarks.items import task_file
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import source_files
+from pipeline.sources.repositories.folders import folder_of, source_files
 from pipeline.sources.stage import check_rows
 from pipeline.tokens.tokenizer import read_tokenizer
 
@@ -75,7 +74,8 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
 def check_sources(study: Study) -> None:
     """Read the first rows of the sources that are here: paths, columns and delimiters are right or told at once."""
     for source in study.own_sources:
-        if folder := Plan(study).find(source):
+        place = {"mirror": study.mirror, "cache": study.folder / "hub", "beside": study.place}
+        if folder := folder_of(source, source.splits, **place):
             check_rows(source, source_files(source, folder))
 
 
