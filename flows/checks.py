@@ -10,16 +10,14 @@ from pathlib import Path
 
 from flows.jobs.devices import check_devices, gpus, machine_memory, share_ranks
 from flows.models import PlannedModel, plan_models
-from flows.study.configuration import BASELINE, BUILTIN, Study
+from flows.study.configuration import BASELINE, Study
 from flows.watching.looks import folder_size
 from model.evaluation.harness_files import find_task
 from model.evaluation.trust import check_overrides, check_task_file
 from pipeline.benchmarks.items import task_file
-from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import folder_of, source_files
 from pipeline.sources.stage import check_rows
-from pipeline.sources.table import resolve_source
 from pipeline.tokens.tokenizer import read_tokenizer
 
 UNKNOWN_VOCABULARY = 1024  # stands for that of a tokenizer which is not read yet
@@ -74,10 +72,7 @@ def check_mirror(study: Study) -> None:
 
 def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
     """Check that the tasks of a study's benchmarks are there, and run no code that is not trusted."""
-    for entry in study.evaluation.benchmarks:
-        if entry == BUILTIN:
-            continue
-        benchmark = resolve_benchmark(entry)
+    for benchmark in study.own_benchmarks:
         own, where = task_file(benchmark, study.place, study.mirror), f"benchmark {benchmark.name!r}"
         files = [Path(own)] if own else [] if benchmark.text else [*map(find_task, benchmark.tasks.values())]
         if not trust_code:
@@ -88,9 +83,9 @@ def check_benchmarks(study: Study, *, trust_code: bool = False) -> None:
 
 def check_sources(study: Study) -> None:
     """Read the first rows of the sources that are here: paths, columns and delimiters are right or told at once."""
-    for source in (resolve_source(entry) for entry in study.data.sources if entry != BUILTIN):
+    for source in study.own_sources:
         place = {"mirror": study.mirror, "cache": study.folder / "hub", "beside": study.place}
-        if (folder := folder_of(source, source.splits, **place)) is not None:
+        if folder := folder_of(source, source.splits, **place):
             check_rows(source, source_files(source, folder))
 
 

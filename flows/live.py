@@ -15,7 +15,6 @@ from flows.plan import Evaluation, Plan
 from flows.rows import compute_intervals, enter_evaluations, enter_runs, enter_study, forget_wrong, status_of
 from flows.study.configuration import Study
 from flows.watching import progress
-from pipeline.errors import InputError
 from pipeline.storage.digests import digest, file_digest
 from pipeline.storage.files import write_text_atomically
 from reports.data import StudyData, read_study
@@ -43,12 +42,12 @@ class Results:
         self._enter_at = self._report_at = 0.0
         report_mark(plan.study).unlink(missing_ok=True)
 
-    def changed(self) -> None:
-        """Note that there are rows to be entered."""
-        self._changed = True
+    def update(self, *, changed: bool) -> None:
+        """Enter what is new and draw the report, unless one of these would take more than its share (`REST`).
 
-    def update(self) -> None:
-        """Enter what is new and draw the report, unless one of these would take more than its share (`REST`)."""
+        `changed` says that there are rows to be entered.
+        """
+        self._changed |= changed
         now = time.monotonic()
         if self._changed and now >= self._enter_at:
             self._enter_at = max(self._spend(self.enter), now + ENTER_SECONDS)
@@ -92,7 +91,7 @@ class Results:
         return [one for one in evaluations if f"evaluations/{one.key}" not in self._entered and one.done]
 
     def _spend(self, work: Callable[[], None]) -> float:
-        """Do some work, and return the time at which the work may be done again."""
+        """Do some work, and return the time at which the work may be done again; an error here ends no study."""
         began = time.monotonic()
         try:
             work()
@@ -102,23 +101,17 @@ class Results:
         return ended + REST * (ended - began)
 
     def _draw(self) -> None:
-        """Write the report of what is there. What goes wrong in showing results ends no study."""
+        """Write the report of what is there."""
         from reports.page.report import write_data
 
         plan, study = self._plan, self._plan.study
         if not {status_of(plan, run) for run in plan.runs} & set(UNDER_WAY):
             return  # the final report follows at once
+        compute_intervals(plan, most_replicates=REPLICATES)
+        data = read_study(study.database, study.study_id)
+        write_data(data, study.report.parent, papers=False)
         self._drawn = True
-        try:
-            compute_intervals(plan, most_replicates=REPLICATES)
-            data = read_study(study.database, study.study_id)
-            write_data(data, study.report.parent, papers=False)
-            self._tell(data)
-        except InputError:
-            self._drawn = False
-            raise
-        except Exception as error:  # the final report will say it of all rows
-            progress.report("live results", 0.0, f"the report could not be written: {error!r}")
+        self._tell(data)
 
 
 def report_mark(study: Study) -> Path:

@@ -28,7 +28,6 @@ from model.evaluation.job import INTROSPECTION
 from model.training.config import HOW_FAR, HOW_IT_RUNS
 from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
 from pipeline.benchmarks.items import task_specifications
-from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.errors import InputError
 from pipeline.sources.repositories.folders import folder_of, resolved_revision, source_files
 from pipeline.sources.repositories.splits import find_split, has_splits
@@ -79,6 +78,11 @@ class SourcePlan:
     signatures: Output
 
     @property
+    def chain(self) -> list[Output]:
+        """The outputs of the stages that look at one document at a time."""
+        return [self.documents, self.traces, self.clean]
+
+    @property
     def files(self) -> list[Path]:
         """The files that hold the rows of the source; those of the built-in world once it has been written."""
         return source_files(self.source, self.folder)
@@ -101,11 +105,11 @@ class DataPlan:
     @property
     def outputs(self) -> list[Output]:
         """All outputs, in the order in which they are made."""
-        chains = [[one.documents, one.traces, one.clean] for one in self.sources]
         world = [self.world] if self.world else []
+        curation = [output for one in self.sources for output in one.chain]
         signatures = [one.signatures for one in self.sources]
         last = [self.unique, self.curated, self.tokenizer, self.packed, self.funnel, *self.late.values()]
-        return [*world, self.items, *(output for chain in chains for output in chain), *signatures, *last]
+        return [*world, self.items, *curation, *signatures, *last]
 
     @property
     def counted(self) -> list[Output]:
@@ -222,32 +226,28 @@ class Plan:
 
     # --- data ---
 
-    @property
-    def wanted(self) -> list[tuple[Wanted, tuple[str, ...]]]:
-        """The data sets that the study reads, with the splits of each; without the built-in world."""
-        sources = [resolve_source(entry) for entry in self.study.data.sources if entry != BUILTIN]
-        return [*((one, one.splits) for one in sources), *((one, (one.split,)) for one in self.benchmarks)]
-
-    @cached_property
-    def benchmarks(self) -> list[Benchmark]:
-        """The benchmarks of the study, without those of the built-in world."""
-        return [resolve_benchmark(entry) for entry in self.study.evaluation.benchmarks if entry != BUILTIN]
-
-    def folder_of(self, entry: Wanted, splits: Sequence[str]) -> Path | None:
+    def find(self, entry: Wanted) -> Path | None:
         """Find the folder of a data set here; None where it is still to be fetched."""
         study = self.study
-        return folder_of(entry, splits, mirror=study.mirror, cache=study.folder / "hub", beside=study.place)
+        place = {"mirror": study.mirror, "cache": study.folder / "hub", "beside": study.place}
+        return folder_of(entry, splits_of(entry), **place)
 
     @property
-    def absent(self) -> list[tuple[Wanted, tuple[str, ...]]]:
-        """The data sets that are still to be fetched, with their splits."""
-        return [(entry, splits) for entry, splits in self.wanted if self.folder_of(entry, splits) is None]
+    def absent(self) -> list[Wanted]:
+        """The data sets that are still to be fetched."""
+        return [one for one in (*self.study.own_sources, *self.study.own_benchmarks) if self.find(one) is None]
+
+    def folder_of(self, entry: Wanted) -> Path:
+        """Return the folder of a data set that has been fetched."""
+        folder = self.find(entry)
+        assert folder is not None, "what is absent is told before"
+        return folder
 
     @cached_property
     def data(self) -> DataPlan:
         """The data outputs. Raises InputError while data sets are still to be fetched."""
         if absent := self.absent:
-            names = ", ".join(entry.name for entry, _ in absent)
+            names = ", ".join(entry.name for entry in absent)
             raise InputError(f"{self.study.name}: not fetched yet: {names}; `dreamer run {self.study.arguments}` does")
         data = self.study.data
         world = self._output("world", data.world) if self.study.needs_world else None
@@ -259,10 +259,9 @@ class Plan:
         curated = self._output("decontaminate", data.decontaminate, [unique, items])
         tokenizer = self._tokenizer(curated)
         packed = self._output("tokens", self.packing, [curated, tokenizer])
-        chains = [output for one in sources for output in (one.documents, one.traces, one.clean)]
-        counted = [*chains, unique, curated]
+        counted = [*(output for one in sources for output in one.chain), unique, curated]
         funnel = self._output("funnel", {"characters": EXACT_CHARACTERS}, [*counted, tokenizer, packed])
-        late = {one.name: self._late(one, curated) for one in self.benchmarks if one.late}
+        late = {one.name: self._late(one, curated) for one in self.study.own_benchmarks if one.late}
         return DataPlan(world, tuple(sources), items, unique, curated, tokenizer, packed, funnel, late)
 
     @property
@@ -295,8 +294,7 @@ class Plan:
                 assert world is not None, "a study with built-in documents needs the world"
                 folder, files, made_of = world.path / source.repository, [], [world]
             else:
-                folder, made_of = self.folder_of(source, source.splits), []
-                assert folder is not None, "sources that are not here are found before"
+                folder, made_of = self.folder_of(source), []
                 files = source_files(source, folder)
             with ThreadPoolExecutor() as threads:
                 digests = list(threads.map(self.store.file_digest, files))
@@ -315,7 +313,7 @@ class Plan:
 
     def _items(self, world: Output | None) -> Output:
         """Plan the items that must not be in the training data."""
-        declared = [one for one in self.benchmarks if not one.late]
+        declared = [one for one in self.study.own_benchmarks if not one.late]
         configuration = {
             "builtin": BUILTIN in self.study.evaluation.benchmarks,
             "benchmarks": [_defined(one) for one in declared],
@@ -331,8 +329,7 @@ class Plan:
 
     def _digests(self, benchmark: Benchmark) -> list[str]:
         """Hash the files of a benchmark: the split that is evaluated, and those that are kept out of training."""
-        folder = self.folder_of(benchmark, (benchmark.split,))
-        assert folder is not None, "benchmarks that are not here are found before"
+        folder = self.folder_of(benchmark)
         return [
             self.store.file_digest(path)
             for configuration in benchmark.configurations
@@ -434,7 +431,7 @@ class Plan:
             # Models that never learn to write questions are not scored on whole documents.
             learned = study.training.loss_on == "all"
             found += [task for task in world_specifications(world.path) if learned or task["benchmark"] != WORLD_TEXT]
-        for benchmark in self.benchmarks:
+        for benchmark in study.own_benchmarks:
             found += self.specifications(benchmark)
         if packed.results["validation"]:
             found.append(validation_specification(packed.path, study.training.loss_on))
@@ -442,8 +439,7 @@ class Plan:
 
     def specifications(self, benchmark: Benchmark) -> list[dict[str, Any]]:
         """Describe the tasks of a benchmark; texts that lm-eval reads from a file of ours are written once."""
-        study, folder = self.study, self.folder_of(benchmark, (benchmark.split,))
-        assert folder is not None, "benchmarks that are not here are found before"
+        study, folder = self.study, self.folder_of(benchmark)
         texts = study.store_folder / "texts"
         found = task_specifications(benchmark, folder, texts, beside=study.place, mirror=study.mirror)
         late = self.data.late.get(benchmark.name)
@@ -452,7 +448,7 @@ class Plan:
     @cached_property
     def _decisive(self) -> dict[str, Any]:
         """List what the scores of each benchmark depend on besides the checkpoint, in the order of the tasks."""
-        by_name = {one.name: one for one in self.benchmarks}
+        by_name = {one.name: one for one in self.study.own_benchmarks}
         found: dict[str, Any] = {}
         for task in self.tasks:
             name = task["benchmark"]
@@ -520,6 +516,11 @@ class Plan:
                 yield from (f"evaluations/{one.key}" for one in self.evaluations(run))
             if self.study.training.stop_at:
                 yield from (f"decisions/{self.decision(runs).stem}" for runs in self._described)
+
+
+def splits_of(entry: Wanted) -> tuple[str, ...]:
+    """Return the splits that a study reads of a data set; further ones of a benchmark need not be there."""
+    return (entry.split,) if isinstance(entry, Benchmark) else entry.splits
 
 
 def _defined(benchmark: Benchmark) -> dict[str, Any]:

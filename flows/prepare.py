@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 
 from flows.jobs.devices import cores
 from flows.losses import check_kept, repetition, say, unmarked_warnings, warnings
-from flows.plan import DataPlan, Plan, SourcePlan
+from flows.plan import DataPlan, Plan, SourcePlan, Wanted, splits_of
 from flows.study.configuration import Study
-from flows.watching import progress
+from flows.watching.progress import report
 from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.items import benchmark_items
 from pipeline.clean import clean
@@ -50,7 +50,8 @@ PROCESS_MEMORY = 512 * 2**20  # bytes that one process of a data stage needs, wh
 
 Call = Callable[[str, str, Callable[[], Any]], Any]
 """`call(kind, name, body)` shows a step while `body()` does the work, and returns what `body` returns."""
-Work = Callable[[Path, Progress], Mapping[str, Any]]
+Work = Callable[..., Mapping[str, Any]]
+"""`work(folder, progress=...)` fills the folder of an output, and returns the results for its manifest."""
 
 
 def prepare_data(plan: Plan, call: Call) -> None:
@@ -58,28 +59,23 @@ def prepare_data(plan: Plan, call: Call) -> None:
 
     Raises InputError for sources that cannot be found or read, before any computing where that can be known.
     """
-    for entry, splits in plan.absent:
-        call("download", entry.name, partial(_fetch, plan, entry, splits))
+    for entry in plan.absent:
+        call("download", entry.name, partial(_fetch, plan, entry))
     data, study = plan.data, plan.study
     make = partial(_make, plan, call)
     if data.world:
-        make(data.world, "", lambda folder, report: write_world(folder, study.data.world, progress=report))
+        make(data.world, "", partial(write_world, settings=study.data.world))
     make(data.items, "", partial(_write_items, plan))
     _curate_sources(plan, call)
     signatures = [one.signatures for one in data.sources]
     make(data.unique, "", partial(_deduplicate, study, data), resumes=True, uses=signatures)
     make(data.curated, "", partial(_decontaminate, study, data), resumes=True)
     say(warnings([data.unique, data.curated]))
-    for benchmark in plan.benchmarks:
-        if benchmark.late:
-            late = data.late[benchmark.name]
+    for benchmark in study.own_benchmarks:
+        if late := data.late.get(benchmark.name):
             make(late, benchmark.name, partial(_look_for_items, plan, benchmark))
-            say(
-                [
-                    f"benchmark {benchmark.name!r} is late: {len(late.results['found']):,} of its "
-                    f"{late.results['items']:,} items stand in the data, and are left out of its score"
-                ]
-            )
+            found = f"{len(late.results['found']):,} of its {late.results['items']:,} items"
+            say([f"benchmark {benchmark.name!r} is late: {found} stand in the data, and are left out of its score"])
     make(data.tokenizer, "", partial(_tokenizer, study, data))
     make(data.packed, "", partial(_pack, plan), resumes=True)
     say(repetition(study.training.tokens, data.packed.results["tokens"]))
@@ -89,13 +85,13 @@ def prepare_data(plan: Plan, call: Call) -> None:
 def _make(plan: Plan, call: Call, output: Output, label: str, work: Work, **options: Any) -> None:
     """Make one output unless it is there, and report its progress. `options` and errors are those of `Store.build`."""
     name = f"{output.stage} {label}".strip()
-    report = partial(progress.report, name)
-    build = partial(plan.store.build, output, lambda folder: work(folder, report), **options)
+    progress = partial(report, name)
+    build = partial(plan.store.build, output, partial(work, progress=progress), **options)
     build() if output.done else call("data", name, build)
-    report(1.0, "done")
+    progress(1.0, "done")
 
 
-def _fetch(plan: Plan, entry: Any, splits: Sequence[str]) -> None:
+def _fetch(plan: Plan, entry: Wanted) -> None:
     """Fetch one data set from the hub. Raises InputError, within seconds, where that is not possible."""
     study = plan.study
     try:
@@ -105,26 +101,23 @@ def _fetch(plan: Plan, entry: Any, splits: Sequence[str]) -> None:
             cache=study.folder / "hub",
             revision=entry.revision,
             configurations=entry.configurations,
-            splits=splits,
+            splits=splits_of(entry),
             study=shlex.quote(shlex.split(study.arguments)[0]),
-            progress=partial(progress.report, f"download {entry.name}"),
+            progress=partial(report, f"download {entry.name}"),
         )
     except Absent as error:
-        others = [other.name for other, _ in plan.absent if other.name != entry.name]
+        others = [other.name for other in plan.absent if other.name != entry.name]
         also = f"; also not here: {', '.join(dict.fromkeys(others))}" if others else ""
         raise InputError(f"{error}{also}") from error
 
 
-def _write_items(plan: Plan, folder: Path, _: Progress) -> dict[str, Any]:
+def _write_items(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Collect the items that must not be in the training data."""
     tables = [world_items(plan.data.world.path)] if plan.data.world else []
-    for benchmark in plan.benchmarks:
+    for benchmark in plan.study.own_benchmarks:
         plan.specifications(benchmark)  # which also finds what is missing, and writes texts
-        if benchmark.late:
-            continue
-        found = plan.folder_of(benchmark, (benchmark.split,))
-        assert found is not None, "benchmarks are fetched before"
-        tables.append(benchmark_items(benchmark, found))
+        if not benchmark.late:
+            tables.append(benchmark_items(benchmark, plan.folder_of(benchmark)))
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     pq.write_table(table, folder / "items.parquet", compression="zstd")
     return {"items": len(table)}
@@ -138,9 +131,6 @@ def _curate_sources(plan: Plan, call: Call) -> None:
     """
     study, sources = plan.study, plan.data.sources
 
-    def missing(*stages: str) -> list[SourcePlan]:
-        return [one for one in sources if not all(getattr(one, stage).done for stage in stages)]
-
     def side_by_side(work: Callable[[SourcePlan, Run], None], wanted: Sequence[SourcePlan], size: int) -> None:
         for one in sources:
             if one not in wanted:
@@ -149,62 +139,39 @@ def _curate_sources(plan: Plan, call: Call) -> None:
             with workers(processes_for(study, size), study.compute.cluster) as run:
                 at_once(lambda one: work(one, run), wanted, 1 if run is serial else len(wanted))
 
-    wanted = missing("documents", "traces", "clean")
+    wanted = [one for one in sources if not all(output.done for output in one.chain)]
     side_by_side(partial(_curate, plan, call), wanted, sum(_characters_read(study, one) for one in wanted))
     for one in sources:
-        chain = [one.documents, one.traces, one.clean]
-        check_kept(one.source, chain)
-        say([*warnings(chain), *unmarked_warnings(one.traces)])
-    unsigned = missing("signatures")
+        check_kept(one.source, one.chain)
+        say([*warnings(one.chain), *unmarked_warnings(one.traces)])
+    unsigned = [one for one in sources if not one.signatures.done]
     side_by_side(partial(_sign, plan, call), unsigned, kept_characters([one.clean for one in unsigned]))
 
 
 def _curate(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     """Make the outputs of the three stages that look at one document at a time."""
-    study, source = plan.study, one.source
+    data, source = plan.study.data, one.source
     make = partial(_make, plan, call, resumes=True)
-    limit, rules = study.data.limit, study.data.clean
 
-    def unchanged() -> list[Path]:
+    def read(folder: Path, progress: Progress) -> dict[str, Any]:
         plan.store.check_files(one.files, one.documents.configuration["files"])  # none of the built-in world
-        return one.files
+        options = {"limit": data.limit, "commit": one.commit, "run": run}
+        return read_source(source, one.files, folder, **options, progress=progress)
 
-    make(
-        one.documents,
-        source.name,
-        lambda folder, report: read_source(
-            source, unchanged(), folder, limit=limit, commit=one.commit, run=run, progress=report
-        ),
-    )
-    make(
-        one.traces,
-        source.name,
-        lambda folder, report: strip_traces(
-            one.documents.path, folder, **one.traces.configuration, run=run, progress=report
-        ),
-    )
-    make(
-        one.clean,
-        source.name,
-        lambda folder, report: clean(one.traces.path, folder, rules, run=run, progress=report),
-    )
+    make(one.documents, source.name, read)
+    make(one.traces, source.name, partial(strip_traces, one.documents.path, **one.traces.configuration, run=run))
+    make(one.clean, source.name, partial(clean, one.traces.path, settings=data.clean, run=run))
 
 
 def _sign(plan: Plan, call: Call, one: SourcePlan, run: Run) -> None:
     """Sign the cleaned documents of a source for deduplication; a source signed before is not signed again."""
     data = plan.study.data
     signing, memory = data.deduplicate.signing, memory_bytes(data.memory) // len(data.sources)
-    _make(
-        plan,
-        call,
-        one.signatures,
-        one.source.name,
-        lambda folder, report: sign_source(one.clean.path, folder, signing, memory=memory, run=run, progress=report),
-        resumes=True,
-    )
+    sign = partial(sign_source, one.clean.path, signing=signing, memory=memory, run=run)
+    _make(plan, call, one.signatures, one.source.name, sign, resumes=True)
 
 
-def _deduplicate(study: Study, data: DataPlan, folder: Path, report: Progress) -> dict[str, Any]:
+def _deduplicate(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Remove the duplicates among the documents of all sources."""
     cleaned = [one.clean for one in data.sources]
     return deduplicate(
@@ -215,11 +182,11 @@ def _deduplicate(study: Study, data: DataPlan, folder: Path, report: Progress) -
         memory=study.data.memory,
         processes=processes_for(study, kept_characters(cleaned)),
         cluster=study.compute.cluster,
-        progress=report,
+        progress=progress,
     )
 
 
-def _decontaminate(study: Study, data: DataPlan, folder: Path, report: Progress) -> dict[str, Any]:
+def _decontaminate(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Remove the documents that contain benchmark items."""
     return decontaminate(
         data.unique.path,
@@ -228,32 +195,31 @@ def _decontaminate(study: Study, data: DataPlan, folder: Path, report: Progress)
         study.data.decontaminate,
         processes=processes_for(study, kept_characters([data.unique])),
         cluster=study.compute.cluster,
-        progress=report,
+        progress=progress,
     )
 
 
-def _look_for_items(plan: Plan, benchmark: Benchmark, folder: Path, report: Progress) -> dict[str, Any]:
+def _look_for_items(plan: Plan, benchmark: Benchmark, folder: Path, progress: Progress) -> dict[str, Any]:
     """Find the items of a late benchmark that stand in the curated documents, by the rules of decontamination."""
-    place, rules = plan.folder_of(benchmark, (benchmark.split,)), plan.study.data.decontaminate
-    assert place is not None, "benchmarks are fetched before"
-    items, scratch = benchmark_items(benchmark, place), folder / "scratch"
-    decontaminate(plan.data.curated.path, scratch, items, rules, progress=report)
+    rules, scratch = plan.study.data.decontaminate, folder / "scratch"
+    items = benchmark_items(benchmark, plan.folder_of(benchmark))
+    decontaminate(plan.data.curated.path, scratch, items, rules, progress=progress)
     matches = pq.read_table(scratch / "matches.parquet").to_pylist()
     shutil.rmtree(scratch)
     return {"items": len(items), "found": sorted({row["item"] for row in matches if row["grade"] in rules.remove})}
 
 
-def _tokenizer(study: Study, data: DataPlan, folder: Path, report: Progress) -> dict[str, Any]:
+def _tokenizer(study: Study, data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Train the tokenizer on the curated documents, or take the one that the study names."""
     wanted = study.data.tokenizer
     if wanted.hub:
         return take_tokenizer({"hub": wanted.hub, "revision": wanted.revision}, folder)
     if file := study.tokenizer_file:
         return take_tokenizer({"file": str(file)}, folder)
-    return train_tokenizer(data.curated.path, folder, wanted.vocabulary_size, progress=report)
+    return train_tokenizer(data.curated.path, folder, wanted.vocabulary_size, progress=progress)
 
 
-def _pack(plan: Plan, folder: Path, report: Progress) -> dict[str, Any]:
+def _pack(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Tokenise the curated documents, and pack their tokens into shards."""
     study, data = plan.study, plan.data
     return pack(
@@ -263,14 +229,14 @@ def _pack(plan: Plan, folder: Path, report: Progress) -> dict[str, Any]:
         **plan.packing,
         processes=processes_for(study, kept_characters([data.curated])),
         cluster=study.compute.cluster,
-        progress=report,
+        progress=progress,
     )
 
 
-def _count(data: DataPlan, folder: Path, report: Progress) -> dict[str, Any]:
+def _count(data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Count the tokens that each of the finished stages kept and dropped."""
     parts = [Stage(output.key, output.path, output.results["counts"], _changed(output)) for output in data.counted]
-    return {"counts": count_tokens(parts, data.packed.results["counts"], data.tokenizer.path, progress=report)}
+    return {"counts": count_tokens(parts, data.packed.results["counts"], data.tokenizer.path, progress=progress)}
 
 
 def _changed(output: Output) -> frozenset[str]:

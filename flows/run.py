@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal
 
 from flows.following import Followed
 from flows.jobs import Event, Failed, Job, Jobs
@@ -37,33 +37,19 @@ NEXT = {"prepare": "train", "train": "evaluate", "evaluate": "report"}
 EVALUATING = "evaluating"  # a folder of the study, with one for each evaluation that is under way or has failed
 EVALUATION_FIRST = (0,)  # before the trainings that wait: an evaluation is short and shows a result
 
-T = TypeVar("T")
 
+class Shown:
+    """Show a study while it runs: nowhere, unless a subclass knows a place."""
 
-class Shown(Protocol):
-    """Where a study is shown while it runs."""
-
-    def call(self, kind: str, name: str, body: Any) -> Any:
+    def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
         """Show a step of this process, and return what `body()` returns."""
+        return body()
 
     def tell(self, event: Event) -> None:
         """Show what has happened to a job."""
 
     def drawn(self, data: StudyData) -> None:
         """Show the data of a report that has just been written."""
-
-
-class Unseen:
-    """Show nothing (see `Shown`)."""
-
-    def call(self, kind: str, name: str, body: Any) -> Any:
-        return body()
-
-    def tell(self, event: Event) -> None:
-        pass
-
-    def drawn(self, data: StudyData) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -144,12 +130,11 @@ def train_and_evaluate(
                     write_text_atomically(event.job.folder / FAILURE, reason)
             if event.kind == "finished" and event.job.kind == "training":
                 (event.job.folder / FAILURE).unlink(missing_ok=True)  # of another study that shares the run
-            if event.ends or event.kind == "checkpoint":
+            if changed := event.ends or event.kind == "checkpoint":
                 submit()
-                results.changed()
             shown.tell(event)
             followed.tell(event)
-            results.update()
+            results.update(changed=changed)
     except BaseException:
         jobs.stop()
         raise

@@ -30,7 +30,7 @@ from benchmarks.tables import print_table
 from flows.jobs.cluster import open_jobs
 from flows.plan import Plan
 from flows.prepare import prepare_data
-from flows.run import Unseen
+from flows.run import Shown
 from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.storage.digests import digest
@@ -133,7 +133,7 @@ def measure(mirror: Path, root: Path, cluster: str | None) -> tuple[dict[str, An
     with watched() as most, open_jobs(study_of(mirror, root, cluster)) as (study, _):
         plan = Plan(study)
         plan.store = store = MeasuringStore(study.store_folder)
-        prepare_data(plan, Unseen().call)
+        prepare_data(plan, Shown().call)
     packed = plan.data.packed
     after = os.times()
     spent, by_others = sum(after[:4]) - sum(before[:4]), sum(after[2:4]) - sum(before[2:4])

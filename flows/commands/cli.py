@@ -14,6 +14,7 @@ from importlib import import_module
 
 from flows.commands.parser import GROUPS, parser
 from flows.jobs import BAD_INPUT, Failed, Stopped
+from flows.watching.progress import end_now
 from pipeline.errors import InputError, nearest_name
 
 BAD_PLACES = (errno.EROFS, errno.ENAMETOOLONG)
@@ -37,9 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _trust_no_modules_here()
     status = _run(list(sys.argv[1:] if arguments is None else arguments))
     if arguments is None and status:  # libraries have nothing to say after our one line, at the interpreter's end
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
+        end_now(status)
     return status
 
 
@@ -90,9 +89,6 @@ def _status_of(error: BaseException, *, only_prints: bool) -> int:
 @contextmanager
 def handling(handler: Callable[[int, object], None]) -> Iterator[None]:
     """Let `handler` answer Ctrl-C and SIGTERM during the block."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("--version", action=_Version, nargs=0, help="print the version of this program and end")
+    top.add_argument("--version", action="version", version=f"dreamer {version('dreamer-study')}")
     commands = top.add_subparsers(required=True, metavar="COMMAND", prog="dreamer", help=argparse.SUPPRESS)
     about: dict[str, str] = {}
 
@@ -130,7 +131,7 @@ def parser() -> argparse.ArgumentParser:
         compare.add_argument(number, metavar=number.upper(), help=RESULTS)
         compare.add_argument(f"--{number}-study", metavar="ID", help="which study of a results file that holds several")
     compare.add_argument("--all", action="store_true", help="also print what did not change")
-    export = add("export", "results.export:export", "Write every table and view of a study's results as files.")
+    export = add("export", "results.query:export", "Write every table and view of a study's results as files.")
     add_study(export, RESULTS)
     export.add_argument("folder", metavar="FOLDER", type=Path, help="the folder to write")
     export.add_argument("--format", choices=("parquet", "csv"), default="parquet", help="(default parquet)")
@@ -240,13 +241,3 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
     return int(text)
-
-
-class _Version(argparse.Action):
-    """Print the version of the package. Reading what is installed takes time, so only when asked."""
-
-    def __call__(self, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"dreamer {version('dreamer-study')}")
-        raise SystemExit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
@@ -26,11 +27,17 @@ class _Console(Console):
 console = _Console(width=None if sys.stdout.isatty() else 240, highlight=False, markup=False)
 
 
+def empty_table(columns: Iterable[tuple[str, bool]]) -> Table:
+    """Make a table without rows; of each column its head, and whether the column is set to the right."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for head, right in columns:
+        table.add_column(head, justify="right" if right else "left")
+    return table
+
+
 def print_table(table: pd.DataFrame) -> None:
     """Print a data frame as a table, numbers to the right."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for column in table.columns:
-        shown.add_column(str(column), justify="right" if pd.api.types.is_numeric_dtype(table[column]) else "left")
+    shown = empty_table((str(name), pd.api.types.is_numeric_dtype(table[name])) for name in table.columns)
     for row in table.itertuples(index=False):
         shown.add_row(*map(cell, row))
     console.print(shown)

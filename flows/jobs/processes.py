@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
+from typing import Any
 
 from flows.jobs import BAD_INPUT, Failed, Job, Stopped
 from flows.jobs.private import compiled_libraries
@@ -19,18 +20,9 @@ from model.training.ranks.bound import Child
 from pipeline.errors import InputError
 
 
-def started(
-    program: str,
-    arguments: Sequence[str],
-    log: Path,
-    environment: Mapping[str, str],
-    *,
-    ranks: int = 1,
-    asked: bool = False,
-) -> Child:
-    """Start `python -m program arguments`, by so many ranks; the output is appended to `log`."""
-    variables = {**compiled_libraries(), **environment}
-    return Child(program, *arguments, log=log, environment=variables, ranks=ranks, asked=asked)
+def started(program: str, arguments: Sequence[str], log: Path, environment: Mapping[str, str], **options: Any) -> Child:
+    """Start `python -m program arguments`; the output is appended to `log`. `options` are those of `Child`."""
+    return Child(program, *arguments, log=log, environment={**compiled_libraries(), **environment}, **options)
 
 
 def check_status(child: Child, status: int, job: Job) -> None:

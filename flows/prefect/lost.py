@@ -6,7 +6,6 @@ Nobody has told Prefect of the end of these flow runs, so Prefect would show the
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from typing import Any
 
 from flows.study.loading import load_study
@@ -37,19 +36,15 @@ def end_lost_runs(*, every: bool = False) -> list[str]:
     under_way = FlowRunFilterStateType(any_=[StateType.PENDING, StateType.RUNNING, StateType.CANCELLING])
     with get_client(sync_client=True) as client:
         runs = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=FlowRunFilterState(type=under_way)))
-        runs = runs if every else lost_runs(runs)
+        runs = [run for run in runs if every or is_lost(run.parameters)]
         for run in runs:
             said = "The process of this run has ended, and no server heard how. `dreamer status` shows the study"
             client.set_flow_run_state(run.id, Crashed(message=said), force=True)
     return [run.name for run in runs if run.deployment_id]
 
 
-def lost_runs(runs: Iterable[Any]) -> list[Any]:
-    """Choose the flow runs whose study is on this machine, where no process runs the study."""
-    return [run for run in runs if _is_lost(run.parameters)]
-
-
-def _is_lost(parameters: dict[str, Any]) -> bool:
+def is_lost(parameters: dict[str, Any]) -> bool:
+    """Check that the study of a flow run is on this machine, where no process runs the study."""
     try:
         study = load_study(parameters["study"], root=parameters.get("root"))
         return study.folder.exists() and not runs_elsewhere(study)

@@ -39,18 +39,12 @@ def serving_reports(port: int = 0) -> Iterator[str]:
 
 
 def link_to_report(study: Study) -> str:
-    """Return the address of a study's report: where reports are served, else the file's.
-
-    The address ends with the study's name, and a digest where another study of that name has a report elsewhere.
-    """
+    """Return the address of a study's report: where reports are served, else the file's."""
+    report = study.report.resolve()
     if not (address := os.environ.get(ADDRESS)):
-        return study.report.resolve().as_uri()
-    links, report = private_folder("reports"), study.report.resolve()
-    name = study.name
-    if find_report(links, name) not in (None, report):  # a study of this name in another folder, whose link stays
-        name = f"{name}-{digest(str(report))[:8]}"
-    with open_private(links / name) as file:
-        file.truncate(0)  # of a longer path, where the study of that name once was
+        return report.as_uri()
+    name = f"{study.name}-{digest(str(report))[:8]}"  # studies of one name may lie in several folders
+    with open_private(private_folder("reports") / name) as file:
         file.write(str(report))
     return f"{address}/{name}/"
 

@@ -53,7 +53,7 @@ def up() -> None:
     with (
         only_one(address),
         former_server_ended(address) as mark,
-        serving_reports((urlsplit(address).port or 4200) + 1) as reports,
+        serving_reports((urlsplit(address).port or 4200) + 1),
     ):
         joins = healthy(address)
         if not joins:
@@ -70,7 +70,6 @@ def up() -> None:
                 if not joins:
                     print(f"Its pages ask for this secret: {secret()}", flush=True)
                 print("In a second terminal: prefect deployment run full-study --watch", flush=True)
-                print(f"Reports are at {reports}/STUDY/", flush=True)
                 serve(*deployments(), limit=1)
         except KeyboardInterrupt:
             pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import socket
 import subprocess
@@ -57,11 +56,11 @@ def check_port(address: str) -> None:
         ) from None
 
 
-def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+def start_server(address: str, keeps: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a Prefect server at an address; the server ends when this process ends.
 
-    `options` are further ones of `prefect server start`, `keeps` are open files that the server keeps open. Pages of
-    other origins get no answer, nor does anybody without the secret.
+    `keeps` are open files that the server keeps open. Pages of other origins get no answer, nor does anybody without
+    the secret.
     """
     place = urlsplit(address)
     at = ["--host", str(place.hostname), "--port", str(place.port or 4200)]
@@ -73,7 +72,7 @@ def start_server(address: str, *options: str, keeps: Sequence[int] = ()) -> subp
         "PREFECT_SERVER_UI_API_URL": address,
         "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     }
-    bound = bound_command("prefect", "server", "start", *at, *options)
+    bound = bound_command("prefect", "server", "start", *at)
     return subprocess.Popen(
         bound,
         stdout=subprocess.DEVNULL,
@@ -93,8 +92,7 @@ def await_server(server: subprocess.Popen[bytes], address: str) -> subprocess.Po
     try:
         while time.monotonic() < deadline:
             if server.poll() is not None:
-                command = shlex.join(server.args[7:])  # type: ignore[index]  # behind what `bound_command` adds
-                raise NoServer(f"Prefect's server ended with status {server.returncode}: see `python {command}`")
+                raise NoServer(f"`prefect server start` ended with status {server.returncode}, and by hand says why")
             if healthy(address):
                 return server
             time.sleep(0.1)
@@ -141,7 +139,7 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
     with status 1 where the server does not start again: studies under way need no server, and go on.
     """
     check_port(address)
-    servers, ending = [await_server(start_server(address, keeps=keeps), address)], threading.Event()
+    servers, ending = [await_server(start_server(address, keeps), address)], threading.Event()
 
     def watch() -> None:
         while True:
@@ -151,7 +149,7 @@ def kept_alive(address: str, keeps: Sequence[int] = ()) -> Iterator[None]:
             by = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
             print(f"Prefect's server {by}; another one starts; studies go on", file=sys.stderr, flush=True)
             try:
-                servers.append(await_server(start_server(address, keeps=keeps), address))
+                servers.append(await_server(start_server(address, keeps), address))
             except NoServer as error:
                 print(f"{error}. Studies under way go on; start `make up` again", file=sys.stderr, flush=True)
                 os._exit(1)

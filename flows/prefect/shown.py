@@ -7,6 +7,7 @@ once, and the study goes on without showing itself there.
 from __future__ import annotations
 
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -31,8 +32,8 @@ from prefect.futures import PrefectFuture
 
 from flows.following import training_words
 from flows.jobs import Event, Job, Stopped
-from flows.prefect.artifacts import artifact_key
 from flows.prefect.report_links import link_to_report
+from flows.run import Shown
 from flows.study.configuration import Study
 from flows.watching import progress
 from reports.data import StudyData
@@ -58,8 +59,8 @@ TASKS = {
 }
 
 
-class InPrefect:
-    """Show a study as the tasks of the flow run that goes on (see `flows.run.Shown`)."""
+class InPrefect(Shown):
+    """Show a study as the tasks of the flow run that goes on."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
@@ -129,17 +130,13 @@ class InPrefect:
             if not self._lost.is_set():
                 self._attempt(future.wait, CLOSE_SECONDS)
 
-    @property
-    def lost(self) -> bool:
-        """Whether the server was lost."""
-        return self._lost.is_set()
-
     def _submit(self, job: Job, box: SimpleQueue[Event | None]) -> None:
-        self._futures.append(TASKS[job.kind].submit(job.name, lambda: self._show_job(job, box)))
+        log = _Tail(job.log)  # before the task begins, which may take a while
+        self._futures.append(TASKS[job.kind].submit(job.name, lambda: self._show_job(job, box, log)))
 
-    def _show_job(self, job: Job, box: SimpleQueue[Event | None]) -> None:
+    def _show_job(self, job: Job, box: SimpleQueue[Event | None], log: _Tail) -> None:
         """Pass on the log and the progress of a job until the job has ended; raises what the job has failed by."""
-        logger, log = get_run_logger(), _Tail(job.log)
+        logger = get_run_logger()
         shown: list[Any] = []
         told = 0.0
         if job.kind == "training":
@@ -191,6 +188,14 @@ class InPrefect:
             if state and state.type in (StateType.CANCELLING, StateType.CANCELLED):
                 self._cancelled.set()
                 return
+
+
+def artifact_key(*words: str) -> str:
+    """Make a key that Prefect accepts (a to z, digits, dashes) of the names of studies and jobs.
+
+    Example: `artifact_key("mini", "train DR+DA-4 seed 0")` gives `mini-train-dr-plus-da-4-seed-0`.
+    """
+    return re.sub("[^a-z0-9]+", "-", " ".join(words).lower().replace("+", " plus "))
 
 
 def _tag(run: str, tag: str) -> None:

@@ -6,21 +6,21 @@ trained, on which benchmarks they are evaluated. The settings of a curation stag
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from flows.study.section import Section, distinct, settings_section
-from flows.study.tokenizer import Tokenizer
 from model.evaluation.job import EvaluationSettings
 from model.training.config import HOW_IT_RUNS, TrainingConfig
 from model.training.recording.records import FEWEST_LOSSES
+from pipeline.benchmarks.benchmark import Benchmark
 from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.clean import CleanSettings
 from pipeline.decontaminate.settings import DecontaminationSettings
 from pipeline.dedup.settings import DedupSettings
+from pipeline.sources.source import Source
 from pipeline.sources.table import resolve_source
 from pipeline.storage.digests import digest
 from pipeline.storage.memory import memory_bytes
@@ -31,12 +31,29 @@ from sql.names import BASELINE
 
 VARIANTS = ("LA", "DR", "DR+DA")
 MOST_CHECKPOINTS = 10_000
-MOST_TOKENS = 10**14  # beyond every corpus: a slip of the pen
-MOST_DOCUMENTS = 10**9  # of the built-in world
 LONGEST_SEQUENCE = 2**20
 MOST_RANKS = 256  # beyond every machine
 LEAST_MEMORY = 10**8
 BUILTIN = "builtin"  # names the built-in world in a study file, as a source and as benchmarks
+
+
+class Tokenizer(Section):
+    """The tokenizer: trained on the study's own documents, fetched from the hub, or a local tokenizer.json."""
+
+    vocabulary_size: int | None = Field(
+        None, ge=260, description="train a byte-level BPE tokenizer of at most this size"
+    )
+    hub: str | None = Field(None, description="the tokenizer of a model on the hub, by its id")
+    revision: str | None = Field(None, description="the commit of that model's repository")
+    file: Path | None = Field(None, description="a tokenizer.json")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> Tokenizer:
+        if (self.hub is None) == (self.file is None) and not (self.hub is None and self.vocabulary_size):
+            raise ValueError("give one of 'vocabulary_size' (train one), 'hub' (an id) or 'file' (a tokenizer.json)")
+        if self.file and not self.file.is_file():
+            raise ValueError(f"there is no tokenizer file {self.file}")
+        return self
 
 
 class Data(Section):
@@ -79,14 +96,6 @@ class Data(Section):
         if memory_bytes(memory) < LEAST_MEMORY:
             raise ValueError(f"{memory} is too little for any stage; give at least 100MB")
         return memory
-
-    @field_validator("world")
-    @classmethod
-    def _countable_world(cls, world: WorldSettings) -> WorldSettings:
-        for name in ("documents", "items"):
-            if getattr(world, name) > MOST_DOCUMENTS:
-                raise ValueError(f"{name}={getattr(world, name):,}: give at most {MOST_DOCUMENTS:,}")
-        return world
 
     @field_validator("sources")
     @classmethod
@@ -189,8 +198,6 @@ class Training(settings_section(TrainingConfig, without=["seed", "raw_checkpoint
             raise ValueError("checkpoints and checkpoint_every say the same in two ways: give one of them")
         if self.checkpoint_every and self.tokens / self.checkpoint_every > MOST_CHECKPOINTS:
             raise ValueError(f"checkpoint_every={self.checkpoint_every:,}: more than {MOST_CHECKPOINTS:,} checkpoints")
-        if self.tokens > MOST_TOKENS:
-            raise ValueError(f"tokens={self.tokens:,}: give at most {MOST_TOKENS:,}")
         if self.batch_tokens % self.sequence_length:
             raise ValueError(
                 f"batch_tokens={self.batch_tokens:,} is no multiple of sequence_length={self.sequence_length:,}: "
@@ -299,11 +306,6 @@ class Study(Section):
         return self._arguments or self.name
 
     @property
-    def named(self) -> str:
-        """STUDY as given on the command line, without options."""
-        return shlex.split(self.arguments)[0]
-
-    @property
     def place(self) -> Path:
         """The folder of the study file, below which its task files lie; the current folder for a preset."""
         return self._start / self._place
@@ -356,3 +358,13 @@ class Study(Section):
     def needs_world(self) -> bool:
         """Whether the built-in world is a source or a benchmark of the study."""
         return BUILTIN in self.data.sources or BUILTIN in self.evaluation.benchmarks
+
+    @property
+    def own_sources(self) -> list[Source]:
+        """The sources, without the built-in world."""
+        return [resolve_source(entry) for entry in self.data.sources if entry != BUILTIN]
+
+    @property
+    def own_benchmarks(self) -> list[Benchmark]:
+        """The benchmarks, without those of the built-in world."""
+        return [resolve_benchmark(entry) for entry in self.evaluation.benchmarks if entry != BUILTIN]

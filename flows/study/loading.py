@@ -108,12 +108,8 @@ def read_yaml(where: str, text: str | bytes) -> Any:
     """Parse a YAML text. Raises InputError, in one line that begins with `where`, for any other text."""
     try:
         return yaml.load(text, _StrictLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # also a number or a nesting without an end
         raise InputError(f"{where}: not valid YAML: {' '.join(str(error).split())}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where}: not UTF-8 text ({error})") from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits; nesting without an end
-        raise InputError(f"{where}: not valid YAML: {error}") from None
 
 
 def _on_one_line(error: ValidationError) -> str:

@@ -77,18 +77,10 @@ def on_terminal() -> Iterator[None]:
             yield
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
-    columns = (
-        TextColumn("{task.description:<26}"),
-        BarColumn(24),
-        TextColumn("{task.percentage:>4.0f} %"),
-        TimeElapsedColumn(),
-    )
-    with (
-        Progress(*columns, TextColumn("{task.fields[words]}"), console=Console(stderr=True)) as bars,
-        listening(Bars(bars)),
-    ):
+    columns = "{task.description:<26}", BarColumn(24), "{task.percentage:>4.0f} %", TimeElapsedColumn()
+    with Progress(*columns, "{task.fields[words]}", console=Console(stderr=True)) as bars, listening(Bars(bars)):
         yield
 
 

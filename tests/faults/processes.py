@@ -8,21 +8,27 @@ import subprocess
 import sys
 import urllib.request
 from base64 import b64encode
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from flows.prefect.secret import secret
 from tests.flows.small_study import PROJECT
 
-DREAMER = Path(sys.executable).with_name("dreamer")
+DREAMER, PREFECT = (Path(sys.executable).with_name(name) for name in ("dreamer", "prefect"))
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """The environment without settings of Prefect, which a study leaves that a test has run in this process."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
+    return {**ours, "OMP_NUM_THREADS": "1", **variables}
 
 
 def start(
     study: Path, root: Path, log: Path, *options: str, cwd: Path = PROJECT, **variables: str
 ) -> subprocess.Popen[bytes]:
     """`dreamer run` of a study; what it says is appended to `log`."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     command = [DREAMER, "run", str(study), "--root", str(root), *options]
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -30,28 +36,27 @@ def start(
             stdout=output,
             stderr=output,
             cwd=cwd,
-            env={**ours, "OMP_NUM_THREADS": "1", **variables},
+            env=environment(**variables),
             start_new_session=True,
         )
 
 
-def commands() -> dict[int, str]:
-    """The command line of every process."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # a process that has ended meanwhile
-            found[int(path.parent.name)] = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
-    return found
-
-
 def child(parent: int, words: str) -> int | None:
     """A child of a process, with these words in its command line."""
-    for number, command in commands().items():
-        with suppress(OSError):
-            status = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-            if int(status[1]) == parent and words in command:
-                return number
+    for process in psutil.process_iter(["ppid", "cmdline"]):
+        if process.info["ppid"] == parent and words in " ".join(process.info["cmdline"] or []):
+            return process.pid
     return None
+
+
+def started_for(folder: Path, words: str = "") -> list[int]:
+    """The processes whose command line or environment names a folder, with these words in their command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        command, variables = process.info["cmdline"] or [], process.info["environ"] or {}
+        if words in " ".join(command) and any(str(folder) in text for text in (*command, *variables.values())):
+            found.append(process.pid)
+    return found
 
 
 def ask(address: str, path: str, body: object = None) -> Any:
@@ -65,16 +70,6 @@ def ask(address: str, path: str, body: object = None) -> Any:
             return json.load(answer)
     except OSError:
         return {}
-
-
-def started_for(folder: Path) -> list[int]:
-    """The processes whose command line or environment names a folder."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # a process that has ended meanwhile, or another user's
-            if bytes(folder) in (path / "cmdline").read_bytes() + (path / "environ").read_bytes():
-                found.append(int(path.name))
-    return found
 
 
 def trains(root: Path) -> bool:

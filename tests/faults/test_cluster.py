@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
 from flows.commands.cli import main
-from tests.faults.processes import commands, start, started_for, trains
-from tests.flows.small_study import TINY
+from tests.faults.processes import child, start, started_for, trains
+from tests.flows.by_hand import study_file
 from tests.flows.test_whole_study import same_tables
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -24,13 +25,8 @@ pytestmark = pytest.mark.slow
 
 
 def study(folder: Path, cluster: str | None) -> Path:
-    content = yaml.safe_load(TINY.read_text())
-    content["models"]["variants"] = ["LA", "DR"]
-    content["training"] |= {"seeds": [0], "screening": 0, "tokens": 40_000, "checkpoints": 2}
-    content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump({**content, "compute": {"cluster": cluster}}))
-    return path
+    training = {"tokens": 40_000, "checkpoints": 2}
+    return study_file(folder, models={"variants": ["LA", "DR"]}, training=training, compute={"cluster": cluster})
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +83,8 @@ def said(cluster: Cluster, log: str = "log") -> str:
     return (cluster.folder / f"{log}.txt").read_text()
 
 
-def parent_of(words: str, folder: Path) -> int:
-    """The parent of a process of a study with these words in its command: a worker of the cluster."""
-    child, *_ = [n for n, command in commands().items() if words in command and str(folder) in command]
-    return int(Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def at_work(cluster: Cluster) -> bool:
-    return any("model.train" in (commands().get(number) or "") for number in started_for(cluster.folder))
+    return bool(started_for(cluster.folder, "model.train"))
 
 
 def test_both_workers_do_the_work_and_the_rows_are_those_of_one_machine(cluster: Cluster, calm: Path) -> None:
@@ -109,24 +99,11 @@ def test_both_workers_do_the_work_and_the_rows_are_those_of_one_machine(cluster:
 def test_a_worker_that_dies_in_curation_or_training_has_its_work_done_again(cluster: Cluster, calm: Path) -> None:
     command = run(cluster)
     until(lambda: list(cluster.folder.glob("run/store/*/*.partial")), command, cluster.folder / "log.txt", pause=0.01)
-    victims = [n for n, words in commands().items() if "multiprocessing" in words and n in children(cluster)]
-    os.kill(victims[0], signal.SIGKILL)
+    os.kill(child(cluster.workers[0].pid, "spawn_main"), signal.SIGKILL)
     until(lambda: trains(cluster.folder / "run") and at_work(cluster), command, cluster.folder / "log.txt", pause=0.01)
-    os.kill(parent_of("model.train", cluster.folder), signal.SIGKILL)
+    os.kill(psutil.Process(started_for(cluster.folder, "model.train")[0]).ppid(), signal.SIGKILL)
     assert command.wait(PATIENCE_SECONDS) == 0, said(cluster)
     same_tables(calm, cluster.folder / "run")
-
-
-def children(cluster: Cluster) -> set[int]:
-    """The processes that the nannies of the workers have started."""
-    nannies, found = {worker.pid for worker in cluster.workers}, set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            if int(path.read_text().rpartition(")")[2].split()[1]) in nannies:
-                found.add(int(path.parent.name))
-        except OSError:
-            continue
-    return found
 
 
 def test_a_lost_scheduler_is_one_line_and_the_same_command_goes_on(cluster: Cluster, calm: Path) -> None:

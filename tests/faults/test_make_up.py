@@ -17,13 +17,11 @@ import pytest
 from flows.watching.single import LOCK
 from pipeline.storage.locks import holder
 from sql.results import query
-from tests.faults.processes import ask, child, started_for, trains
+from tests.faults.processes import PREFECT, ask, child, environment, started_for, trains
 from tests.flows.hostile import plant
 from tests.flows.prefect.strangers import refuses_strangers
 from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import PATIENCE_SECONDS, until
-
-PREFECT = Path(sys.executable).with_name("prefect")
 
 
 def free_address() -> str:
@@ -36,9 +34,7 @@ class MakeUp:
 
     def __init__(self, folder: Path) -> None:
         self.address, self.log = free_address(), folder / "log"
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-        own = {"PREFECT_API_URL": self.address, "PREFECT_HOME": str(folder / "prefect"), "OMP_NUM_THREADS": "1"}
-        self.environment = {**ours, **own}
+        self.environment = environment(PREFECT_API_URL=self.address, PREFECT_HOME=str(folder / "prefect"))
         self.start()
 
     def start(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sql.results import query
-from tests.faults.processes import commands, start, trains
+from tests.faults.processes import start, started_for, trains
 from tests.flows.small_study import small_study
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -25,7 +25,7 @@ def test_a_study_whose_folder_is_moved_ends_and_goes_on_when_it_is_back(tmp_path
     assert said.count(f"dreamer: {root} was moved or removed while the study ran; move it back") == 1
     assert "Traceback" not in said
     assert not root.exists()
-    assert not [command for command in commands().values() if str(root) in command]
+    assert not started_for(root)
     away.rename(root)
     assert start(study, root, log).wait(PATIENCE_SECONDS) == 0, log.read_text()
     assert query(root / "results.duckdb", "select count(*) as n from evaluations")["n"][0] > 0

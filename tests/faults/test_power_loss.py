@@ -13,7 +13,7 @@ import pytest
 
 from flows.plan import Plan
 from flows.prepare import prepare_data
-from flows.run import Unseen
+from flows.run import Shown
 from flows.study.loading import load_study
 from model.evaluate import evaluate
 from model.evaluation.job import read_job
@@ -37,7 +37,7 @@ MEASURED = ("seconds", "log_bytes", "log_sum", "tokens_per_second", "seal", "val
 
 
 def prepare(root: Path) -> None:
-    prepare_data(Plan(load_study(root.parent / "small.yaml", root=root)), Unseen().call)
+    prepare_data(Plan(load_study(root.parent / "small.yaml", root=root)), Shown().call)
 
 
 def deduplicate_all(root: Path) -> None:

@@ -39,7 +39,16 @@ def tiny_settings(**changes: Any) -> dict[str, Any]:
     content["evaluation"] |= {"bootstrap_replicates": 0, "weights": "averaged"}
     for section, values in changes.items():
         content[section] = {**content.get(section, {}), **values} if isinstance(values, dict) else values
+    if "checkpoint_every" in content["training"]:
+        del content["training"]["checkpoints"]
     return content
+
+
+def study_file(folder: Path, **changes: Any) -> Path:
+    """A study file with these settings, of the study's name where that is changed."""
+    path = folder / f"{changes.get('name', 'study')}.yaml"
+    path.write_text(yaml.safe_dump(tiny_settings(**changes)))
+    return path
 
 
 def write_checkpoint(folder: Path, tokens: int) -> Path:

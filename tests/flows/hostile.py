@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-MODULES = ("ctypes", "glob", "safetensors")
+MODULES = ("ctypes", "glob", "safetensors", "torch", "model")
 
 
 def plant(folder: Path) -> Path:

@@ -8,41 +8,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flows.plan import DataPlan, Plan
-from flows.prepare import prepare_data
-from flows.study.loading import load_study
-from pipeline.errors import InputError
+from flows.plan import DataPlan
 from pipeline.storage.documents import KEPT, read_documents
-from tests.flows.by_hand import at_once
+from tests.flows.own_rows import entry, prepared_of, write_rows
 
 LONG = 10_000_000
 
 
-def study(tmp_path: Path, *sources: str, **data: Any) -> Any:
-    entries = [
-        {"name": s, "repository": f"owner/{s}", "question": "list_extract(turns, 1).text", "response": "r"}
-        for s in sources
-    ]
-    return load_study(
-        {
-            "name": "bad",
-            "root": str(tmp_path / "run"),
-            "data": {"sources": entries, "mirror": str(tmp_path), "tokenizer": {"vocabulary_size": 300}, **data},
-            "training": {"tokens": 10_000, "sequence_length": 256},
-            "evaluation": {"benchmarks": [{"name": "b", "repository": "owner/items", "task": "b", "metric": "acc"}]},
-        }
-    )
-
-
-def prepare(chosen: Any) -> DataPlan:
-    plan = Plan(chosen)
-    prepare_data(plan, at_once)
-    return plan.data
+def prepare(tmp_path: Path, *names: str, **data: Any) -> DataPlan:
+    sources = [entry(name, question="list_extract(turns, 1).text") for name in names]
+    return prepared_of(tmp_path, tmp_path / "run", *sources, **data).data
 
 
 @pytest.fixture
 def mirror(tmp_path: Path) -> Path:
-    folders = {name: tmp_path / "owner" / name / "default" for name in ("nested", "mixed", "items")}
+    folders = {name: tmp_path / "owner" / name / "default" for name in ("nested", "mixed")}
     for folder in folders.values():
         folder.mkdir(parents=True)
     turns = pa.list_(pa.struct([("text", pa.string())]))
@@ -62,14 +42,13 @@ def mirror(tmp_path: Path) -> Path:
     (folders["mixed"] / "train.jsonl").write_bytes(
         "\n".join(lines).encode() + b'\n{"turns": [{"text": "\xff?"}], "r": "y"}\n'
     )
-    (folders["items"] / "test.jsonl").write_text(json.dumps({"question": "Who wrote the paper on dreams?"}) + "\n")
+    write_rows(tmp_path, "items", [{"q": "Who wrote the paper on dreams?"}])
     return tmp_path
 
 
 @pytest.mark.slow
 def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
-    chosen = study(mirror, "nested", "mixed")
-    data = prepare(chosen)
+    data = prepare(mirror, "nested", "mixed")
     for name, rows in (("nested", 69), ("mixed", 48)):
         read, stripped, cleaned = (
             next(o for o in data.counted if o.stage == stage and o.results["counts"][0]["source"] == name)
@@ -104,26 +83,5 @@ def test_bad_rows_are_counted_and_nothing_is_lost(mirror: Path) -> None:
 
 @pytest.mark.slow  # byte-pair encoding of long texts
 def test_long_documents_can_be_kept(mirror: Path) -> None:
-    chosen = study(mirror, "nested", clean={"longest_response": None, "looping": None}, memory="1GB")
-    assert prepare(chosen).packed.results["counts"][0]["characters"] > LONG
-
-
-def test_a_file_that_is_cut_off_is_one_line_and_leaves_nothing_half_done(mirror: Path) -> None:
-    path = mirror / "owner/nested/default/train.parquet"
-    path.write_bytes(path.read_bytes()[:-100])
-    chosen = study(mirror, "nested")
-    with pytest.raises(InputError, match=r"train.parquet: cut off or damaged .*fetch it again"):
-        prepare(chosen)
-    assert not list(chosen.store_folder.glob("documents/*/manifest.json"))
-
-
-def test_an_empty_source_is_refused(mirror: Path) -> None:
-    (mirror / "owner/mixed/default/train.jsonl").write_text("")
-    chosen = study(mirror, "mixed")
-    with pytest.raises(InputError, match="source 'mixed' has no rows"):
-        prepare(chosen)
-
-
-def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"data\.sources: the name 'nested' is given twice"):
-        study(tmp_path, "nested", "nested")
+    data = prepare(mirror, "nested", clean={"longest_response": None, "looping": None}, memory="1GB")
+    assert data.packed.results["counts"][0]["characters"] > LONG

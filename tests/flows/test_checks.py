@@ -8,7 +8,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import yaml
 
 from flows import checks
 from flows.checks import check_study, checkpoint_bytes, machine_memory, study_warnings
@@ -17,22 +16,13 @@ from flows.models import plan_models
 from flows.study.loading import load_study
 from pipeline.benchmarks.table import BENCHMARKS
 from pipeline.errors import InputError
+from tests.flows.by_hand import study_file
 from tests.flows.small_study import TINY
-
-
-def changed(folder: Path, **sections: dict[str, Any]) -> Path:
-    """A study file: the tiny study with some settings changed."""
-    content = yaml.safe_load(TINY.read_text())
-    for name, settings in sections.items():
-        content[name] = content.get(name, {}) | settings
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
 
 
 def refusal(folder: Path, **sections: dict[str, Any]) -> str:
     with pytest.raises(InputError) as error:
-        check_study(load_study(changed(folder, **sections), root=folder / "run"))
+        check_study(load_study(study_file(folder, **sections), root=folder / "run"))
     assert "\n" not in str(error.value)
     return str(error.value)
 
@@ -59,7 +49,7 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
     (tmp_path / "a.csv").write_text("q;r\nWhat is 1+1?;two\n")
     mine = {"name": "mine", "files": "a.csv", "question": "q", "response": "r"}
     assert words in refusal(tmp_path, data={"sources": ["builtin", mine | changes]})
-    check_study(load_study(changed(tmp_path, data={"sources": ["builtin", mine]}), root=tmp_path / "run"))
+    check_study(load_study(study_file(tmp_path, data={"sources": ["builtin", mine]}), root=tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
@@ -68,12 +58,11 @@ def test_a_source_that_does_not_fit_its_first_rows_is_told_before_the_world_is_w
         ({"models": {"variants": [{"name": "LA", "family": "DR"}]}}, "LA is the name of the baseline"),
         ({"models": {"variants": ["LA", {"name": "..", "family": "DR"}]}}, "models.variants.1.name"),
         ({"training": {"sequence_length": 96}}, "batch_tokens=512 is no multiple of sequence_length=96"),
-        ({"training": {"tokens": 10**15}}, "tokens=1,000,000,000,000,000: give at most"),
         ({"training": {"sequence_length": 10**9}}, "training.sequence_length"),
-        ({"data": {"world": {"documents": 10**15}}}, "documents=1,000,000,000,000,000: give at most"),
         ({"data": {"memory": "0GB"}}, "data.memory: 0GB is too little"),
         ({"data": {"mirror": "/nowhere/at/all"}}, "data.mirror: there is no folder /nowhere/at/all"),
         ({"data": {"mirror": ""}}, "data.mirror: '' is no name"),
+        ({"data": {"mirror": "s3://key:secret@bucket/data"}}, "a mirror is a folder: copy s3://... here first"),
         ({"data": {"world": {"documents": True}}}, "data.world: documents: true is no number"),
         ({"data": {"validation": True}}, "data.validation: true is no number"),
         ({"training": {"tokens": True}}, "training.tokens: true is no number"),
@@ -94,7 +83,9 @@ def test_one_line_says_what_cannot_be(
 ) -> None:
     find = checks.importlib.util.find_spec
     monkeypatch.setattr(checks.importlib.util, "find_spec", lambda name: None if name == "distributed" else find(name))
-    assert words in refusal(tmp_path, **sections)
+    said = refusal(tmp_path, **sections)
+    assert words in said
+    assert "secret" not in said
 
 
 @pytest.mark.parametrize("task", [{"yaml": "m.yaml"}, {"task": "ifeval"}, {"task": "gsm8k", "overrides": {"class": 1}}])
@@ -103,12 +94,14 @@ def test_a_task_with_code_is_refused_unless_trusted(tmp_path: Path, task: dict[s
     sections = {"evaluation": {"benchmarks": [{"name": "mine", "repository": "me/mine", "metric": "acc", **task}]}}
     why = r"\.yaml: !function in line \d+ runs code|overrides: the key 'class' may run code"
     assert re.match(rf"benchmark 'mine': .*({why}); --trust-code", refusal(tmp_path, **sections))
-    check_study(load_study(changed(tmp_path, **sections), root=tmp_path / "run"), trust_code=True)
+    check_study(load_study(study_file(tmp_path, **sections), root=tmp_path / "run"), trust_code=True)
 
 
 def test_plain_tasks_and_the_table_need_no_trust(tmp_path: Path) -> None:
     plain = [{"name": t, "task": t, "repository": "a/b", "metric": "acc"} for t in ("arc_easy", "gsm8k_cot_zeroshot")]
-    check_study(load_study(changed(tmp_path, evaluation={"benchmarks": [*BENCHMARKS, *plain]}), root=tmp_path / "run"))
+    check_study(
+        load_study(study_file(tmp_path, evaluation={"benchmarks": [*BENCHMARKS, *plain]}), root=tmp_path / "run")
+    )
     for group in ("ai2_arc", "score_robustness_math"):  # a tag and a group: neither is a task
         sections = {"evaluation": {"benchmarks": [plain[0] | {"task": group}]}}
         assert f"lm-eval has no task '{group}'" in refusal(tmp_path, **sections)
@@ -124,7 +117,7 @@ def test_data_sets_without_a_revision_are_named_in_one_line(tmp_path: Path) -> N
 
 
 def test_a_study_without_its_baseline_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (notice,) = study_warnings(load_study(changed(tmp_path, models={"variants": ["DR"]}), root=tmp_path / "run"))
+    (notice,) = study_warnings(load_study(study_file(tmp_path, models={"variants": ["DR"]}), root=tmp_path / "run"))
     assert "this study will have no factors" in notice
     assert main(["plan", str(tmp_path / "study.yaml")]) == 0
     assert notice in capsys.readouterr().out
@@ -141,6 +134,6 @@ def test_a_full_disk_and_a_folder_that_is_a_file(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(("screening", "written"), [(0, 40), (0.5, 10 + 3 * 5), (0.05, 10)])
 def test_the_checkpoints_of_screened_seeds_are_counted(tmp_path: Path, screening: float, written: int) -> None:
     settings = {"seeds": [0, 1, 2, 3], "checkpoints": 10, "screening": screening}
-    study = load_study(changed(tmp_path, training=settings))
+    study = load_study(study_file(tmp_path, training=settings))
     planned = plan_models(study, 300)
-    assert checkpoint_bytes(study, planned) == written * sum(2 * 4 * model.parameters for model in planned)
+    assert checkpoint_bytes(study, planned) == written * sum(4 * model.parameters for model in planned)

@@ -10,35 +10,27 @@ from typing import Any
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from benchmarks.soak import read_tables
 from flows.commands.cli import main
 from flows.plan import Plan
 from flows.study.loading import load_study
 from pipeline.storage.documents import read_documents
-from tests.flows.small_study import TINY
+from tests.flows.by_hand import study_file
 from tests.model.saved_files import rewrite
 
 pytestmark = pytest.mark.slow
 
 
-def study_file(folder: Path, **changes: Any) -> Path:
+def spaced(folder: Path, **changes: Any) -> Path:
     """A study of two models and one seed, with a checkpoint every 6,000 tokens."""
-    content = yaml.safe_load(TINY.read_text())
-    del content["training"]["checkpoints"]
-    content["models"]["variants"] = ["LA", "DR"]
-    content["training"] |= {"tokens": 12_000, "checkpoint_every": 6000, "seeds": [0], "screening": 0}
-    content["evaluation"] |= {"limit": 5, "bootstrap_replicates": 0, "weights": "averaged", "depths": [1, 2, 3]}
-    for section, values in changes.items():
-        content[section] |= values
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(content))
-    return path
+    training = {"tokens": 12_000, "checkpoint_every": 6000, **changes.pop("training", {})}
+    evaluation = {"limit": 5, "depths": [1, 2, 3], **changes.pop("evaluation", {})}
+    return study_file(folder, models={"variants": ["LA", "DR"]}, training=training, evaluation=evaluation, **changes)
 
 
 def run(folder: Path, root: Path, *options: str, **changes: Any) -> Plan:
-    path = study_file(folder, **changes)
+    path = spaced(folder, **changes)
     assert main(["run", str(path), "--root", str(root), "--plain", *options]) == 0
     return Plan(load_study(path, root=root))
 
@@ -113,28 +105,16 @@ def test_code_that_has_changed_is_refused_unless_accepted(
         saved = json.loads(values.read_text())
         saved["origin"]["code"]["model/dreamer.py"] = "0123456789abcdef"
         rewrite(values, saved)
-    path = study_file(tmp_path, training={"tokens": 18_000})
+    path = spaced(tmp_path, training={"tokens": 18_000})
     assert main(["run", str(path), "--root", str(root), "--plain"]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dreamer: ")]
-    for words in ("model/dreamer.py changed", "--accept-code-change"):
+    for words in ("LA-2-s0-", "was started with code", "model/dreamer.py changed", "--accept-code-change"):
         assert words in line
     plan = run(tmp_path, root, "--accept-code-change", training={"tokens": 18_000})
     for one in plan.runs:
         (change,) = json.loads((one.folder / "code_changes.json").read_text())
         assert change["changed"] == ["model/dreamer.py changed"]
         assert change["tokens"] >= 12_000
-
-
-def test_a_race_is_held_again_at_its_new_point(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    race = {"seeds": [0, 1], "screening": 0.5}
-    run(tmp_path, tmp_path / "grown", training=race)
-    capsys.readouterr()
-    plan = run(tmp_path, tmp_path / "grown", training={**race, "tokens": 36_000})
-    said = [line for line in capsys.readouterr().err.splitlines() if "the race of its seeds is held again" in line]
-    assert len(said) == len(set(said))
-    assert all("at 18,000 tokens" in line for line in said)
-    assert {one.status for one in plan.runs} == {"screened", "chosen"}
-    assert plan.evaluated
 
 
 def test_a_late_benchmark_trains_nothing_and_leaves_out_what_stands_in_the_corpus(

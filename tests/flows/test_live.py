@@ -15,7 +15,7 @@ from flows.jobs import Event
 from flows.live import Results, report_mark
 from flows.plan import Plan
 from flows.rows import compute_intervals, enter_evaluations
-from flows.run import Options, Unseen, run_study
+from flows.run import Options, Shown, run_study
 from flows.watching import progress
 from pipeline.errors import InputError
 from sql.results import connect, query
@@ -38,7 +38,7 @@ def page_text(path: Path) -> str:
     return " ".join(html.unescape(re.sub("<[^>]*>", " ", path.read_text())).split())
 
 
-class Looks(Unseen):
+class Looks(Shown):
     """Looks at the results whenever something has happened."""
 
     def __init__(self, plan: Plan) -> None:
@@ -74,7 +74,7 @@ def test_an_error_in_showing_results_ends_no_study(prepared: Planned, monkeypatc
     broken: list[int] = []
     monkeypatch.setattr("reports.page.report.write_data", lambda *_, **__: broken.append(1) or 1 / 0)
     plan = prepared(**TWO)
-    run_study(plan, JobsByHand(), Unseen(), Options(until="evaluate"))
+    run_study(plan, JobsByHand(), Shown(), Options(until="evaluate"))
     assert broken
     assert plan.evaluated
 
@@ -86,34 +86,12 @@ def test_rows_wait_for_a_reader_and_the_study_goes_on(prepared: Planned, monkeyp
     results = Results(plan)
     with progress.listening(Heard()) as heard:
         with shell(plan.study.database, "read-only") as reader:
-            results.changed()
-            results.update()
+            results.update(changed=True)
             assert f"PID {reader.pid})" in heard.words[-1]
             assert query(plan.study.database, "from studies").empty  # readers go on as well
         results.finish()
     assert list(query(plan.study.database, "from studies")["study_id"]) == [plan.study.study_id]
     assert list(query(plan.study.database, "from sources")["licence"]) == ["Apache-2.0"]
-
-
-def test_the_end_of_a_study_waits_for_who_holds_the_results(prepared: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "PATIENCE", 0.1)
-    monkeypatch.setattr(live, "POLL_SECONDS", 0.1)
-    plan = prepared(**TWO)
-    connect(plan.study.database).close()
-    reader = shell(plan.study.database, "read-only")
-    holder = reader.__enter__()
-
-    class Leaves:
-        """Closes the shell when the study says that it waits."""
-
-        def update(self, key: str, fraction: float, words: str) -> None:
-            if key == live.LABEL and not fraction and holder.poll() is None:
-                assert f"PID {holder.pid}" in words
-                reader.__exit__(None, None, None)
-
-    with progress.listening(Leaves()), progress.listening(Heard()) as heard:
-        Results(plan).finish()
-    assert (live.LABEL, 1.0, "free again") in heard.reports
 
 
 def test_a_folder_that_was_moved_away_is_not_made_anew(tmp_path: Path) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from flows.commands.cli import main
 from flows.losses import check_kept, repetition, unmarked, unmarked_warnings, warnings
@@ -19,17 +17,14 @@ from flows.study.loading import load_study
 from pipeline.errors import InputError
 from pipeline.sources.source import Source
 from pipeline.storage.store import Output
-from tests.flows.by_hand import at_once, tiny
-from tests.flows.small_study import TINY
+from tests.flows.by_hand import at_once, study_file, tiny
+from tests.flows.own_rows import entry, write_rows
 
 
 def curated(folder: Path, rows: list[dict[str, Any]], **fields: Any) -> tuple[Source, list[Output]]:
     """Curate one source; its first stages, which are made whatever becomes of the others."""
-    place = folder / "a" / "b" / "default"
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    entry = {"name": "s", "repository": "a/b", "question": "q", "response": "r"} | fields
-    data = {"sources": [entry], "mirror": str(folder), "tokenizer": {"vocabulary_size": 300}}
+    write_rows(folder, "s", rows)
+    data = {"sources": [entry("s", **fields)], "mirror": str(folder), "tokenizer": {"vocabulary_size": 300}}
     plan = Plan(tiny(folder / "run", data=data))
     with suppress(InputError):
         prepare_data(plan, at_once)
@@ -54,24 +49,16 @@ def test_more_than_half_lost_for_one_reason_is_a_line(tmp_path: Path) -> None:
     assert unmarked_warnings(outputs[1]) == []
 
 
-def test_responses_without_the_marks_that_the_source_declares_are_counted(tmp_path: Path) -> None:
-    rows = [{"q": f"What is {i} and {i}?", "r": "It is right." if i % 3 else "<think>a</think>b"} for i in range(9)]
-    _, outputs = curated(tmp_path, rows, trace="paired")
-    assert unmarked_warnings(outputs[1]) == [
-        "source 's': 6 responses have no trace, though `trace` is 'paired'; they stay"
-    ]
-    assert warnings(outputs) == []
-    assert unmarked_warnings(curated(tmp_path, rows, trace="none")[1][1]) == []
-
-
 @pytest.mark.parametrize(("trace", "count"), [("paired", {"s": 6}), ("unmarked", {"s": 6}), ("none", {})])
 def test_responses_kept_without_marks_are_counted_where_traces_are_declared(
     tmp_path: Path, trace: str, count: dict[str, int]
 ) -> None:
     rows = [{"q": f"What is {i} and {i}?", "r": "It is right." if i % 3 else "<think>a</think>b"} for i in range(9)]
-    stripped = curated(tmp_path, rows, trace=trace)[1][1]
-    assert unmarked(stripped) == count
-    assert bool(unmarked_warnings(stripped)) == (trace == "paired"), "nobody expects marks of the others"
+    outputs = curated(tmp_path, rows, trace=trace)[1]
+    told = "source 's': 6 responses have no trace, though `trace` is 'paired'; they stay"
+    assert unmarked(outputs[1]) == count
+    assert unmarked_warnings(outputs[1]) == [told] * (trace == "paired"), "nobody expects marks of the others"
+    assert warnings(outputs) == []
 
 
 def test_a_weight_changes_no_key_of_what_is_read(tmp_path: Path) -> None:
@@ -88,10 +75,7 @@ def test_data_that_are_read_too_often_are_told() -> None:
 def test_few_data_are_told_when_they_are_there_and_in_the_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    content = yaml.safe_load(TINY.read_text())
-    content["training"]["tokens"] = 10_000_000
-    path = tmp_path / "study.yaml"
-    path.write_text(yaml.safe_dump(content))
+    path = study_file(tmp_path, training={"tokens": 10_000_000})
     plan = ["plan", str(path), "--root", str(tmp_path / "run")]
     assert main(plan) == 0
     assert re.search(r"WARNING: training reads its data \d+\.\d times over", capsys.readouterr().out)

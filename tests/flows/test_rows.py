@@ -11,7 +11,7 @@ import pytest
 from flows.jobs.local import LocalJobs
 from flows.plan import Plan
 from flows.rows import enter_evaluations, enter_study
-from flows.run import Options, Unseen, run_study
+from flows.run import Options, Shown, run_study
 from tests.flows.by_hand import tiny
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     )
     plan = Plan(study)
     with closing(LocalJobs(study)) as jobs:
-        run_study(plan, jobs, Unseen(), Options(until="evaluate"))
+        run_study(plan, jobs, Shown(), Options(until="evaluate"))
     enter_study(plan)  # again, which changes nothing
     enter_evaluations(plan, [one for run in plan.runs for one in plan.evaluations(run)])
     return plan

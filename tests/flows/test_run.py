@@ -13,7 +13,7 @@ import pytest
 from flows.jobs import Failed, Stopped
 from flows.plan import Plan
 from flows.rows import enter_study
-from flows.run import Options, Unseen, is_complete, run_study, write_run
+from flows.run import Options, Shown, is_complete, run_study, write_run
 from flows.study.configuration import Study
 from flows.usage import users_of
 from pipeline.errors import InputError
@@ -27,7 +27,7 @@ ONE = {"models": {"variants": ["LA"]}, "evaluation": {"introspect": False}}
 RACE = {"seeds": [0, 1], "screening": 0.25}
 
 
-class Seen(Unseen):
+class Seen(Shown):
     """Keeps the steps and the events that are shown."""
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ def test_a_study_is_known_to_its_store_before_its_first_output(prepared: Planned
     plan = prepared()
     shutil.rmtree(plan.study.store_folder / "world")
 
-    class Stops(Unseen):
+    class Stops(Shown):
         def call(self, kind: str, name: str, body: Callable[[], Any]) -> Any:
             raise InputError(f"stopped in {name}")
 

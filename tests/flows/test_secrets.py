@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from sql.export import export
+from tests.faults.processes import DREAMER, environment
 from tests.flows.small_study import PROJECT, small_study
 
-DREAMER = Path(sys.executable).with_name("dreamer")
 PLANTED = {
     "HF_TOKEN": "hf_plantedhubtoken",
     "HUGGING_FACE_HUB_TOKEN": "hf_plantedoldtoken",
@@ -37,9 +35,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 def test_no_planted_token_is_written(tmp_path: Path) -> None:
     root = tmp_path / "run"
     command = [DREAMER, "run", str(small_study(tmp_path)), "--root", str(root)]
-    # A study that another test has run within this process has left its own settings of Prefect.
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    ran = subprocess.run(command, cwd=PROJECT, env={**ours, **PLANTED}, capture_output=True)
+    ran = subprocess.run(command, cwd=PROJECT, env=environment(**PLANTED), capture_output=True)
     assert ran.returncode == 0, ran.stderr
     export(root / "results.duckdb", root / "exported", format="csv")
     written = {**contents(root), Path("output"): ran.stdout + ran.stderr}

@@ -14,20 +14,19 @@ from flows.commands.planning.time_plan import (
     GPU_FLOPS,
     Times,
     estimate_times,
-    scored_items,
+    scored_by,
     unknown_benchmarks,
 )
 from flows.commands.tables import console, print_table
 from flows.jobs.devices import gpus
 from flows.models import PlannedModel, plan_models
 from flows.plan import Plan
-from flows.study.configuration import BUILTIN, Study
+from flows.study.configuration import BASELINE, Study
 from flows.study.loading import load_study
 from flows.study.noise import noise_of
 from model.accounting import training_flops_per_token
 from pipeline.errors import InputError
 from pipeline.sources.source import notices
-from pipeline.sources.table import resolve_source
 from reports.text.numbers import duration
 from sql.statistics.resolution import smallest_factor
 
@@ -48,7 +47,7 @@ def plan(options: argparse.Namespace) -> None:
         )
     planned = plan_models(study, size)
     console.print(f"{study.study_id}\n")
-    baselines = _baselines(study, planned)
+    baselines = {model.depth: model for model in planned if model.variant == BASELINE}
     print_table(pd.DataFrame([_model_row(model, baselines.get(model.depth)) for model in planned]))
     sources, stages, data = data_tables(study)
     for table in (sources, stages):
@@ -78,8 +77,8 @@ def plan(options: argparse.Namespace) -> None:
             console.print(f"{name:<9} {words}", soft_wrap=True)
     for warning in study_warnings(study):
         console.print(f"{'WARNING':<9} {warning}", soft_wrap=True)
-    for entry in study.data.sources:
-        for notice in notices(resolve_source(entry)) if entry != BUILTIN else ():
+    for source in study.own_sources:
+        for notice in notices(source):
             console.print(f"{'note':<9} {notice}", soft_wrap=True)
 
 
@@ -135,7 +134,8 @@ def _disk(study: Study, planned: list[PlannedModel]) -> str:
 def _resolution(study: Study) -> str:
     """Say which mean factor the study tells from 1, and with one more seed."""
     measured, seeds = noise_of(study), 1 if study.training.stop_at else len(study.training.seeds)
-    noise = measured.with_items(0 if unknown_benchmarks(study) else scored_items(study))
+    items = 0 if unknown_benchmarks(study) else sum(scored.items for scored in scored_by(study))
+    noise = measured.with_items(items)
     told, more = (smallest_factor(noise, count) for count in (seeds, seeds + 1))
     scaled = f", the items' part scaled to {noise.items:,} items" if noise != measured else ""
     by = f"by the noise of {noise.measured_on}{scaled}"
@@ -143,12 +143,6 @@ def _resolution(study: Study) -> str:
         return f"no factor from 1: one seed of each model shows no spread; two would tell {more:.2f}, {by}"
     few = f"one more seed would tell {more:.2f}"
     return f"a mean factor of {told:.2f} from 1 in four of five such studies, with {seeds} seeds; {few}; {by}"
-
-
-def _baselines(study: Study, planned: list[PlannedModel]) -> dict[int, PlannedModel]:
-    """Find the LA of each depth that the other models were matched to, where the study has an unchanged LA."""
-    names = {v.name for v in study.models.variants if v.family == "LA" and not v.overrides}
-    return {model.depth: model for model in planned if model.variant in names}
 
 
 def _model_row(model: PlannedModel, baseline: PlannedModel | None) -> dict[str, object]:

@@ -10,7 +10,6 @@ from flows.jobs.devices import concurrency, gpus, share_ranks
 from flows.models import PlannedModel
 from flows.study.configuration import BUILTIN, Study
 from model.accounting import flops_per_token, training_flops_per_token
-from pipeline.benchmarks.table import resolve_benchmark
 from pipeline.worlds.tasks import WORLD_BENCHMARKS
 
 # Useful FLOPs per second in training, as measured (docs/log.md): small models on a CPU core, 15 % of a GPU's peak.
@@ -56,26 +55,16 @@ class Times:
         return self.devices * (self.training + self.evaluation) / 3600
 
 
-def scored_tokens(study: Study) -> float:
-    """Estimate the tokens that one evaluation reads and generates, without benchmarks of unknown size."""
-    return sum(scored.items * scored.tokens for scored in _scored(study))
-
-
-def scored_items(study: Study) -> int:
-    """Count the items that one evaluation asks, without benchmarks of unknown size."""
-    return sum(scored.items for scored in _scored(study))
-
-
-def _scored(study: Study) -> list[Scored]:
+def scored_by(study: Study) -> list[Scored]:
     """List what one evaluation asks of each benchmark of known size; of the built-in world's in one entry."""
     limit, found = study.evaluation.limit, []
-    for entry in study.evaluation.benchmarks:
-        if entry == BUILTIN:
-            world = study.data.world
-            benchmarks = [one for one in WORLD_BENCHMARKS.values() if one["family"] in (None, *world.families)]
-            items = len(benchmarks) * min(world.items, limit or world.items)
-            found.append(Scored(items, WORLD_SCORED / WORLD_BYTES_PER_TOKEN))
-        elif scored := SCORED.get((benchmark := resolve_benchmark(entry)).name):
+    if BUILTIN in study.evaluation.benchmarks:
+        world = study.data.world
+        benchmarks = [one for one in WORLD_BENCHMARKS.values() if one["family"] in (None, *world.families)]
+        items = len(benchmarks) * min(world.items, limit or world.items)
+        found.append(Scored(items, WORLD_SCORED / WORLD_BYTES_PER_TOKEN))
+    for benchmark in study.own_benchmarks:
+        if scored := SCORED.get(benchmark.name):
             most = limit * len(benchmark.tasks) if limit else scored.items  # the limit is that of each task
             found.append(replace(scored, items=min(scored.items, most)))
     return found
@@ -83,8 +72,7 @@ def _scored(study: Study) -> list[Scored]:
 
 def unknown_benchmarks(study: Study) -> list[str]:
     """Name the benchmarks whose size is not known."""
-    named = [resolve_benchmark(entry).name for entry in study.evaluation.benchmarks if entry != BUILTIN]
-    return [name for name in named if name not in SCORED]
+    return [benchmark.name for benchmark in study.own_benchmarks if benchmark.name not in SCORED]
 
 
 def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, devices: int | None = None) -> Times:
@@ -110,7 +98,8 @@ def estimate_times(study: Study, planned: Sequence[PlannedModel], rate: float, d
         spent, trained = spent + more[0], trained + more[1]
     complete = 1 if training.stop_at else len(training.seeds)
     passes = sum(_evaluations(study, model) * flops_per_token(model.config, length) for model in planned)
-    evaluated = complete * scored_tokens(study) * passes / rate
+    scored_tokens = sum(scored.items * scored.tokens for scored in scored_by(study))
+    evaluated = complete * scored_tokens * passes / rate
     return Times(spent, evaluated / slots, slots, trained + evaluated)
 
 

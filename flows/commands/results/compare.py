@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
 from flows.commands.results.finding import find_results
 from flows.commands.results.printing import print_part
@@ -16,31 +15,19 @@ from sql.statistics.comparison import Comparison, compare, study_of
 
 
 def compare_studies(options: argparse.Namespace) -> None:
-    """Compare the two studies that the command names."""
-    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
-    named = {"first_study": options.first_study or one, "second_study": options.second_study or other}
-    print_comparison(first, second, **named, everything=options.all)
+    """Compare the two studies that the command names, and print the tables.
 
-
-def print_comparison(
-    first: Path,
-    second: Path,
-    *,
-    first_study: str | None = None,
-    second_study: str | None = None,
-    everything: bool = False,
-) -> None:
-    """Compare two studies by their results files, with `sql.statistics.comparison`, and print the tables.
-
-    Without `everything` the rows are those that changed, and the mean factors on the average. Raises InputError where
-    there is nothing to compare, or a file holds several studies and none is named.
+    Without `all` the rows are those that changed, and the mean factors on the average. Raises InputError where there is
+    nothing to compare, or a file holds several studies and none is named.
     """
-    found = compare(first, second, first_study=first_study, second_study=second_study)
+    (first, one), (second, other) = (find_results(name, None) for name in (options.first, options.second))
+    names = options.first_study or one, options.second_study or other
+    found = compare(first, second, first_study=names[0], second_study=names[1])
     console.print(f"\n{found.verdict[0].upper()}{found.verdict[1:]}.\n", soft_wrap=True)
-    for side, path, name in zip(SIDES, (first, second), (first_study, second_study), strict=True):
+    for side, path, name in zip(SIDES, (first, second), names, strict=True):
         console.print(f"{side:<8}{study_of(path, name)}, {path}", soft_wrap=True)
     console.print()
-    shown = found if everything else _told(found)
+    shown = found if options.all else _told(found)
     for table in changes(shown):
         if table.rows:
             print_part(table)

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from textwrap import wrap
-from typing import NamedTuple
 
 from rich.measure import Measurement
 from rich.table import Table as Shown
 from rich.text import Text
 
-from flows.commands.tables import console
+from flows.commands.tables import console, empty_table
 from reports.tables.cells import Cell, Table
 
 WIDTH = 100  # columns, at most
@@ -36,14 +35,14 @@ def _print_text(text: str) -> None:
 def _print_captioned(table: Table) -> None:
     """Print a table with its caption above and its notes below; turned, where few rows have too many columns."""
     _print_text(table.caption)
-    heads = [_Column(head.text, head.kind == "left") for head in _heads(table)]
+    heads = [(head.text, head.kind != "left") for head in _heads(table)]
     rows = [[_words(cell) for cell in row.cells] for row in table.rows]
     shown = _shown(heads, rows)
     if len(rows) < len(heads) and Measurement.get(console, console.options, shown).maximum > _width():
         turned = list(zip(*rows, strict=True))
         heads, rows = (
-            [heads[0], *(_Column(text.plain, False) for text in turned[0])],
-            [[Text(head.text), *texts] for head, texts in zip(heads[1:], turned[1:], strict=True)],
+            [heads[0], *((text.plain, True) for text in turned[0])],
+            [[Text(head), *texts] for (head, _), texts in zip(heads[1:], turned[1:], strict=True)],
         )
         shown = _shown(heads, rows)
     console.print(shown, width=_width())
@@ -56,15 +55,8 @@ def _width() -> int:
     return min(console.width, WIDTH)
 
 
-class _Column(NamedTuple):
-    text: str
-    left: bool
-
-
-def _shown(heads: Sequence[_Column], rows: Sequence[Sequence[Text]]) -> Shown:
-    shown = Shown(box=None, pad_edge=False, header_style="bold")
-    for head in heads:
-        shown.add_column(head.text, justify="left" if head.left else "right")
+def _shown(heads: Sequence[tuple[str, bool]], rows: Sequence[Sequence[Text]]) -> Shown:
+    shown = empty_table(heads)
     for row in rows:
         shown.add_row(*row)
     return shown

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 
 from flows.commands.results.finding import find_results
 from flows.commands.results.printing import print_part
+from flows.watching.progress import write_line
 from pipeline.errors import InputError
 from pipeline.storage.files import naming
 from sql.results import query
@@ -45,8 +45,5 @@ def _study_id(database: Path, wanted: str | None) -> str:
     if wanted in known:
         return wanted
     if wanted:
-        print(
-            f"{database}: holds no results of {wanted} (the study file has changed); showing {known[0]}",
-            file=sys.stderr,
-        )
+        write_line(f"{database}: holds no results of {wanted} (the study file has changed); showing {known[0]}")
     return known[0]

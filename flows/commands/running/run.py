@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from flows.checks import check_study, study_warnings
 from flows.commands.data.sources import print_notices
@@ -18,16 +17,17 @@ from flows.jobs.cluster import open_jobs
 from flows.live import patiently
 from flows.losses import say
 from flows.plan import Plan
-from flows.run import Options, Unseen, is_complete, run_study
-from flows.study.configuration import BUILTIN, Study
+from flows.run import Options, Shown, is_complete, run_study
+from flows.study.configuration import Study
 from flows.study.loading import load_study
 from flows.watching import progress
 from flows.watching.record import recorded
 from flows.watching.single import only_run
 from pipeline.errors import InputError
-from pipeline.sources.table import resolve_source
 from pipeline.storage.files import naming
 from sql.results import Busy, connect
+
+PARAMETERS = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")  # of the flow
 
 
 def run(options: argparse.Namespace) -> int:
@@ -36,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
     Returns the exit status, 0; where Prefect's server was lost this process ends here, since its threads would wait.
     """
     study = load_study(options.study, mirror=options.mirror, root=options.root)
-    lost = False
-    if _complete(study):
+    plan, lost = Plan(study), False
+    if not plan.absent and is_complete(plan):
         progress.write_line(f"Nothing to do: {study.study_id} is complete.")
         say(study_warnings(study))
     else:
@@ -61,18 +61,12 @@ def _run(study: Study, options: argparse.Namespace) -> bool:
         from flows.prefect.server import NoServer
 
         try:
-            return run_in_process(study, **flow_arguments(options))
+            return run_in_process(study, **{name: getattr(options, name) for name in PARAMETERS})
         except NoServer as error:  # on which no result depends
             progress.write_line(f"{error}; the study goes on without Prefect")
     with recorded(study), open_jobs(study) as (study, jobs):
-        run_study(Plan(study), jobs, Unseen(), Options(options.until, options.accept_code_change, options.trust_code))
+        run_study(Plan(study), jobs, Shown(), Options(options.until, options.accept_code_change, options.trust_code))
     return not options.plain
-
-
-def _complete(study: Study) -> bool:
-    """Check that nothing is left to do."""
-    plan = Plan(study)
-    return not plan.absent and is_complete(plan)
 
 
 @contextmanager
@@ -92,13 +86,6 @@ def _staying(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def flow_arguments(options: argparse.Namespace) -> dict[str, Any]:
-    """Take the flow's parameters from the command's options."""
-    names = ("study", "mirror", "root", "accept_code_change", "trust_code", "until")
-    given = {name: getattr(options, name) for name in names}
-    return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
-
-
 def preflight(study: Study, *, trust_code: bool) -> None:
     """Find what can be known to fail before any work, and print notices. Raises what `check_study` raises."""
     check_study(study, trust_code=trust_code)
@@ -108,7 +95,7 @@ def preflight(study: Study, *, trust_code: bool) -> None:
             f"{study.store_folder}: the data may need {amount(needed)}, and {amount(free)} are free; "
             f"`dreamer plan {study.arguments}` says what for"
         )
-    print_notices(resolve_source(entry) for entry in study.data.sources if entry != BUILTIN)
+    print_notices(study.own_sources)
     try:
         connect(study.database, wait=1).close()
     except Busy as busy:

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from flows.commands.tables import console
+from flows.commands.tables import console, empty_table
 from flows.plan import Plan
 from flows.states import RUNNING, State, overall, read_states
 from flows.study.configuration import Study
@@ -22,6 +22,7 @@ from reports.text.numbers import duration
 WATCH_SECONDS = 2.0
 STYLES = {"running": "bold", "failed": "bold red", "stopped": "yellow", "waiting": "dim"}
 COLUMNS = ("stage", "model", "seed", "state", "progress", "rate", "time left", "")
+NUMBERS = ("seed", "progress", "rate", "time left")
 
 
 def status(options: argparse.Namespace) -> int:
@@ -56,9 +57,7 @@ def _page(study: Study) -> tuple[Group, str]:
 
 
 def _table(states: list[State]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in COLUMNS:
-        table.add_column(column, justify="right" if column in ("seed", "progress", "rate", "time left") else "left")
+    table = empty_table((column, column in NUMBERS) for column in COLUMNS)
     for one in states:
         table.add_row(
             one.stage,

@@ -6,25 +6,15 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from flows.commands import cli
 from flows.commands.cli import main
 from flows.commands.parser import GROUPS, parser
-from flows.study.loading import presets
 from tests.flows.small_study import TINY
 from tests.sql.empty import empty_file
-
-
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    """A study file with one source, `owner/rows`, that a test puts into the mirror as it likes."""
-    source = "{name: rows, repository: owner/rows, question: question, response: response}"
-    path = tmp_path / "study.yaml"
-    path.write_text(TINY.read_text().replace("sources: [builtin]", f"sources: [builtin, {source}]"))
-    return path
 
 
 @pytest.fixture
@@ -40,29 +30,15 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return said
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (TINY.read_bytes().replace(b"learning_rate", b"learning_rat"), "did you mean 'learning_rate'?"),
-        (TINY.read_bytes() + b"compute: {pool: slurm}\n", "compute: unknown key 'pool'"),
-        (TINY.read_bytes().replace(b"training:", b"training:\n  nodes: 2"), "unknown key 'nodes'"),
-        (TINY.read_bytes().replace(b"data:", b"data:\n  mirror: s3://bucket/data"), "a mirror is a folder"),
-        (b"name: \xff\xfe", "study.yaml: not "),
-    ],
-    ids=["misspelt key", "jobs of a cluster", "several machines", "mirror at an address", "no text"],
-)
-def test_a_study_file_that_is_wrong(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes, words: str
-) -> None:
-    (tmp_path / "study.yaml").write_bytes(content)
-    for command in ("plan", "run"):
-        assert words in refusal(capsys, command, tmp_path / "study.yaml")
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_study_file_that_is_wrong(capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str) -> None:
+    (tmp_path / "study.yaml").write_bytes(b"name: \xff\xfe")
+    assert "study.yaml: not valid" in refusal(capsys, command, tmp_path / "study.yaml")
 
 
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("", "it holds no statements"),
         (";", "it holds no statements"),
         ("-- nothing", "it holds no statements"),
         ("select 1; select 2", "it holds 2 statements"),
@@ -84,18 +60,8 @@ def test_sql_prints_no_cell_that_a_spreadsheet_runs(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().out.split() == ["'@a,b", "'=1,-1.5", "'-x,-1.5", "-1e3,-1.5", ",-1.5"]
 
 
-def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], study: Path, results: Path) -> None:
-    assert str(study) in refusal(capsys, "export", results, study / "tables")
-
-
-@pytest.mark.slow
-def test_results_locked_by_another_process(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    database = str(tmp_path / "results.duckdb")
-    code = f"import duckdb, sys; c = duckdb.connect({database!r}); print('open', flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        holder.stdout.readline()
-        assert str(holder.pid) in refusal(capsys, "sql", database, "select 1")
-        holder.stdin.close()
+def test_folder_that_cannot_be_made(capsys: pytest.CaptureFixture[str], results: Path) -> None:
+    assert str(results) in refusal(capsys, "export", results, results / "tables")
 
 
 def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -104,13 +70,6 @@ def test_no_results_yet(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         assert " yet; " in said
         assert f"`dreamer run {TINY} --root {tmp_path}`" in said  # which would work as it stands
     assert "no such results file" in refusal(capsys, "sql", tmp_path / "results.duckdb", "SELECT 1")
-
-
-def test_source_that_is_nowhere(capsys: pytest.CaptureFixture[str], study: Path, tmp_path: Path) -> None:
-    (tmp_path / "mirror").mkdir()
-    said = refusal(capsys, "run", study, "--mirror", tmp_path / "mirror", "--root", tmp_path / "run", "--plain")
-    for word in ("owner/rows", str(tmp_path / "mirror"), "dreamer download"):
-        assert word in said
 
 
 @pytest.mark.slow
@@ -124,7 +83,8 @@ def test_a_reader_that_leaves_early_is_no_failure() -> None:
 def test_work_that_a_broken_pipe_ends_is_not_done(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str, status: int
 ) -> None:
-    fails(monkeypatch, command, BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    fail = Mock(side_effect=BrokenPipeError(errno.EPIPE, "Broken pipe"))
+    monkeypatch.setattr(cli, "import_module", lambda name: Mock(**{command: fail}))
     monkeypatch.setattr(cli.os, "dup2", lambda *_: None)
     assert main([command, "demo"]) == status
     assert ("Broken pipe" in capfd.readouterr().err) == bool(status)
@@ -133,17 +93,9 @@ def test_work_that_a_broken_pipe_ends_is_not_done(
 def test_an_error_of_the_system_begins_with_the_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fails(monkeypatch, "plan", PermissionError(errno.EACCES, "Permission denied", "/study/results.duckdb"))
+    fail = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied", "/study/results.duckdb"))
+    monkeypatch.setattr(cli, "import_module", lambda name: Mock(plan=fail))
     assert refusal(capsys, "plan", "demo") == "dreamer: /study/results.duckdb: Permission denied"
-
-
-def fails(monkeypatch: pytest.MonkeyPatch, command: str, error: Exception) -> None:
-    """Let a command fail with an error."""
-
-    def fail(_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(cli, "import_module", lambda name: SimpleNamespace(**{command: fail}))
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "status", "verify", "clean", "report", "preview"])
@@ -188,16 +140,6 @@ def test_every_command_is_in_the_help_with_an_example_that_it_accepts(capsys: py
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"dreamer {version('dreamer-study')}\n"
-
-
-@pytest.mark.parametrize("preset", presets())
-def test_plan_of_every_preset(capsys: pytest.CaptureFixture[str], preset: str) -> None:
-    assert main(["plan", preset]) == 0
-    rows = {line.split()[0]: line.split() for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert "time" in rows
-    if preset == "paper-16":  # the expert sizes and counts of the paper's Table 3
-        assert {"517", "504"} < set(rows["DR-16"])
-        assert {"537", "480"} < set(rows["DR+DA-16"])
 
 
 def test_sources_shows_licences_and_gates(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,21 +8,19 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
 from flows.commands.cli import main
 from flows.commands.planning import time_plan
 from flows.commands.planning.data_plan import data_bytes, data_tables
-from flows.commands.planning.time_plan import estimate_times, scored_tokens, unknown_benchmarks
+from flows.commands.planning.time_plan import estimate_times, scored_by, unknown_benchmarks
 from flows.models import plan_models
 from flows.plan import Plan
 from flows.prepare import prepare_data
 from flows.study.configuration import Study
-from flows.study.loading import load_study
+from flows.study.loading import presets
 from pipeline.sources.sizes import SIZES
 from pipeline.sources.table import SOURCES
-from tests.flows.by_hand import at_once
-from tests.flows.small_study import TINY
+from tests.flows.by_hand import at_once, tiny
 
 
 def test_every_source_of_the_table_has_a_size_or_is_said_to_be_unknown() -> None:
@@ -30,14 +28,27 @@ def test_every_source_of_the_table_has_a_size_or_is_said_to_be_unknown() -> None
 
 
 def test_the_paper_study_prints_totals_and_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "paper-16"]) == 0
+    assert main(["plan", "paper-16", "--gpus", "8", "--price", "2.5"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "at least 135,914,853 (2 of 15 sources unknown) documents" in lines["data"]
+    assert "core-hours" in lines["stages"]
+    assert lines["nemotron-sft-math"].split()[1:] == ["unknown"] * 4
+    assert {"517", "504"} < set(lines["DR-16"].split()), "expert size and count of the paper's Table 3"
+    assert {"537", "480"} < set(lines["DR+DA-16"].split())
+    assert "+0.24 %" in lines["DR+DA-16"]
+    assert "8 x GPU at 148 TFLOP/s" in lines["time"]
+    hours = float(lines["hours"].split()[1])
+    assert float(lines["price"].split()[1].replace(",", "")) == pytest.approx(2.5 * hours, rel=0.01)
+    assert "one seed of each model shows no spread" in lines["tells"]
+
+
+@pytest.mark.parametrize("preset", [name for name in presets() if name != "paper-16"])
+def test_plan_of_every_preset(capsys: pytest.CaptureFixture[str], preset: str) -> None:
+    assert main(["plan", preset]) == 0
     out = capsys.readouterr().out
-    assert "at least 135,914,853 (2 of 15 sources unknown) documents" in out
-    assert "core-hours" in out
-    (line,) = [line for line in out.splitlines() if line.startswith("nemotron-sft-math")]
-    assert line.split()[1:] == ["unknown"] * 4
-    (line,) = [line for line in out.splitlines() if line.startswith("DR+DA-16")]
-    assert "+0.24 %" in line
+    assert "\ntime  " in out
+    told = "from 1 in four of five such studies, with" in out and "one more seed would tell" in out
+    assert told == (not preset.startswith("paper"))
 
 
 def test_files_at_hand_are_measured(tmp_path: Path) -> None:
@@ -45,13 +56,7 @@ def test_files_at_hand_are_measured(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"q": ["question"] * 100, "r": ["response"] * 100}), folder / "train-00000.parquet")
     source = {"name": "set", "repository": "owner/set", "question": "q", "response": "r"}
-    content = {
-        "name": "s",
-        "data": {"sources": [source], "mirror": str(tmp_path)},
-        "training": {"tokens": 1000},
-        "evaluation": {"benchmarks": ["builtin"]},
-    }
-    sources, stages, lines = data_tables(load_study(content))
+    sources, stages, lines = data_tables(tiny(tmp_path, data={"sources": [source], "mirror": str(tmp_path)}))
     assert sources.to_dict("records")[0]["documents"] == "100"
     assert sources.to_dict("records")[0]["to download"] == "at hand"
     assert lines["data"].startswith("100 documents, 0 B to download")
@@ -63,38 +68,30 @@ def test_a_mirror_that_is_not_there_is_one_line(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err == f"dreamer: data.mirror: there is no folder {tmp_path / 'nowhere'}\n"
 
 
-def test_bytes_of_data_grow_with_the_documents() -> None:
-    content = {"name": "s", "training": {"tokens": 1000}, "evaluation": {"benchmarks": ["builtin"]}}
-    few, more = (
-        data_bytes(load_study({**content, "data": {"sources": ["builtin"], "world": {"documents": documents}}}))
-        for documents in (1000, 2000)
-    )
-    assert few > 1000 * 100
-    assert more == pytest.approx(2 * few)
+def test_bytes_of_data_grow_with_the_documents_and_their_signatures(tmp_path: Path) -> None:
+    def needed(documents: int, **deduplicate: object) -> float:
+        data = {"world": {"documents": documents}, "deduplicate": deduplicate}
+        return data_bytes(tiny(tmp_path, data=data))
+
+    assert needed(1000) > 1000 * 100
+    assert needed(2000) == pytest.approx(2 * needed(1000))
+    hashes = 1000 * 26 * 8  # 25 band hashes and a place, 8 bytes each, for every document that is signed
+    assert needed(1000, guards=[]) - needed(1000, near=False) == pytest.approx(hashes)
+    assert needed(1000) - needed(1000, near=False) == pytest.approx(0.24 * hashes)
 
 
-def test_signatures_take_room_beside_the_documents() -> None:
-    """25 band hashes and a place, 8 bytes each, for every document that is signed."""
-    content = {"name": "s", "training": {"tokens": 1000}, "evaluation": {"benchmarks": ["builtin"]}}
-    data = {"sources": ["builtin"], "world": {"documents": 1000}}
-    keys, some, every = (
-        data_bytes(load_study({**content, "data": {**data, "deduplicate": settings}}))
-        for settings in ({"near": False}, {}, {"guards": []})
-    )
-    assert every - keys == pytest.approx(1000 * 26 * 8)
-    assert some - keys == pytest.approx(0.24 * 1000 * 26 * 8)
+def study(root: Path, **training: object) -> Study:
+    recipe = {"tokens": 1000, "checkpoints": 2, "warmup_steps": 1, "seeds": [0, 1], **training}
+    return tiny(root, training=recipe, evaluation={"depths": [1, 2, 4]})
 
 
-def study(root: Path | None = None, **training: object) -> Study:
-    content = yaml.safe_load(TINY.read_text())
-    content["training"] |= {"tokens": 1000, "checkpoints": 2, "warmup_steps": 1, "screening": 0.0, **training}
-    content["evaluation"] |= {"weights": "averaged", "depths": [1, 2, 4]}
-    return load_study(content, root=root)
+def scored_tokens(chosen: Study) -> float:
+    return sum(one.items * one.tokens for one in scored_by(chosen))
 
 
 def times(on: int = 2, **changed: object) -> tuple[float, float, float]:
     """Seconds of training, of evaluation and of work where every model trains as fast."""
-    chosen = study(**changed)
+    chosen = study(Path("run"), **changed)
     with pytest.MonkeyPatch.context() as patched:  # 10 tokens trained in a second, an evaluation in three
         patched.setattr(time_plan, "training_flops_per_token", lambda config, length: 1)
         patched.setattr(time_plan, "flops_per_token", lambda config, length: 30 / scored_tokens(chosen))
@@ -119,12 +116,9 @@ def test_screening_trains_all_seeds_first_and_then_one() -> None:
     assert times(screening=0.25, on=6)[0] == 25 + 37.5  # then two devices for each of three runs
 
 
-def test_evaluations_count_items_of_known_benchmarks() -> None:
-    content = yaml.safe_load(TINY.read_text())
-    content["evaluation"] = {
-        "benchmarks": ["gsm8k", {"name": "mine", "repository": "a/b", "task": "t", "metric": "acc"}]
-    }
-    chosen = load_study(content)
+def test_evaluations_count_items_of_known_benchmarks(tmp_path: Path) -> None:
+    mine = {"name": "mine", "repository": "a/b", "task": "t", "metric": "acc"}
+    chosen = tiny(tmp_path, evaluation={"benchmarks": ["gsm8k", mine], "limit": None})
     assert unknown_benchmarks(chosen) == ["mine"]
     assert scored_tokens(chosen) == pytest.approx(1319 * 393, rel=0.01)
     few = chosen.model_copy(update={"evaluation": chosen.evaluation.model_copy(update={"limit": 10})})
@@ -141,11 +135,3 @@ def test_epochs_are_those_of_the_packed_tokens_and_the_estimate_is_near(tmp_path
     packed = plan.data.packed.results["tokens"]
     assert data_tables(chosen)[2]["epochs"].startswith(f"{1000 / packed:,.3g} over {packed:,} packed tokens")
     assert estimate == pytest.approx(1000 / packed, rel=0.15)
-
-
-def test_price_and_gpus_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "paper-16", "--gpus", "8", "--price", "2.5"]) == 0
-    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
-    assert "8 x GPU at 148 TFLOP/s" in lines["time"]
-    hours = float(lines["hours"].split()[1])
-    assert float(lines["price"].split()[1].replace(",", "")) == pytest.approx(2.5 * hours, rel=0.01)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.flows.small_study import PROJECT
@@ -24,27 +23,14 @@ def test_a_signal_while_duckdb_works_is_one_line(tmp_path: Path, number: signal.
     database = empty_file(tmp_path / "results.duckdb")
     command = [sys.executable, "-m", "flows.commands.cli", "sql", str(database), ENDLESS]
     process = subprocess.Popen(command, cwd=PROJECT, stderr=subprocess.PIPE, text=True)
+    looked_at = psutil.Process(process.pid)
     try:
-        until(lambda: has_open(process.pid, database), process)
-        opened = computed(process.pid)
-        until(lambda: computed(process.pid) > opened + 1, process)  # seconds: the query has begun
+        until(lambda: str(database) in {file.path for file in looked_at.open_files()}, process)
+        opened = looked_at.cpu_times().user
+        until(lambda: looked_at.cpu_times().user > opened + 1, process)  # seconds: the query has begun
         process.send_signal(number)
         _, said = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
     assert said == "dreamer: stopped; run the same command again to go on from here\n"
     assert process.returncode == 128 + number
-
-
-def has_open(process: int, file: Path) -> bool:
-    for link in Path(f"/proc/{process}/fd").iterdir():
-        with suppress(OSError):  # closed meanwhile
-            if link.samefile(file):
-                return True
-    return False
-
-
-def computed(process: int) -> float:
-    """CPU seconds of a process so far."""
-    user, system = Path(f"/proc/{process}/stat").read_text().split()[13:15]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")

@@ -1,51 +1,45 @@
 """How a study shares a machine's GPUs among its runs, and that a GPU is held by one process at a time."""
 
-import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from flows.commands.cli import main
 from flows.jobs.devices import check_devices, lock_gpus, share_ranks, visible_gpus
+from flows.study.configuration import Study
 from flows.study.loading import load_study
 from pipeline.errors import InputError
-from tests.waiting import PATIENCE_SECONDS
 
 BUILTIN = {"data": {"sources": ["builtin"]}, "evaluation": {"benchmarks": ["builtin"]}}
 
 
-def study(**training: object) -> object:
+def study(**training: object) -> Study:
     recipe = {"tokens": 10**6, "batch_tokens": 2**14, "sequence_length": 1024, **training}
     return load_study({"name": "small", **BUILTIN, "training": recipe})
 
 
-EIGHT = [8]
-
-
 @pytest.mark.parametrize(
-    ("runs", "ranks"),
-    [(1, [8]), (2, [4, 4]), (3, [2, 3, 3]), (5, [1, 1, 2, 2, 2]), (6, [1, 1, 1, 1, 2, 2]), (20, [1] * 20)],
+    ("training", "runs", "machines", "ranks"),
+    [
+        *(({}, len(ranks), [8], ranks) for ranks in ([8], [4, 4], [2, 3, 3], [1, 1, 2, 2, 2], [1] * 20)),
+        ({"ranks": 3}, 5, [8], [3] * 5),
+        ({"batch_tokens": 3 * 1024}, 2, [8], [3, 3]),  # a rank has a row at least
+        ({"device": "cpu"}, 2, [], [1, 1]),
+        ({"device": "cpu", "ranks": 4}, 2, [0], [4, 4]),
+    ],
 )
-def test_no_gpu_is_idle_where_there_are_fewer_runs(runs: int, ranks: list[int]) -> None:
-    assert share_ranks(study(), runs, EIGHT) == ranks
-    assert share_ranks(study().model_copy(update={"workers": 16}), runs, EIGHT) == ranks
-    assert share_ranks(study(ranks=3), runs, EIGHT) == [3] * runs
-    assert share_ranks(study(batch_tokens=1024), runs, EIGHT) == [1] * runs  # a batch of one row cannot be shared
-
-
-def test_a_run_has_no_more_ranks_than_rows() -> None:
-    assert share_ranks(study(batch_tokens=3 * 1024), 2, EIGHT) == [3, 3]
+def test_no_gpu_is_idle_where_there_are_fewer_runs(
+    training: dict[str, Any], runs: int, machines: list[int], ranks: list[int]
+) -> None:
+    assert share_ranks(study(**training), runs, machines) == ranks
+    assert share_ranks(study(**training).model_copy(update={"workers": 16}), runs, machines) == ranks
 
 
 def test_more_gpus_than_there_are_is_bad_input() -> None:
     with pytest.raises(InputError, match=r"training\.ranks is 9, but no machine of the study has more than 8 GPUs"):
-        share_ranks(study(ranks=9), 1, EIGHT)
-
-
-def test_a_cpu_trains_by_one_process_unless_told() -> None:
-    assert share_ranks(study(device="cpu"), 2, []) == [1, 1]
-    assert share_ranks(study(device="cpu", ranks=4), 2, [0]) == [4, 4]
+        share_ranks(study(ranks=9), 1, [8])
 
 
 def test_cuda_where_there_is_none_is_refused_before_any_work(
@@ -69,15 +63,6 @@ def test_the_gpus_that_the_user_names_are_used(monkeypatch: pytest.MonkeyPatch) 
     assert visible_gpus(3) == ["0", "1", "2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
     assert visible_gpus(2) == ["GPU-a", "GPU-b"]
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,../../planted")
-    with pytest.raises(InputError, match=r"holds '../../planted', which names no device"):
-        visible_gpus(2)
-
-
-@pytest.fixture
-def own_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The locks are the whole machine's, where the same test may run a second time."""
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
 
 
 class Waited(Exception):
@@ -88,34 +73,10 @@ def begin_to_wait(seconds: float) -> None:
     raise Waited
 
 
-@pytest.mark.usefixtures("own_locks")
-def test_a_device_is_held_by_one_at_a_time() -> None:
+def test_a_device_is_held_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))  # of which the locks of the machine are not
     names = ["test-0", "test-1"]
     with lock_gpus(names, 1, begin_to_wait) as first, lock_gpus(names, 1, begin_to_wait) as second:
         assert [first, second] == [["test-0"], ["test-1"]]
         with pytest.raises(Waited), lock_gpus(names, 1, begin_to_wait):
             pass
-
-
-@pytest.mark.usefixtures("own_locks")
-def test_who_wants_several_devices_holds_none_while_waiting() -> None:
-    names, waits, goes_on = ["test-0", "test-1"], threading.Event(), threading.Event()
-    got: list[list[str]] = []
-
-    def wait(seconds: float) -> None:
-        waits.set()
-        goes_on.wait()
-
-    def want_both() -> None:
-        with lock_gpus(names, 2, wait) as found:
-            got.append(found)
-
-    with lock_gpus(names, 1, begin_to_wait) as (first,):
-        thread = threading.Thread(target=want_both)
-        thread.start()
-        assert waits.wait(PATIENCE_SECONDS)
-        with lock_gpus(["test-1"], 1, begin_to_wait) as second:
-            assert (first, second, got) == ("test-0", ["test-1"], [])
-    goes_on.set()
-    thread.join(60)
-    assert got == [names]

@@ -46,22 +46,6 @@ def test_a_process_stays_for_the_next_job_and_each_job_has_its_log(tmp_path: Pat
     assert not alive(process(tmp_path, "a"))
 
 
-def test_jobs_run_side_by_side_as_far_as_there_is_room(tmp_path: Path) -> None:
-    names, started, ended = ("a", "b", "c"), list[str](), list[int]()
-    with local(tmp_path, workers=2) as jobs:
-
-        def hear(event: Event) -> None:
-            started.extend([event.job.name] if event.kind == "started" else [])
-            if all((tmp_path / name).exists() for name in "ab") and event.kind == "progress":
-                go(tmp_path, *names)
-            if event.kind == "finished":
-                ended.append(len(started))
-
-        events(jobs, *(job(tmp_path, name, waits=True) for name in names), hear=hear)
-    assert started == ["a", "b", "c"]
-    assert ended == [2, 3, 3], "the third began when another one had ended"
-
-
 @pytest.mark.slow
 def test_the_most_urgent_starts_next_and_nobody_overtakes_who_waits_for_several(tmp_path: Path) -> None:
     started: list[str] = []

@@ -30,16 +30,13 @@ def test_where_one_rank_fails_the_others_are_ended(tmp_path: Path, what: str, er
     assert not alive(int((tmp_path / "a").read_text()))
 
 
-@pytest.mark.parametrize("module", ["ctypes", "glob"])
-def test_no_process_takes_modules_from_the_current_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
-) -> None:
+def test_no_process_takes_modules_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "somebody's"
     here.mkdir()
-    (here / f"{module}.py").write_text("open('marker', 'w')")
-    (tmp_path / "uses.py").write_text(f"import {module}, sys; print(sys.path[0])")
+    (here / "ctypes.py").write_text("open('marker', 'w')")
+    (tmp_path / "uses.py").write_text("import ctypes, sys; print(sys.path[0])")
     monkeypatch.chdir(here)
     child = started("uses", [], tmp_path / "log.txt", {})
     until(lambda: child.poll() is not None)
     assert child.poll() == 0, (tmp_path / "log.txt").read_text()
-    assert [path.name for path in here.iterdir()] == [f"{module}.py"]
+    assert [path.name for path in here.iterdir()] == ["ctypes.py"]

@@ -12,29 +12,26 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import duckdb
 import pytest
 import yaml
 
 from flows.prefect.in_process import environment as process_environment
 from flows.prefect.server import await_server, own_server
 from flows.study.loading import load_study
-from tests.faults.processes import ask, commands, started_for, trains
+from tests.faults.processes import PREFECT, ask, started_for, trains
+from tests.faults.processes import environment as clean_environment
 from tests.flows.small_study import PROJECT, small_study
 from tests.waiting import until
-
-PREFECT = Path(sys.executable).with_name("prefect")
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> Iterator[dict[str, str]]:
     """Return environment variables that give Prefect a home of its own and a server that ends with the test."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    home = {"PREFECT_HOME": str(tmp_path / "prefect"), "NO_PROXY": "127.0.0.1,localhost", "OMP_NUM_THREADS": "1"}
+    home = {"PREFECT_HOME": str(tmp_path / "prefect"), "NO_PROXY": "127.0.0.1,localhost"}
     with process_environment(home), own_server() as (server, address):
         await_server(server, address)
         # Of which `prefect deploy` imports the flow.
-        yield {**ours, **home, "PREFECT_API_URL": address, "PYTHONPATH": str(PROJECT)}
+        yield clean_environment(**home, PREFECT_API_URL=address, PYTHONPATH=str(PROJECT))
 
 
 def prefect(environment: dict[str, str], *arguments: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
@@ -90,28 +87,11 @@ def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["full-study", "full-study/full-study"])
 def test_a_deployment_without_a_server_is_one_line(tmp_path: Path, name: str) -> None:
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     address = "http://127.0.0.1:9/api"  # a port of no program that runs as a user
-    variables = {**ours, "PREFECT_API_URL": address, "PREFECT_HOME": str(tmp_path)}
+    variables = clean_environment(PREFECT_API_URL=address, PREFECT_HOME=str(tmp_path))
     ran = prefect(variables, "deployment", "run", name)
     assert ran.returncode == 1
     assert ran.stdout + ran.stderr == f"no Prefect server answers at {address}; `make up` starts one\n"
-
-
-@pytest.mark.slow
-def test_server_worker_deploy_and_run_by_bare_name(environment: dict[str, str], worker: Path, tmp_path: Path) -> None:
-    study, root = PROJECT / "tests" / "studies" / "tiny.yaml", tmp_path / "run"
-    parameters = ["--param", f"study={study}", "--param", f"root={root}"]
-    ran = prefect(environment, "deployment", "run", "full-study", *parameters, "--watch", seconds=500)
-    assert ran.returncode == 0, ran.stdout + ran.stderr + worker.read_text()[-3000:]
-    assert (root / "report" / "index.html").stat().st_size > 10_000
-    with duckdb.connect(str(root / "results.duckdb"), read_only=True) as connection:
-        variants = connection.execute("SELECT DISTINCT variant FROM data_efficiency ORDER BY ALL").fetchall()
-    assert variants == [("DR",), ("DR+DA",), ("LA",)]
-    assert [(run["name"], run["tags"]) for run in flow_runs(environment)] == [("tiny", ["tiny"])]
-    unknown = prefect(environment, "deployment", "run", "no-such-study")
-    assert unknown.returncode == 1
-    assert "not found" in unknown.stdout + unknown.stderr
 
 
 @pytest.mark.slow
@@ -133,8 +113,12 @@ def test_studies_of_two_deployments_run_one_after_the_other_and_a_failed_one_is_
     assert text.startswith("nowhere has failed: ")
     assert "neither a preset" in text
     assert "Traceback" not in worker.read_text()
+    unknown = prefect(environment, "deployment", "run", "no-such-study")
+    assert unknown.returncode == 1
+    assert "not found" in unknown.stdout + unknown.stderr
     good, bad = flow_runs(environment)
-    assert (good["name"], good["state_type"], bad["state_type"]) == ("tiny", "COMPLETED", "FAILED")
+    assert (good["name"], good["tags"], good["state_type"]) == ("tiny", ["tiny"], "COMPLETED")
+    assert bad["state_type"] == "FAILED"
     assert bad["start_time"] >= good["end_time"]
     assert load_study(tmp_path / "run" / "study.yaml").study_id == load_study(values).study_id
 
@@ -146,8 +130,7 @@ def test_a_killed_worker_ends_no_study(environment: dict[str, str], worker: Path
     started = prefect(environment, "deployment", "run", "full-study", "--params", parameters)
     assert started.returncode == 0, started.stdout + started.stderr
     until(lambda: trains(root), log=worker)
-    running = commands()
-    (killed,) = [one for one in started_for(tmp_path / "prefect") if "worker start" in running.get(one, "")]
+    (killed,) = started_for(tmp_path / "prefect", "worker start")
     os.kill(killed, signal.SIGKILL)
     ended = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
     until(lambda: flow_runs(environment)[0]["state_type"] in ended, log=worker, pause=2)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from prefect.logging.handlers import PrefectConsoleHandler
@@ -34,15 +32,6 @@ def test_a_log_line_that_nobody_reads_does_not_end_the_process(logger: logging.L
     outlive_readers()
     for line in range(3):
         logger.error("line %d", line)
-
-
-def test_prefect_alone_would_end_the_process(
-    logger: logging.Logger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    with (tmp_path / "out").open("w") as out:
-        monkeypatch.setattr(sys, "stdout", out)  # which rich closes
-        with pytest.raises(SystemExit):
-            logger.error("line")
 
 
 @pytest.mark.parametrize("name", ["prefect.flow_runs", "prefect.engine"])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 from prefect import flow
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.states import Pending, Running
 
-from flows.prefect.lost import end_lost_runs, lost_runs
+from flows.prefect.lost import end_lost_runs, is_lost
 from flows.study.loading import load_study
 from flows.watching.single import only_run
 from tests.flows.small_study import small_study
@@ -17,13 +16,13 @@ from tests.flows.small_study import small_study
 
 def test_a_run_is_lost_where_no_process_runs_its_study(tmp_path: Path) -> None:
     path, root = small_study(tmp_path), tmp_path / "run"
-    run = SimpleNamespace(parameters={"study": str(path), "root": str(root)})
-    elsewhere = SimpleNamespace(parameters={"study": str(path), "root": str(tmp_path / "of another machine")})
-    odd = [{"study": "nowhere.yaml"}, {"study": "n" * 5000}, {"study": {"name": 1}}, {"study": None}, {}]
-    others = [elsewhere, *(SimpleNamespace(parameters=parameters) for parameters in odd)]
+    run = {"study": str(path), "root": str(root)}
     with only_run(load_study(path, root=root)):
-        assert lost_runs([run, *others]) == []
-    assert lost_runs([run, *others]) == [run]
+        assert not is_lost(run)
+    assert is_lost(run)
+    assert not is_lost({**run, "root": str(tmp_path / "of another machine")})
+    odd = [{"study": "nowhere.yaml"}, {"study": "n" * 5000}, {"study": {"name": 1}}, {"study": None}, {}]
+    assert not any(map(is_lost, odd))
 
 
 @flow

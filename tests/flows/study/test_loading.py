@@ -7,41 +7,37 @@ from pathlib import Path
 
 import pytest
 
+from flows.study.configuration import Study
 from flows.study.loading import load_study, presets
+from model.training.config import TrainingConfig
 from pipeline.errors import InputError
+from tests.flows.by_hand import tiny
 from tests.flows.small_study import TINY
 
 
+def changed(folder: Path, old: str, new: str) -> Study:
+    """Load the tiny study with another text in it."""
+    text = TINY.read_text()
+    assert old in text
+    (folder / "s.yaml").write_text(text.replace(old, new))
+    return load_study(folder / "s.yaml")
+
+
 @pytest.mark.parametrize("name", presets())
-def test_every_preset_loads(name: str) -> None:
-    study = load_study(name)
+def test_every_preset_loads_and_training_accepts_it(name: str) -> None:
+    study, training = load_study(name), load_study(name).training
     assert study.name == name
-    assert study.training.points[-1] == study.training.tokens
-
-
-def test_misspelt_key_names_the_nearest(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(TINY.read_text().replace("warmup_steps", "warmup_stepz"))
-    with pytest.raises(
-        InputError, match=r"training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'\?"
-    ) as error:
-        load_study(path)
-    assert "\n" not in str(error.value)
-
-
-def test_misspelt_key_of_a_stage_and_of_a_source(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(TINY.read_text().replace("documents: 1500", "documnets: 1500"))
-    with pytest.raises(InputError, match="unknown key 'documnets'; did you mean 'documents'"):
-        load_study(path)
-    path.write_text(TINY.read_text().replace("sources: [builtin]", "sources: [gsm8q]"))
-    with pytest.raises(InputError, match="gsm8k"):
-        load_study(path)
+    config = TrainingConfig.from_dict(training.recipe(0))
+    assert training.points[-1] == config.tokens == training.tokens
+    assert (config.micro_batch_tokens or config.batch_tokens) % training.sequence_length == 0
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        (("warmup_steps", "warmup_stepz"), "training: unknown key 'warmup_stepz'; did you mean 'warmup_steps'?"),
+        (("documents: 1500", "documnets: 1500"), "unknown key 'documnets'; did you mean 'documents'"),
+        (("sources: [builtin]", "sources: [gsm8q]"), "gsm8k"),
         (("tokens: 24_000", "tokens: 0"), "training.tokens"),
         (("name: tiny", "name: 'a/b'"), "name"),
         (("loss_on: responses", "loss_on: all of it"), "training.loss_on"),
@@ -75,44 +71,34 @@ def test_misspelt_key_of_a_stage_and_of_a_source(tmp_path: Path) -> None:
     ],
 )
 def test_bad_values_are_one_line(tmp_path: Path, change: tuple[str, str], said: str) -> None:
-    path = tmp_path / "s.yaml"
-    text = TINY.read_text()
-    assert change[0] in text
-    path.write_text(text.replace(*change))
     with pytest.raises(InputError) as error:
-        load_study(path)
+        changed(tmp_path, *change)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_without_an_average_raw_weights_are_evaluated(tmp_path: Path) -> None:
-    path = tmp_path / "s.yaml"
-    path.write_text(TINY.read_text().replace("device: cpu", "device: cpu\n  averaging: 0").replace("both", "raw"))
-    assert load_study(path).evaluation.weights == "raw"
+def test_without_an_average_raw_weights_are_evaluated() -> None:
+    assert tiny(Path(), training={"averaging": 0}, evaluation={"weights": "raw"}).evaluation.weights == "raw"
 
 
 def test_every_seed_goes_to_the_end_unless_a_race_is_asked_for(tmp_path: Path) -> None:
     assert load_study(TINY).training.stop_at == 6000
-    path = tmp_path / "s.yaml"
-    path.write_text(TINY.read_text().replace("  screening: 0.25\n", ""))
-    assert load_study(path).training.stop_at is None
+    assert changed(tmp_path, "  screening: 0.25\n", "").training.stop_at is None
     races = {name for name in presets() if load_study(name).training.stop_at}
     assert races == {"paper-16", "paper-32", "paper-mini"}
 
 
-def test_a_race_that_too_few_logged_steps_would_decide(tmp_path: Path) -> None:
+def test_a_race_that_too_few_logged_steps_would_decide() -> None:
     """The final tenth of the screening, 600,000 of 6 million tokens, are 1,171 steps."""
-    path = tmp_path / "s.yaml"
 
-    def write(log_every: int, screening: float = 0.25) -> Path:
-        text = TINY.read_text().replace("tokens: 24_000", f"tokens: 24_000_000\n  log_every: {log_every}")
-        path.write_text(text.replace("screening: 0.25", f"screening: {screening}"))
-        return path
+    def log_every(steps: int, screening: float = 0.25) -> int:
+        race = {"seeds": [0, 1], "screening": screening, "tokens": 24_000_000, "log_every": steps}
+        return tiny(Path(), training=race).training.log_every
 
     with pytest.raises(InputError, match=r"log_every=118: about 1,171 steps decide .* give at most 117"):
-        load_study(write(118))
-    assert load_study(write(117)).training.log_every == 117
-    assert load_study(write(118, screening=0)).training.log_every == 118
+        log_every(118)
+    assert log_every(117) == 117
+    assert log_every(118, screening=0) == 118
 
 
 def test_a_study_that_is_not_there() -> None:
@@ -123,17 +109,13 @@ def test_a_study_that_is_not_there() -> None:
 def test_identity_follows_what_decides_results(tmp_path: Path) -> None:
     study = load_study(TINY)
     assert study.study_id == load_study(TINY, root=tmp_path, mirror=tmp_path).study_id
-    path = tmp_path / "s.yaml"
-    for old, new in (("24_000", "24_001"), ("weights: both", "weights: raw"), ("seeds:", "averaging: 9\n  seeds:")):
-        path.write_text(TINY.read_text().replace(old, new))
-        assert load_study(path).study_id != study.study_id
+    for change in (("24_000", "24_001"), ("weights: both", "weights: raw"), ("seeds:", "averaging: 9\n  seeds:")):
+        assert changed(tmp_path, *change).study_id != study.study_id
 
 
 def test_checkpoints_by_number_or_by_list(tmp_path: Path) -> None:
     assert load_study(TINY).training.points == (6000, 12000, 18000, 24000)
-    path = tmp_path / "s.yaml"
-    path.write_text(TINY.read_text().replace("checkpoints: 4", "checkpoints: [9000, 100, 99999]"))
-    assert load_study(path).training.points == (100, 9000, 24000)
+    assert changed(tmp_path, "checkpoints: 4", "checkpoints: [9000, 100, 99999]").training.points == (100, 9000, 24000)
 
 
 def test_a_study_file_is_a_file(tmp_path: Path) -> None:

@@ -42,24 +42,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return stopped
 
 
-def test_a_minute_without_progress_is_silence(tmp_path: Path, clock: Clock) -> None:
+@pytest.mark.parametrize(("kind", "rest"), [("training", 60), ("evaluation", 600)])
+def test_a_minute_without_progress_is_silence_and_an_evaluation_may_rest_longer(
+    tmp_path: Path, clock: Clock, kind: str, rest: int
+) -> None:
     path = tmp_path / "progress.json"
-    assert silence(path, "training") == ""
-    clock.write(path, age=50)
-    assert silence(path, "training") == ""
-    clock.write(path, age=70)
+    assert silence(path, kind) == ""
+    clock.write(path, age=rest - 10)
+    assert silence(path, kind) == ""
+    clock.write(path, age=rest + 10)
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(path.stat().st_mtime))
-    assert silence(path, "training") == f"silent since {at}, process 4711 on gpu07"
-    assert silence(path, "training", clock.now - 50) == ""
-    assert silence(path, "training", clock.now - 65).endswith("process unknown")  # the file is of an earlier process
-
-
-def test_an_evaluation_may_rest_longer(tmp_path: Path, clock: Clock) -> None:
-    path = tmp_path / "progress.json"
-    clock.write(path, age=590)
-    assert silence(path, "evaluation") == ""
-    clock.write(path, age=610)
-    assert silence(path, "evaluation").startswith("silent since ")
+    assert silence(path, kind) == f"silent since {at}, process 4711 on gpu07"
+    assert silence(path, kind, clock.now - rest + 10) == ""
+    assert silence(path, kind, clock.now - rest - 5).endswith("process unknown")  # the file is of an earlier process
 
 
 def test_a_job_is_watched_from_its_start_to_its_end(tmp_path: Path, clock: Clock) -> None:

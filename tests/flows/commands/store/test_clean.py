@@ -8,18 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from flows.commands.cli import main
 from flows.plan import Plan
-from flows.run import Options, Unseen, run_study
+from flows.run import Options, Shown, Until, run_study
 from flows.study.loading import load_study
 from flows.usage import users_of
 from flows.watching.single import only_run
-from tests.flows.by_hand import JobsByHand
-from tests.flows.small_study import PROJECT, TINY
-
-EVALUATED = Options(until="evaluate")
+from tests.flows.by_hand import JobsByHand, study_file
+from tests.flows.small_study import PROJECT
 
 
 @pytest.fixture
@@ -33,21 +30,13 @@ def store(tiny_store: Path, tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def study_file(store: Path, name: str, seed: int) -> Path:
-    content = yaml.safe_load(TINY.read_text())
-    content["training"] |= {"seeds": [seed], "screening": 0}
-    content["models"]["variants"] = ["LA"]
-    content["evaluation"] |= {"introspect": False, "bootstrap_replicates": 0, "weights": "averaged"}
-    path = store.parent / f"{name}.yaml"
-    path.write_text(yaml.safe_dump({**content, "name": name, "root": str(store.parent / name), "store": str(store)}))
-    return path
-
-
-def finished(store: Path, name: str, seed: int) -> tuple[Path, Plan]:
-    """A study that has been run up to its results, by hand."""
-    path = study_file(store, name, seed)
+def study(store: Path, name: str, seed: int, until: Until = "evaluate") -> tuple[Path, Plan]:
+    """A study that has been run so far, by hand."""
+    places = {"name": name, "root": str(store.parent / name), "store": str(store)}
+    settings = {"models": {"variants": ["LA"]}, "training": {"seeds": [seed]}, "evaluation": {"introspect": False}}
+    path = study_file(store.parent, **places, **settings)
     plan = Plan(load_study(path))
-    run_study(plan, JobsByHand(), Unseen(), EVALUATED)
+    run_study(plan, JobsByHand(), Shown(), Options(until=until))
     return path, plan
 
 
@@ -61,7 +50,7 @@ def left_over(store: Path) -> Path:
 
 @pytest.mark.slow
 def test_only_what_nobody_uses_is_removed(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (first, one), (_, other) = finished(store, "first", 0), finished(store, "second", 1)
+    (first, one), (_, other) = study(store, "first", 0), study(store, "second", 1)
     assert {user.folder for user in users_of(store)} == {one.study.folder, other.study.folder}
     assert main(["clean", str(first), "--yes"]) == 0
     out = capsys.readouterr().out
@@ -73,32 +62,20 @@ def test_only_what_nobody_uses_is_removed(store: Path, capsys: pytest.CaptureFix
     assert main(["clean", str(first), "--yes"]) == 0
     assert "every output is in use" in capsys.readouterr().out
 
-
-@pytest.mark.slow
-def test_the_outputs_of_a_study_that_was_removed_are_free(store: Path) -> None:
-    (first, one), (_, other) = finished(store, "first", 0), finished(store, "second", 1)
     of_the_second = set(used(other)) - set(used(one))
     shutil.rmtree(other.study.folder)
+    _, again = study(store, "first", 5)
+    of_the_earlier = set(used(one)) - set(used(again))
     assert main(["clean", str(first), "--yes"]) == 0
-    assert all(path.exists() for path in used(one))
-    assert {path.parent.name for path in of_the_second} == {"runs", "evaluations"}
-    assert not any(path.exists() for path in of_the_second)
-
-
-@pytest.mark.slow
-def test_what_an_earlier_form_of_the_study_made_is_free(store: Path) -> None:
-    first, one = finished(store, "first", 0)
-    before = used(one)
-    path, again = finished(store, "first", 5)
-    assert path == first
-    assert main(["clean", str(first), "--yes"]) == 0
-    assert all(folder.exists() for folder in used(again))
-    assert {folder.parent.name for folder in before if not folder.exists()} == {"runs", "evaluations"}
+    assert all(path.exists() for path in used(again))
+    for free in (of_the_second, of_the_earlier):
+        assert {path.parent.name for path in free} == {"runs", "evaluations"}
+        assert not any(path.exists() for path in free)
 
 
 @pytest.mark.slow
 def test_nothing_is_removed_without_a_yes(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, _ = finished(store, "first", 0)
+    first, _ = study(store, "first", 0)
     monkeypatch.setattr("builtins.input", lambda question: "no")
     assert main(["clean", str(first)]) == 1
     assert left_over(store).exists()
@@ -111,13 +88,12 @@ def test_nothing_is_removed_without_a_yes(store: Path, monkeypatch: pytest.Monke
 def test_nothing_is_removed_while_a_study_is_unfinished_or_runs(
     store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, _ = finished(store, "first", 0)
-    second = Plan(load_study(study_file(store, "second", 1)))
-    run_study(second, JobsByHand(), Unseen(), Options(until="train"))
+    first, _ = study(store, "first", 0)
+    _, second = study(store, "second", 1, "train")
     assert main(["clean", str(first), "--yes"]) == 0
     assert f"unfinished studies: finish them, or remove their folders: {second.study.folder}" in capsys.readouterr().out
     assert left_over(store).exists()
-    run_study(second, JobsByHand(), Unseen(), EVALUATED)
+    study(store, "second", 1)
     with only_run(second.study):
         command = [sys.executable, "-m", "flows.commands.cli", "clean", str(first), "--yes"]
         done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)

@@ -7,17 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from flows.commands.cli import main
 from flows.commands.store.verify import find_damage
 from flows.plan import Plan
-from flows.run import Options, Unseen, run_study
+from flows.run import Options, Shown, run_study
 from model.checkpoint import _save_tensors as save_tensors
 from model.checksums import write_checksums
 from pipeline.storage.integrity import sealed
 from sql.results import connect, query
-from tests.flows.by_hand import JobsByHand, tiny, tiny_settings
+from tests.flows.by_hand import JobsByHand, study_file, tiny
 from tests.flows.small_study import TINY
 
 EVALUATED = Options(until="evaluate")
@@ -27,7 +26,7 @@ EVALUATED = Options(until="evaluate")
 def root(prepared: Callable[..., Plan]) -> Path:
     """The folder of a study that was run to its results, whose checkpoints hold tensors."""
     plan = prepared()
-    run_study(plan, JobsByHand(), Unseen(), EVALUATED)
+    run_study(plan, JobsByHand(), Shown(), EVALUATED)
     for run in plan.runs:
         for folder in (*(one.folder for one in run.checkpoints), *run.folder.glob("state/*")):
             tensors = {"a": torch.full((8,), 3.0)}
@@ -47,11 +46,6 @@ def flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_whole_study_is_whole(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verify", str(TINY), "--root", str(root)]) == 0
-    assert "outputs and the results are whole" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = Plan(tiny(root))
@@ -67,7 +61,7 @@ def test_what_is_damaged_is_named_removed_and_made_again(root: Path, capsys: pyt
     assert main([*command, "--repair"]) == 0
     assert main(command) == 0
     jobs = JobsByHand()
-    run_study(plan, jobs, Unseen(), EVALUATED)
+    run_study(plan, jobs, Shown(), EVALUATED)
     assert jobs.submitted == [], "what is made again is as it was"
     assert len(query(plan.study.database, "from studies")) == 1
     assert find_damage(plan.study.store_folder)[1] == {}
@@ -85,7 +79,7 @@ def test_only_the_damaged_run_is_trained_again_and_only_the_damaged_evaluation_m
     assert not second.folder.exists()
     assert [one for one in plan.evaluations(first) if not one.done] == [damaged]
     jobs = JobsByHand()
-    run_study(Plan(plan.study), jobs, Unseen(), EVALUATED)
+    run_study(Plan(plan.study), jobs, Shown(), EVALUATED)
     assert {job.name for job in jobs.submitted} >= {f"train {second.name}"}
     assert {job.name.split(" at ")[0] for job in jobs.submitted} == {f"train {second.name}", f"evaluate {first.name}"}
     assert plan.evaluated
@@ -114,15 +108,15 @@ def test_rows_that_were_removed_or_changed_are_named_and_entered_again(
     prepared: Callable[..., Plan], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str
 ) -> None:
     plan = prepared()
-    run_study(plan, JobsByHand(), Unseen())
+    run_study(plan, JobsByHand(), Shown())
     wanted = query(plan.study.database, "from evaluations order by all")
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_settings()))
-    command = ["verify", str(tmp_path / "tiny.yaml"), "--root", str(plan.study.folder)]
+    command = ["verify", str(study_file(tmp_path)), "--root", str(plan.study.folder)]
     assert main(command) == 0
+    assert "outputs and the results are whole" in capsys.readouterr().out
     with connect(plan.study.database) as connection:
         connection.execute(change)
     assert main(command) == 1
     assert "are missing or changed" in capsys.readouterr().out
-    run_study(Plan(plan.study), JobsByHand(), Unseen())
+    run_study(Plan(plan.study), JobsByHand(), Shown())
     assert query(plan.study.database, "from evaluations order by all").equals(wanted)
     assert main(command) == 0
