@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.errors import InputError, nearest_name
@@ -70,6 +72,11 @@ Column = Annotated[str, BeforeValidator(_parsed)]  # one expression
 ColumnList = Annotated[Texts, _after(lambda texts: [_parsed(text) for text in texts])]
 Patterns = Annotated[Texts, _after(_check_patterns)]  # regular expressions (RE2)
 Flag = Annotated[bool, Field(strict=True, description="true or false")]
+
+
+def read_table(kind: type[Entry], path: Path) -> dict[str, Entry]:
+    """Read the entries of a YAML file, by their names."""
+    return {entry["name"]: kind(**entry) for entry in yaml.safe_load(path.read_text(encoding="utf-8"))}
 
 
 def resolve(
