@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.columns.sql import bind, evaluate, named_columns, parse
+from pipeline.sources.columns.sql import FORMER, bind, evaluate, named_columns, parse
 
 
 def found(expression, **columns):
@@ -94,16 +94,9 @@ def test_an_expression_reads_no_file_and_changes_nothing(tmp_path, monkeypatch):
     ("former", "sql"),
     [
         ("conversations[1].value", "list_extract(conversations, 2).value"),
-        ("generations[*]", "unnest(generations)"),
+        ("boxed(conversations[1].value)", "boxed(list_extract(conversations, 2).value)"),
         ("responses[*].response", "unnest(responses).response"),
-        ("problem | question", "coalesce(problem, question)"),
-        ("{Body} {Question}", "concat(Body, ' ', Question)"),
-        ("{title}'s: {body | text}", "concat(title, '''s: ', coalesce(body, text))"),
-        (["Body", "Question"], "concat_ws(' ', Body, Question)"),
-        ('after(answer, "####")', "after(answer, '####')"),
-        ("lines(hints/solutions | hints)", 'lines(coalesce("hints/solutions", hints))'),
-        ("last(hints)", "lines(hints)[-1]"),
-        ("choice(choices[*], answer)", "choices[answer::int + 1]"),
+        *FORMER.items(),
     ],
 )
 def test_an_expression_of_earlier_versions_is_told_in_sql(former, sql):
