@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -36,13 +36,10 @@ _OBJECT = f"{_BRACE} and json_valid(line)"
 class JsonRows:
     """Read JSON in blocks. The columns, and what they hold, are those of the first block."""
 
-    rows: int | None = None
-
     def __init__(self, path: Path, longest: int) -> None:
         self.path, self.file = path, TextFile(path, longest)
-        self.is_lines = self._is_lines()
         self._cut = False  # whether the line that was read last has no end
-        texts = batches(self._lines() if self.is_lines else self._values())
+        texts = batches(self._lines() if self._is_lines() else self._values())
         first = next(texts, [])
         self._texts = chain([first] if first else [], texts)
         records = [record for text in first if (record := _record(text)) is not None]
@@ -50,6 +47,10 @@ class JsonRows:
         if first and not records:
             raise InputError(f"{path}: none of the first {len(first)} rows is a record; is it what its name says?")
         self.schema = _parsed(first[:1], self._kinds)[0].schema if self._kinds else pa.schema([])
+
+    def count(self, limit: int | None = None) -> int:
+        """Count all rows, or at most `limit`, in place of reading them."""
+        return sum(1 for _ in islice(chain.from_iterable(self._texts), limit))
 
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or the first `limit` rows."""

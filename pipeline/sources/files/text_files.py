@@ -57,10 +57,6 @@ class TextFile:
         with self._told():
             return self._text.read(size)
 
-    def count_lines(self) -> int:
-        """Count the lines that are not blank."""
-        return sum(1 for line in self.lines() if line.strip())
-
     def too_long(self, what: str) -> InputError:
         """Return the error for a row above the limit."""
         limit = f"{self.longest / 2**20:,.0f} MB" if self.longest >= 2**20 else f"{self.longest:,} bytes"
