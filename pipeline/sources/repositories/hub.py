@@ -10,12 +10,12 @@ import fcntl
 import json
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import yaml
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_not_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
@@ -78,6 +78,7 @@ def _fetch(
     progress: Progress,
 ) -> dict[str, Any]:
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled
     from huggingface_hub.utils import disable_progress_bars
 
     record = read_record(folder)
@@ -88,20 +89,18 @@ def _fetch(
     disable_progress_bars()
 
     attempts = Retrying(
-        retry=retry_if_exception(_may_pass),
+        retry=retry_if_not_exception_type((GatedRepoError, OfflineModeIsEnabled)),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential_jitter(),
         reraise=True,
     )
 
     def get(name: str, into: Path = folder) -> Path:
+        file = {"repo_type": "dataset", "revision": revision, "local_dir": into}
         try:
-            path = attempts.copy()(
-                hf_hub_download, repository, name, repo_type="dataset", revision=revision, local_dir=into
-            )
+            return Path(attempts.copy()(hf_hub_download, repository, name, **file))
         except Exception as error:
             raise InputError(f"{repository}: {name}: {_reason(error, repository, revision)}") from error
-        return Path(path)
 
     # The hub's card is kept apart from ours, which names only what is here.
     text = get(CARD, folder / ".hub").read_text(errors="replace") if CARD in sizes else ""
@@ -120,15 +119,9 @@ def _fetch(
     write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
     total, done = sum(sizes[name] for name in files) or 1, 0
     with ThreadPoolExecutor(PARALLEL_FILES) as pool:
-        running = {pool.submit(get, name): name for name in files}
-        try:
-            for finished in as_completed(running):
-                finished.result()
-                done += sizes[running[finished]]
-                progress(done / total, f"{repository}/{running[finished]}")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # running downloads end, waiting ones do not start
-            raise
+        for name, _ in zip(files, pool.map(get, files), strict=True):  # after an error, waiting files do not start
+            done += sizes[name]
+            progress(done / total, f"{repository}/{name}")
     for entry in record["parts"]:
         wanted.setdefault((entry["configuration"], entry["split"]), entry["files"])
     record["parts"] = [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())]
@@ -170,22 +163,6 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
     header["configs"] = [{"config_name": name, "data_files": files} for name, files in configurations.items()]
     body = body or f"Fetched from https://huggingface.co/datasets/{repository}.\n"
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Tell whether a failed request may succeed later: the hub failed, limits the rate, or the connection broke.
-
-    The client says "not in the cache" of a request for a file's metadata that failed; the cause is behind that error.
-    """
-    if type(error).__name__ == "OfflineModeIsEnabled":
-        return False
-    response = getattr(error, "response", None)
-    if response is not None:
-        return response.status_code in (408, 429) or response.status_code >= 500
-    # By name: the client's transport, and so its errors, differ from version to version.
-    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(error).__mro__) or (
-        error.__cause__ is not None and _may_pass(error.__cause__)
-    )
 
 
 def _reason(error: Exception, repository: str, revision: str | None) -> str:
