@@ -30,7 +30,7 @@ from pipeline.dedup.signing import sign_source
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.progress import Progress
-from pipeline.sources.repositories.folders import Absent, repository_folder
+from pipeline.sources.repositories.folders import Absent, found_or_fetched
 from pipeline.sources.stage import read_source
 from pipeline.storage.documents import KEPT
 from pipeline.storage.memory import memory_bytes
@@ -99,13 +99,11 @@ def _fetch(plan: Plan, entry: Any, splits: Sequence[str]) -> None:
     """Fetch one data set from the hub. Raises InputError, within seconds, where that is not possible."""
     study = plan.study
     try:
-        repository_folder(
-            entry.repository,
+        found_or_fetched(
+            entry,
+            splits,
             mirror=study.mirror,
             cache=study.folder / "hub",
-            revision=entry.revision,
-            configurations=entry.configurations,
-            splits=splits,
             study=shlex.quote(shlex.split(study.arguments)[0]),
             progress=partial(progress.report, f"download {entry.name}"),
         )

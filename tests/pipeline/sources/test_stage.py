@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import repository_folder, source_files
+from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.repositories.splits import find_split
 from pipeline.sources.stage import check_rows, read_source
 from pipeline.sources.table import resolve_source
@@ -197,13 +197,7 @@ def plain(name, repository, **changed):
 )
 def test_real_rows_become_the_documents_of_all_earlier_versions(tmp_path, entry, rows, digest):
     source = resolve_source(entry)
-    folder = repository_folder(
-        source.repository,
-        mirror=MIRROR,
-        cache=tmp_path / "cache",
-        configurations=source.configurations,
-        splits=source.splits,
-    )
+    folder = MIRROR / source.repository
     result = read_source(source, source_files(source, folder), tmp_path / "out")
     assert (result["rows"], reasons(result)) == (rows, {"kept": rows})
     written = "".join(map(json.dumps, documents(tmp_path / "out")))

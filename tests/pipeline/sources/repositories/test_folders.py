@@ -1,11 +1,12 @@
 """Where data sets are found on disk: mirrors in our layout, in the hub's, in the hub's cache."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
+from pipeline.sources.repositories.folders import found_or_fetched, resolved_revision, source_files
 from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.sources.table import resolve_source
 from tests.mirror import MIRROR, needs_mirror
@@ -23,9 +24,9 @@ def touch(path):
     return path
 
 
-def find(mirror, tmp_path, **options):
-    wanted = {"configurations": ("main",), "splits": ("train",)} | options
-    return repository_folder("a/b", mirror=mirror, cache=tmp_path / "cache", **wanted)
+def find(mirror, tmp_path, revision=None):
+    entry = SimpleNamespace(repository="a/b", configurations=("main",), revision=revision)
+    return found_or_fetched(entry, ("train",), mirror=mirror, cache=tmp_path / "cache")
 
 
 def test_a_mirror_is_found_by_owner_and_name(tmp_path):

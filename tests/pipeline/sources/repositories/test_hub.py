@@ -117,13 +117,15 @@ def run(program, tmp_path, endpoint, **environment):
 
 PRELUDE = """
 from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.sources.repositories.folders import download, repository_folder, resolved_revision
+from pipeline.sources.repositories.folders import download, found_or_fetched, resolved_revision
 from pipeline.sources.repositories.splits import find_split
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
-def attempt(**options):
+def attempt(mirror=None, splits=("train",), **options):
+    fields = {"name": "s", "repository": "openai/gsm8k", "configuration": "main", "text": "answer"}
+    source = resolve_source(fields | {key: options.pop(key) for key in {"repository", "revision"} & options.keys()})
     try:
-        return repository_folder(options.pop("repository", "openai/gsm8k"), **options)
+        return found_or_fetched(source, splits, mirror=mirror, cache="cache", **options)
     except InputError as error:
         print(error)
 """
@@ -135,7 +137,7 @@ def test_a_downloaded_mirror_is_read_by_us_and_by_the_datasets_library(tmp_path,
 download([resolve_source("gsm8k"), resolve_benchmark("gsm8k")], "mirror", progress=print)
 download([resolve_source({"name": "s", "repository": "openai/gsm8k", "configuration": "socratic", "text": "answer"})],
          "mirror")
-folder = repository_folder("openai/gsm8k", mirror="mirror", cache="cache", configurations=("main",), splits=("train",))
+folder = attempt(mirror="mirror")
 print([path.name for path in find_split(folder, "main", "train")])
 import datasets
 for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "train")):
@@ -161,9 +163,8 @@ for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "
 @pytest.mark.slow
 def test_what_is_cached_is_not_asked_for_again_and_half_a_split_is_none(tmp_path, hub):
     program = f"""
-options = dict(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT}")
-print(attempt(**options))
-print(attempt(**options))
+print(attempt(revision="{COMMIT}"))
+print(attempt(revision="{COMMIT}"))
 """
     endpoint = f"http://127.0.0.1:{hub.server_port}"
     result = run(program, tmp_path, endpoint)
@@ -180,8 +181,7 @@ print(attempt(**options))
 def test_the_beginning_of_a_commit_pins_it_and_a_moments_failure_is_no_end(tmp_path, hub):
     hub.RequestHandlerClass.failing.add("main/train-00001-of-00002.jsonl")
     program = f"""
-folder = attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT[:7]}",
-                 progress=lambda done, words: print(round(done, 2), words))
+folder = attempt(revision="{COMMIT[:7]}", progress=lambda done, words: print(round(done, 2), words))
 print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 """
     result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
@@ -193,11 +193,10 @@ print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 @pytest.mark.slow
 def test_what_cannot_be_had_is_said_in_one_line(tmp_path, hub):
     program = """
-options = dict(mirror="none", cache="cache", configurations=("main",), splits=("train",))
-attempt(repository="openai/gsm9k", **options)
-attempt(repository="gated/set", **options)
-attempt(revision="1234567", **options)
-attempt(**options | {"splits": ("dev",)})
+attempt(mirror="none", repository="openai/gsm9k")
+attempt(mirror="none", repository="gated/set")
+attempt(mirror="none", revision="1234567")
+attempt(mirror="none", splits=("dev",))
 """
     result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
     missing, gated, revision, split = result.stdout.splitlines()
@@ -215,7 +214,7 @@ def test_without_a_network_it_fails_within_seconds(tmp_path, environment):
 import time
 slept = []
 time.sleep = slept.append
-attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",))
+attempt()
 assert sum(slept) < 30  # not the minutes of the hub client's own attempts
 """
     result = run(program, tmp_path, "http://127.0.0.1:9", **environment)
