@@ -111,8 +111,8 @@ MINE = {"name": "x", "repository": "a/b"}
         ("gsm8", r"no source 'gsm8'; did you mean 'gsm8k'\?"),
         (MINE | {"question": "q", "respones": "r"}, "'respones'; did you mean 'response"),
         ({"repository": "a/b", "question": "q", "response": "r"}, "name must be given"),
-        (MINE | {"repository": "ab", "text": "t"}, "not of the form owner/name"),
-        (MINE | {"repository": "../..", "text": "t"}, "not of the form owner/name"),
+        (MINE | {"repository": "ab", "text": "t"}, "of the form owner/name"),
+        (MINE | {"repository": "../..", "text": "t"}, "of the form owner/name"),
         (MINE | {"name": "../x", "text": "t"}, "letters, digits"),
         (MINE | {"question": "q"}, "give either text, or question"),
         (MINE | {"text": "t", "question": "q"}, "give either text, or question"),
@@ -127,8 +127,8 @@ MINE = {"name": "x", "repository": "a/b"}
         (MINE | {"files": "a.csv", "text": "t"}, "give either repository or files"),
         ({"name": "x", "files": "a.csv", "text": "t", "delimiter": ";;"}, "delimiter must be one character"),
         ({"name": "gsm8k", "gated": "yes"}, "gated must be true or false"),
-        ({"name": "gsm8k", "revision": "main"}, "revision 'main' is no commit"),
-        ({"name": "gsm8k", "revision": "v1.0"}, "revision 'v1.0' is no commit"),
+        ({"name": "gsm8k", "revision": "main"}, "revision must be a commit .*, not 'main'"),
+        ({"name": "gsm8k", "revision": "v1.0"}, "revision must be a commit .*, not 'v1.0'"),
     ],
 )
 def test_a_bad_entry_is_refused_in_one_line(entry, message):
