@@ -99,8 +99,7 @@ def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> E
     try:
         return dataclasses.replace(base, **values) if base else kind(**values)  # type: ignore[type-var]
     except ValidationError as error:
-        problems = {str(one["loc"][0] if one["loc"] else ""): one for one in reversed(error.errors())}
-        words = [_problem(kind, key, problems[key], values) for key in reversed(problems)]
+        words = dict.fromkeys(_problem(kind, one, values) for one in error.errors())
         raise InputError(f"{kind.__name__.lower()} {values['name']!r}: {'; '.join(words)}") from None
 
 
@@ -114,10 +113,9 @@ def _default(field: dataclasses.Field) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def _problem(kind: Any, key: str, error: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+def _problem(kind: Any, error: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":  # raised by a check of this project
         return str(error["ctx"]["error"])
-    if error["type"] == "literal_error":
-        known = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
-        return f"{key} is {values[key]!r}; it must be one of {known}"
-    return f"{key} must be {kind.__pydantic_fields__[key].description or 'a text'}, not {values[key]!r}"
+    key = error["loc"][0]
+    wanted = kind.__pydantic_fields__[key].description or error.get("ctx", {}).get("expected", "a text")
+    return f"{key} must be {wanted}, not {values[key]!r}"
