@@ -28,7 +28,7 @@ _NUMBER = r"regexp_replace({0}, '\.0$', '')"
 # A value as text: what is an object in some rows and a text in others is a text, or null where it is an object.
 _MIXED = f"""case json_type({{0}}) when 'ARRAY' then array_to_string(from_json({{0}}, '["VARCHAR"]'), chr(10))
     when 'OBJECT' then null when 'DOUBLE' then {_NUMBER.format("{0}->>'$'")} else {{0}} ->> '$' end"""
-_FORMS = {"JSON": _MIXED, "DOUBLE": _NUMBER}
+_FORMS = {"JSON": _MIXED, "DOUBLE": _NUMBER}  # by kind; of other kinds values stay as they are
 _BRACE = "left(line, 1) = '{'"
 _OBJECT = f"{_BRACE} and json_valid(line)"
 
@@ -162,8 +162,8 @@ def _kind(values: list[Any], *, nested: bool = True) -> Any:
 def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, list[int]]:
     """Parse texts into a table with a column of each kind; returns also the numbers of those that are no objects."""
     structure = {name: "VARCHAR" if kind == "DOUBLE" else kind for name, kind in kinds.items()}
-    record = f"from_json(line, {_literal(structure)})"
-    forms = [_form(kind).format(f"o.{quoted(name)}") for name, kind in kinds.items()]
+    record = "from_json(line, '" + json.dumps(structure).replace("'", "''") + "')"
+    forms = [_FORMS.get(str(kind), "{0}").format(f"o.{quoted(name)}") for name, kind in kinds.items()]
 
     def parse(lines: pa.Table, right: str) -> tuple[pa.Table, list[int]]:
         found = evaluate(["o is not null", *forms], lines, f"case when {right} then {record} end")
@@ -182,16 +182,5 @@ def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, lis
     return table.drop_columns("0").rename_columns(list(kinds)), broken
 
 
-def _literal(structure: Mapping[str, Any]) -> str:
-    return "'" + json.dumps(structure).replace("'", "''") + "'"
-
-
-def _form(kind: Any) -> str:
-    return _FORMS.get(kind, "{0}") if isinstance(kind, str) else "{0}"
-
-
 def _lines(texts: list[bytes]) -> pa.Table:
-    try:
-        return pa.table({"line": pa.array(texts, pa.string())})
-    except pa.ArrowInvalid:  # bytes that are not UTF-8
-        return pa.table({"line": [text.decode("utf-8", "replace") for text in texts]})
+    return pa.table({"line": [text.decode("utf-8", "replace") for text in texts]})
