@@ -114,25 +114,23 @@ def test_what_looks_like_earlier_expressions_is_sql(sql):
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("expression", "answer"),
     [
-        ("work\n#### 1,234", "1234"),
-        ("#### 3\nmore\n#### $5.", "5"),
-        ("#### 3 apples, 4 pears.\nend", "3 apples, 4 pears"),
-        ("no mark", ""),
+        ("after('work\n#### 1,234', '####')", "1234"),
+        ("after('#### 3\nmore\n#### $5.', '####')", "5"),
+        ("after('#### 3 apples, 4 pears.\nend', '####')", "3 apples, 4 pears"),
+        ("after('no mark', '####')", ""),
+        ("option(options, 'a')", "rs . 400"),
+        ("option(options, 'b')", "1 , 250"),
+        ("option(options, 'c')", "x ( a )"),
+        ("option(options, 'e')", "none of these"),
+        ("option(options, 'f')", ""),
+        ("option(options, '')", ""),
     ],
 )
-def test_after(text, answer):
-    assert found("after(text, '####')", text=[text]) == [answer]
-
-
-@pytest.mark.parametrize(
-    ("letter", "answer"),
-    [("a", "rs . 400"), ("b", "1 , 250"), ("c", "x ( a )"), ("e", "none of these"), ("f", ""), ("", "")],
-)
-def test_an_option_may_hold_commas_and_letters(letter, answer):
+def test_answers_after_marks_and_of_options_with_commas_and_letters(expression, answer):
     options = "a ) rs . 400 , b ) 1 , 250 , c ) x ( a ) , d ) data inadequate , e ) none of these"
-    assert found("option(options, letter)", options=[options], letter=[letter]) == [answer]
+    assert found(expression, options=[options]) == [answer]
 
 
 def test_only_named_columns_are_read():
