@@ -56,9 +56,7 @@ def test_a_missing_column_names_what_is_wanted_and_what_is_there(tmp_path):
     pq.write_table(pa.Table.from_pylist([row]), tmp_path / "b.parquet")
     for nested in (lines(tmp_path / "b.jsonl", [row]), tmp_path / "b.parquet"):
         with pytest.raises(InputError, match='find key "value" in struct'):
-            read_source(
-                resolve_source(PLAIN | {"response": "list_extract(turns, 1).value"}), [nested], tmp_path / "out"
-            )
+            read_source(resolve_source(PLAIN | by_place), [nested], tmp_path / "out")
 
 
 def test_a_source_without_rows_is_refused(tmp_path):

@@ -11,10 +11,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-import yaml
-
-from pipeline.sources.repositories.hub import written_card
-from pipeline.sources.repositories.splits import card_configurations
 
 COMMIT = "740312add88f781978c0658806c59bc2815b9866"
 CARD = """---
@@ -38,15 +34,6 @@ FILES = {
     "socratic/train-00000-of-00001.jsonl": b'{"question": "d", "answer": "#### 4"}\n',
     "gsm8k.py": b"raise SystemExit('a script of a data set was run')\n",
 }
-
-
-def test_a_written_card_names_exactly_the_files_that_are_here():
-    card = written_card(CARD, {("main", "train"): ["main/train-00000-of-00002.jsonl", "main/x.jsonl"]}, "openai/gsm8k")
-    assert card_configurations(card) == {"main": {"train": ["main/train-00000-of-00002.jsonl", "main/x.jsonl"]}}
-    header = yaml.safe_load(card.split("---\n")[1])
-    assert header["license"] == "mit"
-    assert "dataset_info" not in header
-    assert card.endswith("# A card\n")
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -103,9 +90,14 @@ def hub():
     server.server_close()
 
 
-def run(program, tmp_path, endpoint, **environment):
+def run(program, tmp_path, port, **environment):
     """A program in a process of its own, since the hub client reads its address when it is imported."""
-    variables = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", **environment}
+    variables = {
+        "HF_ENDPOINT": f"http://127.0.0.1:{port}",
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_HUB_OFFLINE": "0",
+        **environment,
+    }
     return subprocess.run(
         [sys.executable, "-c", PRELUDE + program],
         env=os.environ | variables,
@@ -143,7 +135,7 @@ import datasets
 for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "train")):
     print(datasets.load_dataset(str(folder), configuration, cache_dir="arrow")[split]["question"][:])
 """
-    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}", HF_TOKEN="hf_verysecret")
+    result = run(program, tmp_path, hub.server_port, HF_TOKEN="hf_verysecret")
     assert result.returncode == 0, result.stderr
     said = result.stdout.splitlines()
     assert said[-4:] == [
@@ -158,6 +150,9 @@ for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "
     assert "verysecret" not in result.stdout + result.stderr + written
     record = json.loads((tmp_path / "mirror/openai/gsm8k/.download.json").read_text())
     assert (record["revision"], len(record["parts"])) == (COMMIT, 3)
+    card = (tmp_path / "mirror/openai/gsm8k/README.md").read_text()
+    assert "license: mit" in card
+    assert card.endswith("# A card\n")
 
 
 @pytest.mark.slow
@@ -166,15 +161,14 @@ def test_what_is_cached_is_not_asked_for_again_and_half_a_split_is_none(tmp_path
 print(attempt(revision="{COMMIT}"))
 print(attempt(revision="{COMMIT}"))
 """
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
-    result = run(program, tmp_path, endpoint)
+    result = run(program, tmp_path, hub.server_port)
     assert result.stdout.splitlines() == [f"cache/openai/gsm8k@{COMMIT[:12]}"] * 2
     asked = len(hub.RequestHandlerClass.requests)
-    assert run(program, tmp_path, endpoint, HF_HUB_OFFLINE="1").stdout == result.stdout
+    assert run(program, tmp_path, hub.server_port, HF_HUB_OFFLINE="1").stdout == result.stdout
     assert len(hub.RequestHandlerClass.requests) == asked
     record = tmp_path / f"cache/openai/gsm8k@{COMMIT[:12]}/.download.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"parts": []}))  # as a killed download leaves it
-    assert "HF_HUB_OFFLINE" in run(program, tmp_path, endpoint, HF_HUB_OFFLINE="1").stdout
+    assert "HF_HUB_OFFLINE" in run(program, tmp_path, hub.server_port, HF_HUB_OFFLINE="1").stdout
 
 
 @pytest.mark.slow
@@ -184,7 +178,7 @@ def test_the_beginning_of_a_commit_pins_it_and_a_moments_failure_is_no_end(tmp_p
 folder = attempt(revision="{COMMIT[:7]}", progress=lambda done, words: print(round(done, 2), words))
 print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 """
-    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    result = run(program, tmp_path, hub.server_port)
     assert result.stdout.splitlines()[-1] == f"{COMMIT} 2", result.stderr
     assert "1.0 openai/gsm8k/main/train" in result.stdout
     assert not hub.RequestHandlerClass.failing
@@ -198,7 +192,7 @@ attempt(mirror="none", repository="gated/set")
 attempt(mirror="none", revision="1234567")
 attempt(mirror="none", splits=("dev",))
 """
-    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    result = run(program, tmp_path, hub.server_port)
     missing, gated, revision, split = result.stdout.splitlines()
     assert "there is no such data set on the hub" in missing
     assert "gated: accept its terms at https://huggingface.co/datasets/gated/set and set HF_TOKEN" in gated
@@ -217,7 +211,7 @@ time.sleep = slept.append
 attempt()
 assert sum(slept) < 30  # not the minutes of the hub client's own attempts
 """
-    result = run(program, tmp_path, "http://127.0.0.1:9", **environment)
+    result = run(program, tmp_path, 9, **environment)
     assert result.returncode == 0, result.stderr
     assert re.search(r"the hub (cannot be reached|may not be asked)", result.stdout)
     assert len(result.stdout.splitlines()) == 1
