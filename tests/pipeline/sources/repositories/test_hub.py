@@ -92,19 +92,9 @@ def hub():
 
 def run(program, tmp_path, port, **environment):
     """A program in a process of its own, since the hub client reads its address when it is imported."""
-    variables = {
-        "HF_ENDPOINT": f"http://127.0.0.1:{port}",
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_OFFLINE": "0",
-        **environment,
-    }
-    return subprocess.run(
-        [sys.executable, "-c", PRELUDE + program],
-        env=os.environ | variables,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    hub = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+    command = [sys.executable, "-c", PRELUDE + program]
+    return subprocess.run(command, env=os.environ | hub | environment, cwd=tmp_path, capture_output=True, text=True)
 
 
 PRELUDE = """
@@ -138,12 +128,8 @@ for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "
     result = run(program, tmp_path, hub.server_port, HF_TOKEN="hf_verysecret")
     assert result.returncode == 0, result.stderr
     said = result.stdout.splitlines()
-    assert said[-4:] == [
-        "['train-00000-of-00002.jsonl', 'train-00001-of-00002.jsonl']",
-        "['a', 'b']",
-        "['c']",
-        "['d']",
-    ]
+    names = "['train-00000-of-00002.jsonl', 'train-00001-of-00002.jsonl']"
+    assert said[-4:] == [names, "['a', 'b']", "['c']", "['d']"]
     assert float(said[2].split()[0]) == 1.0
     assert not list(tmp_path.rglob("*.py"))
     written = "".join(path.read_text() for path in (tmp_path / "mirror").rglob("*") if path.is_file())
