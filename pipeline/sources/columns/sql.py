@@ -123,7 +123,7 @@ def bind(text: str, schema: pa.Schema) -> str:
         return quoted(text)
 
     def try_out() -> tuple[Any, Any]:
-        bound = _cursor().from_arrow(schema.empty_table()).select(duckdb.SQLExpression(text))
+        bound = _database().cursor().from_arrow(schema.empty_table()).select(duckdb.SQLExpression(text))
         return bound.types, bound.fetchall()
 
     (kind, *more), of_all = _told(try_out, f"{text}: ")
@@ -166,7 +166,7 @@ def evaluate(bound: Sequence[str], table: pa.Table, record: str | None = None) -
     computed = [duckdb.SQLExpression(text).alias(number) for number, text in chosen.items() if number not in plain]
 
     def compute() -> pa.Table:
-        rows = _cursor().from_arrow(table)
+        rows = _database().cursor().from_arrow(table)
         rows = rows.select(duckdb.SQLExpression(record).alias("o")) if record else rows
         return rows.select(*computed).to_arrow_table()
 
@@ -198,10 +198,6 @@ def _close(database: duckdb.DuckDBPyConnection) -> None:
         database.remove_function(name)
     database.close()
     _database.cache_clear()
-
-
-def _cursor() -> duckdb.DuckDBPyConnection:
-    return _database().cursor()
 
 
 def _by_column(function: Callable[[str], Any], kind: pa.DataType, texts: pa.ChunkedArray) -> pa.Array:

@@ -69,7 +69,7 @@ class JsonRows:
             malformed = [(row + n, texts[n].decode("utf-8", "replace")[:LONGEST_SHOWN]) for n in broken]
             rows = np.delete(np.arange(row, row + len(texts)), broken)
             row += len(texts)
-            yield Block(table, pa.array(rows), row, self.file.done, malformed)
+            yield Block(table, pa.array(rows), self.file.done, malformed)
 
     def _is_lines(self) -> bool:
         """Tell JSON lines: an object's first line does not end after a brace or in the middle of the fields."""

@@ -49,7 +49,7 @@ class ParquetRows:
                     numbers = pa.array(range(start, start + len(batch)), pa.int64())
                     start += len(batch)
                     table = pa.table({name: _valid(batch[name]) for name in columns})
-                    yield Block(table, numbers, start, start / total)
+                    yield Block(table, numbers, start / total)
                     if start - first_row >= quota:
                         break
             except (pa.ArrowInvalid, OSError) as error:

@@ -51,7 +51,7 @@ class CsvRows:
             row += len(batch)
             texts = [pa.array([record[places[name]] for _, record in whole], pa.string()) for name in columns]
             numbers = pa.array([number for number, _ in whole], pa.int64())
-            yield Block(pa.table(texts, names=list(columns)), numbers, row, self.file.done, broken)
+            yield Block(pa.table(texts, names=list(columns)), numbers, self.file.done, broken)
 
     def _records(self) -> Iterator[list[str]]:
         try:
@@ -82,4 +82,4 @@ class WholeText:
         if len(text) > self.file.longest:
             raise self.file.too_long("the text")
         table = pa.table({"text": [text]}, schema=self.schema).select(list(columns))
-        yield Block(table, pa.array([0], pa.int64()), 1, 1.0)
+        yield Block(table, pa.array([0], pa.int64()), 1.0)

@@ -95,9 +95,15 @@ def source_files(source: Source, folder: Path | str) -> list[Path]:
 
     Raises InputError for a split that is not there, and a pattern that finds no file.
     """
-    if source.files:
-        return [path for pattern in source.files for path in _named_files(source.name, Path(folder), pattern)]
-    return [path for name in source.configurations for path in find_split(folder, name, source.split)]
+    if not source.files:
+        return [path for name in source.configurations for path in find_split(folder, name, source.split)]
+    found = []
+    for pattern in source.files:
+        paths = [Path(folder, name) for name in sorted(glob(pattern, root_dir=folder, recursive=True), key=natural)]
+        if not any(path.is_file() for path in paths):
+            raise InputError(f"source {source.name!r}: no file {Path(folder, pattern)}")
+        found += [path for path in paths if path.is_file()]
+    return found
 
 
 def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = quiet) -> list[Path]:
@@ -124,14 +130,6 @@ def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = 
         found = list(dict.fromkeys(parts[repository]))
         hub.fetch(repository, folders[-1], revision=revisions[repository], parts=found, progress=report)
     return folders
-
-
-def _named_files(source: str, folder: Path, pattern: str) -> list[Path]:
-    names = sorted(glob(pattern, root_dir=folder, recursive=True), key=natural)
-    found = [folder / name for name in names if (folder / name).is_file()]
-    if not found:
-        raise InputError(f"source {source!r}: no file {folder / pattern}")
-    return found
 
 
 def _parts(entry: Any, splits: Sequence[str]) -> list[Part]:
