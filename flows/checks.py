@@ -54,9 +54,8 @@ def study_warnings(study: Study) -> list[str]:
         found.append(
             f"no variant is named {BASELINE}, with which all others are compared: this study will have no factors"
         )
-    sources = [resolve_source(entry) for entry in study.data.sources if entry != BUILTIN]
-    benchmarks = [resolve_benchmark(entry) for entry in study.evaluation.benchmarks if entry != BUILTIN]
-    if unpinned := [one.name for one in (*sources, *benchmarks) if one.repository and not one.revision]:
+    named = (*study.own_sources, *study.own_benchmarks)
+    if unpinned := [one.name for one in named if one.repository and not one.revision]:
         found.append(
             f"no revision pins {', '.join(unpinned)}: what the hub or the mirror holds today is read, and its "
             f"commit, where known, noted in `sources`; `dreamer sources --check {study.arguments}` prints the pins"

@@ -30,7 +30,7 @@ from pipeline.dedup.signing import sign_source
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
 from pipeline.progress import Progress
-from pipeline.sources.repositories.folders import Absent, repository_folder
+from pipeline.sources.repositories.folders import Absent, found_or_fetched
 from pipeline.sources.stage import read_source
 from pipeline.storage.documents import KEPT
 from pipeline.storage.memory import memory_bytes
@@ -40,7 +40,7 @@ from pipeline.tokens.funnel import Stage, count_tokens
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import take_tokenizer, train_tokenizer
 from pipeline.traces.stage import strip_traces
-from pipeline.traces.strip import NONE, UNCLOSED
+from pipeline.traces.strip import STRIPPED
 from pipeline.worlds.tasks import world_items
 from pipeline.worlds.world import write_world
 
@@ -95,13 +95,11 @@ def _fetch(plan: Plan, entry: Wanted) -> None:
     """Fetch one data set from the hub. Raises InputError, within seconds, where that is not possible."""
     study = plan.study
     try:
-        repository_folder(
-            entry.repository,
+        found_or_fetched(
+            entry,
+            splits_of(entry),
             mirror=study.mirror,
             cache=study.folder / "hub",
-            revision=entry.revision,
-            configurations=entry.configurations,
-            splits=splits_of(entry),
             study=shlex.quote(shlex.split(study.arguments)[0]),
             progress=partial(report, f"download {entry.name}"),
         )
@@ -241,7 +239,7 @@ def _count(data: DataPlan, folder: Path, progress: Progress) -> dict[str, Any]:
 
 def _changed(output: Output) -> frozenset[str]:
     """Collect the sources of which a stage stripped or mended a document; other stages keep texts as they are."""
-    stripped = [row for row in output.results.get("traces", ()) if row["kind"] not in (NONE, UNCLOSED)]
+    stripped = [row for row in output.results.get("traces", ()) if row["kind"] == STRIPPED]
     return frozenset(row["source"] for row in [*stripped, *output.results.get("mended", ())])
 
 

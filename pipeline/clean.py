@@ -7,6 +7,8 @@ document's reason is the first rule that drops it.
 
 from __future__ import annotations
 
+import re
+import string
 import unicodedata
 import zlib
 from collections import Counter
@@ -16,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -46,14 +47,8 @@ SHORT = 40  # characters; a shorter text may be all symbols
 LEAST_LOOP, LOOP_END = 1_000, 2_000  # bytes: of the shortest response that may loop, and of the end that is looked at
 BATCH_ROWS = 2048
 
-# Classes of UTF-8 bytes. Counting bytes first is fast: regular expressions see only the few texts with suspect bytes.
-_BYTES = np.arange(256)
-_ASCII_CONTROL = ((_BYTES < 0x20) & (_BYTES != 0x09) & (_BYTES != 0x0A)) | (_BYTES == 0x7F)
-_NOT_ASCII = _BYTES >= 0x80
-_MAY_COMPOSE = _BYTES >= 0xCC  # first bytes of U+0300 and above; lower characters are composed already
-_MAY_BE_INVISIBLE = _ASCII_CONTROL | np.isin(_BYTES, (0xC2, 0xE2, 0xEF))
-_LETTER = np.isin(_BYTES, [*range(0x30, 0x3A), *range(0x41, 0x5B), *range(0x61, 0x7B), *range(0xC3, 0x100)])
-_GAP = (_BYTES <= 0x20) | (_BYTES >= 0x7F)
+# Bytes of UTF-8 that are of no letter and no digit of any script.
+_NO_LETTERS = bytes(set(range(0xC3)).difference((string.ascii_letters + string.digits).encode()))
 
 
 @dataclass(frozen=True)
@@ -144,53 +139,13 @@ def _mend(batch: pa.RecordBatch, settings: CleanSettings) -> tuple[pa.RecordBatc
 
 
 def _compose(texts: pa.Array) -> pa.Array:
-    candidates = _Utf8(texts).any(_MAY_COMPOSE)
-    composed = [unicodedata.normalize("NFC", text) for text in texts.filter(candidates).to_pylist()]
-    return pc.replace_with_mask(texts, candidates, pa.array(composed, pa.string()))
+    return pa.array([unicodedata.normalize("NFC", text) for text in texts.to_pylist()], pa.string())
 
 
 def _remove_controls(texts: pa.Array) -> pa.Array:
     """Replace line ends by line feeds, and remove invisible characters."""
-    candidates = _Utf8(texts).any(_MAY_BE_INVISIBLE)
-    mended = pc.replace_substring_regex(texts.filter(candidates), pattern=LINE_ENDS, replacement="\n")
-    mended = pc.replace_substring_regex(mended, pattern=CONTROLS, replacement="")
-    return pc.replace_with_mask(texts, candidates, mended)
-
-
-class _Utf8:
-    """The bytes of an array of strings; classes of bytes are tables of 256 booleans."""
-
-    def __init__(self, texts: pa.Array) -> None:
-        _, offsets, data = texts.buffers()
-        ends = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
-        self.ends = ends - ends[0] if len(texts) else np.zeros(1, np.int64)
-        whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        # One more byte: `reduceat` needs a start even for an empty text at the end.
-        self.bytes = np.append(whole[ends[0] : ends[-1]] if len(texts) else whole[:0], np.uint8(0))
-
-    def count(self, table: np.ndarray) -> np.ndarray:
-        """Count the bytes of a class in each text."""
-        starts, stops = self.ends[:-1], self.ends[1:]
-        if not len(starts):
-            return np.zeros(0, np.int64)
-        found = np.add.reduceat(table[self.bytes], starts, dtype=np.int64)
-        return np.where(starts == stops, 0, found)
-
-    def any(self, table: np.ndarray) -> pa.Array:
-        return pa.array(self.count(table) > 0)
-
-    def longest_run(self, breaks: np.ndarray) -> np.ndarray:
-        """Measure the longest run of bytes outside the class `breaks` in each text."""
-        starts, stops = self.ends[:-1], self.ends[1:]
-        if not len(starts):
-            return np.zeros(0, np.int64)
-        where = np.flatnonzero(breaks[self.bytes[:-1]])
-        # A run ends at a break or at the end of its text. A stable sort merges the two sorted lists.
-        edges = np.sort(np.concatenate([where, self.ends]), kind="stable")
-        runs = np.diff(edges, append=edges[-1]) - breaks[self.bytes[edges]]  # the break itself does not count
-        first = np.searchsorted(edges, starts)
-        longest = np.maximum.reduceat(runs, first)
-        return np.where(starts == stops, 0, longest)
+    mended = pc.replace_substring_regex(texts, pattern=LINE_ENDS, replacement="\n")
+    return pc.replace_substring_regex(mended, pattern=CONTROLS, replacement="")
 
 
 def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSettings) -> Iterator[tuple[str, pa.Array]]:
@@ -198,7 +153,7 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
     question, response = batch["question"], batch["response"]
     asked, answered = pc.utf8_length(question), pc.utf8_length(response)
     characters = pc.cast(pc.max_element_wise(pc.add(asked, answered), 1), pa.float64())
-    bytes_ = [_Utf8(texts) for texts in (question, response)]
+    pairs = list(zip(question.to_pylist(), response.to_pylist(), strict=True))
 
     def fraction(found: pa.Array) -> pa.Array:
         return pc.divide(pc.cast(found, pa.float64()), characters)
@@ -215,33 +170,25 @@ def _faults(batch: pa.RecordBatch, original: pa.RecordBatch, settings: CleanSett
         broken = pc.add(*(pc.count_substring(texts, "\ufffd") for texts in (question, response)))
         yield "broken encoding", pc.greater(fraction(broken), settings.broken_characters)
     if settings.mojibake is not None:
-        found = pc.add(*(_mojibake(pc.fill_null(original[name], "")) for name in TEXTS[:2]))
+        found = pc.add(*(pc.count_substring_regex(pc.fill_null(original[name], ""), MOJIBAKE) for name in TEXTS[:2]))
         yield "mojibake", pc.greater(fraction(found), settings.mojibake)
     if settings.longest_run is not None:
-        runs = [texts.longest_run(_GAP) for texts in bytes_]
-        yield "not text: endless word", pa.array(np.maximum(*runs) > settings.longest_run)
+        word = re.compile(rf"[!-~]{{{settings.longest_run + 1}}}")
+        yield "not text: endless word", pa.array([any(map(word.search, pair)) for pair in pairs], pa.bool_())
     if settings.letters is not None:
-        letters = pa.array(sum(texts.count(_LETTER) for texts in bytes_), pa.int64())
+        letters = pa.array([len("".join(pair).encode().translate(None, _NO_LETTERS)) for pair in pairs], pa.int64())
         few = pc.less(fraction(letters), settings.letters)
         yield "not text: symbols", pc.and_(few, pc.greater(characters, float(SHORT)))
     if settings.looping is not None:
-        yield "looping text", _looping(response, settings.looping)
+        yield "looping text", pa.array([_loops(text, settings.looping) for _, text in pairs], pa.bool_())
 
 
-def _looping(responses: pa.Array, least: float) -> pa.Array:
-    """Find the responses that repeat themselves at their end, as models do until they are cut off.
+def _loops(response: str, least: float) -> bool:
+    """Tell whether a response repeats itself at its end, as models do until they are cut off.
 
     Example: of "We add 3 and 4 to get 7." a thousand times, the last 2,000 bytes compress to 0.02 of their size; of
     a list of sixty cases that differ in a number, to 0.08; of most solutions and textbooks, to 0.14 or more.
     """
-    long = pc.greater_equal(pc.binary_length(responses), LEAST_LOOP)
-    ends = [text.encode()[-LOOP_END:] for text in responses.filter(long).to_pylist()]
-    loops = pa.array([len(zlib.compress(end)) < least * len(end) for end in ends], pa.bool_())
-    return pc.replace_with_mask(pa.array(np.zeros(len(responses), bool)), long, loops)
-
-
-def _mojibake(texts: pa.Array) -> pa.Array:
-    """Count the wrongly decoded sequences in each text."""
-    candidates = _Utf8(texts).any(_NOT_ASCII)
-    found = pc.count_substring_regex(texts.filter(candidates), MOJIBAKE)
-    return pc.replace_with_mask(pa.array(np.zeros(len(texts), np.int32)), candidates, pc.cast(found, pa.int32()))
+    whole = response.encode()
+    end = whole[-LOOP_END:]
+    return len(whole) >= LEAST_LOOP and len(zlib.compress(end)) < least * len(end)

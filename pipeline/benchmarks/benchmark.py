@@ -6,17 +6,14 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
 from pipeline.sources.entries import CONFIG, Column, Name, Repository, Revision, Texts
 
 PERPLEXITIES = ("word_perplexity", "byte_perplexity", "bits_per_byte", "token_perplexity")
-
-
-def _as_texts(tasks: Any) -> Any:
-    return {str(key): str(task) for key, task in tasks.items()} if isinstance(tasks, Mapping) else tasks
+Text = Annotated[str, Field(coerce_numbers_to_str=True)]
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -40,7 +37,7 @@ class Benchmark:
 
     name: Name
     repository: Repository
-    tasks: Annotated[Mapping[str, str], BeforeValidator(_as_texts), Field(min_length=1, description="a mapping")]
+    tasks: Annotated[Mapping[Text, Text], Field(min_length=1, description="a mapping")]
     split: str = "test"
     revision: Revision = None
     metric: str = ""

@@ -128,11 +128,8 @@ def _texts(benchmark: Benchmark, folder: Path | str) -> list[tuple[int, str]]:
     if benchmark.rows is None:
         return list(texts)
     filled = ((row, text) for row, text in texts if text.strip())
-    return sorted(heapq.nsmallest(benchmark.rows, filled, lambda item: (_hash(item[1]), item[0])))
-
-
-def _hash(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    hashed = ((hashlib.blake2b(text.encode(), digest_size=16).digest(), row, text) for row, text in filled)
+    return sorted((row, text) for _, row, text in heapq.nsmallest(benchmark.rows, hashed))
 
 
 def _columns(

@@ -1,119 +1,16 @@
-r"""The paper's benchmarks, one declarative entry for each, and how a study's entry is resolved.
-
-All are evaluated as lm-eval defines them, 0-shot. Which of lm-eval's numbers counts as the accuracy:
-
-* GSM8K: `exact_match` behind `flexible-extract`, the last number of the output; `strict-match` wants "#### 18", a form
-  that one in fourteen of the paper's sources has.
-* MATH: `exact_match` of `hendrycks_math_*`, which reads the text between the first and the final dollar sign.
-  `math_verify` evaluates these items under `minerva_math_*`: Math-Verify parses the whole output, leniently and slowly.
-* MMLU (mathematics): `acc`, the likeliest of the four letters, over the five subjects of the paper.
-* MathQA: `acc`, the likeliest of five continuations, not normalised by length, as MMLU reports.
-* Maths-College: `token_perplexity`, the unit in which the paper's 6 to 7 make sense. It depends on the tokenizer; runs
-  with different tokenizers compare by `byte_perplexity`, which is recorded too.
-"""
+"""The paper's benchmarks, the entries of `table.yaml`, and how a study's entry is resolved."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pipeline.benchmarks.benchmark import PERPLEXITIES, Benchmark
 from pipeline.errors import InputError
-from pipeline.sources.entries import build, resolve
+from pipeline.sources.entries import build, read_table, resolve
 
-_SUBJECTS = {  # lm-eval's names of MATH's seven subjects
-    "algebra": "algebra",
-    "counting_and_probability": "counting_and_prob",
-    "geometry": "geometry",
-    "intermediate_algebra": "intermediate_algebra",
-    "number_theory": "num_theory",
-    "prealgebra": "prealgebra",
-    "precalculus": "precalc",
-}
-_MMLU = (
-    "abstract_algebra",
-    "college_mathematics",
-    "elementary_mathematics",
-    "high_school_mathematics",
-    "high_school_statistics",
-)
-
-_TABLE = (
-    Benchmark(
-        name="gsm8k",
-        repository="openai/gsm8k",
-        tasks={"main": "gsm8k"},
-        revision="740312add88f781978c0658806c59bc2815b9866",
-        metric="exact_match",
-        filter="flexible-extract",
-        chance=0.0,
-        question="question",
-        answer="after(answer, '####')",
-        solution="answer",
-        licence="mit",
-    ),
-    Benchmark(
-        name="math",
-        repository="EleutherAI/hendrycks_math",
-        tasks={subject: f"hendrycks_math_{leaf}" for subject, leaf in _SUBJECTS.items()},
-        revision="0bd4da3",
-        metric="exact_match",
-        chance=0.0,
-        question="problem",
-        answer="boxed(solution)",
-        solution="solution",
-        licence="mit",
-    ),
-    Benchmark(
-        name="math_verify",
-        repository="EleutherAI/hendrycks_math",
-        tasks={subject: f"minerva_math_{leaf}" for subject, leaf in _SUBJECTS.items()},
-        revision="0bd4da3",
-        metric="math_verify",
-        chance=0.0,
-        question="problem",
-        answer="boxed(solution)",
-        solution="solution",
-        licence="mit",
-    ),
-    Benchmark(
-        name="mmlu_math",
-        repository="cais/mmlu",
-        tasks={subject: f"mmlu_{subject}" for subject in _MMLU},
-        metric="acc",
-        chance=0.25,
-        question="question",
-        answer="choices[answer::int + 1]",
-        options="choices",
-        licence="mit",
-    ),
-    Benchmark(
-        name="mathqa",
-        repository="regisss/math_qa",  # the same rows as allenai/math_qa, which needs a script that no longer runs
-        tasks={"default": "mathqa"},
-        metric="acc",
-        chance=0.2,
-        question="Problem",
-        answer="option(options, correct)",
-        options="options",
-        solution="Rationale",
-        also=("validation",),
-        licence="apache-2.0",
-    ),
-    Benchmark(
-        name="maths-college",
-        repository="ajibawa-2023/Maths-College",
-        tasks={"default": "maths-college"},
-        revision="9eaa32a",
-        split="train",  # its only one; the source of this name never trains
-        metric="token_perplexity",
-        text="output",
-        rows=1000,
-        licence="apache-2.0",
-    ),
-)
-
-BENCHMARKS: dict[str, Benchmark] = {benchmark.name: benchmark for benchmark in _TABLE}
+BENCHMARKS = read_table(Benchmark, Path(__file__).with_name("table.yaml"))
 
 _SHORT_KEYS = ("task", "configuration", "configurations")
 

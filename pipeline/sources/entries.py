@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationError
 
 from pipeline.errors import InputError, nearest_name
@@ -18,42 +19,18 @@ Entry = TypeVar("Entry")
 CONFIG = ConfigDict(extra="forbid")
 
 
-def _after(check: Callable[[Any], None]) -> AfterValidator:
-    def checked(value: Any) -> Any:
-        check(value)
-        return value
-
-    return AfterValidator(checked)
-
-
-def _check_name(name: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise InputError(f"name {name!r} may hold letters, digits, dots, dashes and underscores only")
-
-
-def _check_repository(repository: str) -> None:
-    if repository and (not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or ".." in repository):
-        raise InputError(f"repository {repository!r} is not of the form owner/name")
-
-
-def _check_revision(revision: str | None) -> None:
-    if revision is not None and not re.fullmatch(r"[0-9a-f]{7,40}", revision):
-        raise InputError(
-            f"revision {revision!r} is no commit (7 to 40 of 0-9 and a-f): branches and tags move, so give the commit"
-        )
-
-
 def _parsed(text: Any) -> Any:
     """Check an expression; "" stands for none."""
     return parse(text) if text not in ("", None) else text
 
 
-def _check_patterns(patterns: tuple[str, ...]) -> None:
+def _checked_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
     for pattern in patterns:
         try:
             pc.replace_substring_regex(pa.scalar(""), pattern=pattern, replacement="")
         except pa.ArrowInvalid as error:
             raise InputError(f"{pattern!r} is not a regular expression ({error})") from error
+    return patterns
 
 
 # The types of fields. A description completes the message
@@ -63,13 +40,26 @@ Texts = Annotated[
     BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     Field(description="a text or a list of texts"),
 ]
-Name = Annotated[str, _after(_check_name)]  # names and repositories become parts of paths and ids
-Repository = Annotated[str, _after(_check_repository)]
-Revision = Annotated[str | None, _after(_check_revision)]  # a commit, or its beginning
+# Names and repositories become parts of paths and ids.
+Name = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][\w.-]*$", description="of letters, digits, dots, dashes and underscores only")
+]
+Repository = Annotated[
+    str, Field(pattern=r"^([\w-]+(\.[\w-]+)*/[\w-]+(\.[\w-]+)*)?$", description="of the form owner/name")
+]
+Revision = Annotated[
+    str | None,
+    Field(pattern="^[0-9a-f]{7,40}$", description="a commit (7 to 40 of 0-9 and a-f), as branches and tags move"),
+]
 Column = Annotated[str, BeforeValidator(_parsed)]  # one expression
-ColumnList = Annotated[Texts, _after(lambda texts: [_parsed(text) for text in texts])]
-Patterns = Annotated[Texts, _after(_check_patterns)]  # regular expressions (RE2)
+ColumnList = Annotated[Texts, AfterValidator(lambda texts: tuple(map(_parsed, texts)))]
+Patterns = Annotated[Texts, AfterValidator(_checked_patterns)]  # regular expressions (RE2)
 Flag = Annotated[bool, Field(strict=True, description="true or false")]
+
+
+def read_table(kind: type[Entry], path: Path) -> dict[str, Entry]:
+    """Read the entries of a YAML file, by their names."""
+    return {entry["name"]: kind(**entry) for entry in yaml.safe_load(path.read_text(encoding="utf-8"))}
 
 
 def resolve(
@@ -109,8 +99,7 @@ def build(kind: type[Entry], base: Entry | None, values: Mapping[str, Any]) -> E
     try:
         return dataclasses.replace(base, **values) if base else kind(**values)  # type: ignore[type-var]
     except ValidationError as error:
-        problems = {str(one["loc"][0] if one["loc"] else ""): one for one in reversed(error.errors())}
-        words = [_problem(kind, key, problems[key], values) for key in reversed(problems)]
+        words = dict.fromkeys(_problem(kind, one, values) for one in error.errors())
         raise InputError(f"{kind.__name__.lower()} {values['name']!r}: {'; '.join(words)}") from None
 
 
@@ -124,10 +113,9 @@ def _default(field: dataclasses.Field) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def _problem(kind: Any, key: str, error: Mapping[str, Any], values: Mapping[str, Any]) -> str:
+def _problem(kind: Any, error: Mapping[str, Any], values: Mapping[str, Any]) -> str:
     if error["type"] == "value_error":  # raised by a check of this project
         return str(error["ctx"]["error"])
-    if error["type"] == "literal_error":
-        known = error["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
-        return f"{key} is {values[key]!r}; it must be one of {known}"
-    return f"{key} must be {kind.__pydantic_fields__[key].description or 'a text'}, not {values[key]!r}"
+    key = error["loc"][0]
+    wanted = kind.__pydantic_fields__[key].description or error.get("ctx", {}).get("expected", "a text")
+    return f"{key} must be {wanted}, not {values[key]!r}"

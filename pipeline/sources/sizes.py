@@ -8,10 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from pipeline.errors import InputError
-from pipeline.sources.files.readers import COMPRESSIONS
+from pipeline.sources.files.readers import COMPRESSIONS, open_rows
 from pipeline.sources.source import Source
 
 COMPRESSED = (".parquet", *COMPRESSIONS)
@@ -57,15 +54,8 @@ def size_of(source: Source, files: list[Path]) -> Size:
     text = sum(path.stat().st_size * (COMPRESSION if path.suffix in COMPRESSED else 1) for path in files)
     rows = None
     if all(path.suffix == ".parquet" for path in files):
-        rows = sum(_rows(source, path) for path in files)
+        rows = sum(open_rows(path).count() for path in files)
     return Size(rows, 0, text)
-
-
-def _rows(source: Source, path: Path) -> int:
-    try:
-        return pq.read_metadata(path).num_rows
-    except (OSError, ValueError) as error:
-        raise InputError(f"source {source.name!r}: {path} is cut off or damaged ({error}); fetch it again") from error
 
 
 def stripped_text(source: Source, text: float) -> float:

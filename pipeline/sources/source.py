@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
@@ -14,15 +13,6 @@ from pipeline.sources.entries import CONFIG, Column, ColumnList, Flag, Name, Pat
 from pipeline.sources.files.text_files import LONGEST
 
 Trace = Literal["none", "paired", "thought", "closing", "unmarked"]
-
-
-def _conditions(where: Any) -> Any:
-    """Refuse the mapping of columns to values that `where` was."""
-    if isinstance(where, Mapping) and where:
-        (column, value), *_ = where.items()
-        example = f"{column} like '{str(value).replace('*', '%')}'"
-        raise InputError(f"where is a condition, or a list of conditions, in SQL, such as  {example}")
-    return where or ()
 
 
 @dataclass(frozen=True, config=CONFIG)
@@ -63,7 +53,7 @@ class Source:
     configurations: Annotated[Texts, Field(min_length=1)] = ("default",)
     split: str = "train"
     revision: Revision = None
-    where: Annotated[ColumnList, BeforeValidator(_conditions)] = ()
+    where: Annotated[ColumnList, Field(description="a condition in SQL, or a list of conditions")] = ()
     keep_if: ColumnList = ()
     remove_question: Patterns = ()
     remove_response: Patterns = ()

@@ -111,7 +111,7 @@ def test_data_sets_without_a_revision_are_named_in_one_line(tmp_path: Path) -> N
     own = {"repository": "a/b", "question": "q", "response": "r"}
     files = {"files": "a.csv", "question": "q", "response": "r"}
     sources = ["gsm8k", "orca-math", {"name": "mine", **own}, {"name": "pinned", **own, "revision": "1234567"}]
-    study = changed(tmp_path, data={"sources": [*sources, {"name": "table", **files}]})
+    study = study_file(tmp_path, data={"sources": [*sources, {"name": "table", **files}]})
     (notice,) = study_warnings(load_study(study, root=tmp_path / "run"))
     assert notice.startswith("no revision pins orca-math, mine: ")
 

@@ -6,7 +6,7 @@ import ast
 import json
 import re
 
-_BRACE = re.compile(r"[{}]")
+_BRACE = re.compile(r"[{}]|\\.", re.DOTALL)  # what a backslash stands before is no brace
 
 
 def as_list(text: str) -> list[str]:
@@ -37,19 +37,10 @@ def last_boxed(text: str) -> str:
         depth = 0
         if text.startswith("{", opening):
             for brace in _BRACE.finditer(text, opening):
-                if _escaped(text, brace.start()):
-                    continue
-                depth += 1 if brace[0] == "{" else -1
+                depth += {"{": 1, "}": -1}.get(brace[0], 0)
                 if depth == 0:
                     return text[opening + 1 : brace.start()].strip()
         elif bare := re.compile(r"\s+([^\s${}\\]+)").match(text, opening):
             return bare[1].rstrip(".,;")
         end = start
     return ""
-
-
-def _escaped(text: str, position: int) -> bool:
-    start = position
-    while start and text[start - 1] == "\\":
-        start -= 1
-    return (position - start) % 2 == 1

@@ -29,13 +29,32 @@ import pyarrow as pa
 
 from pipeline.errors import InputError
 from pipeline.sources.columns.answers import as_list, last_boxed
-from pipeline.sources.columns.former import sql_form
 
 _NAME = r'(?:"[^"]+"|[A-Za-z_]\w*)'
 _COALESCE = re.compile(rf"\bcoalesce\(\s*({_NAME}(?:\s*,\s*{_NAME})+)\s*\)", re.IGNORECASE)
 _UNNEST = re.compile(r"\bunnest\s*\(", re.IGNORECASE)
 _BY_PLACE = re.compile(rf"({_NAME})\s*\[\s*-?\d+\s*\]|\b(?:list|array)_extract\(\s*({_NAME})\s*,", re.IGNORECASE)
 _ROLES = {"role": "content", "from": "value"}  # the fields of a turn: who says it, and what is said
+# Expressions of built-in sources and of the documentation in earlier versions, which had a small language of their own.
+_HINTS = 'coalesce("hints/solutions", hints, solutions, solution, answer)'
+FORMER = {
+    "{Body} {Question}": "concat(Body, ' ', Question)",
+    "{instruction}\n{input}": "concat(instruction, chr(10), input)",
+    "problem | question": "coalesce(problem, question)",
+    "question | Question | problem | Problem | input | prompt | text": (
+        "coalesce(question, problem, input, prompt, text)"
+    ),
+    "correctness_math_verify | correctness_llama": (
+        "unnest(correctness_math_verify)::bool or unnest(correctness_llama)::bool"
+    ),
+    "lines(hints/solutions | hints | solutions | solution | answer)": f"lines({_HINTS})",
+    "last(hints/solutions | hints | solutions | solution | answer)": f"lines({_HINTS})[-1]",
+    'after(answer, "####")': "after(answer, '####')",
+    'after(output, "The answer is")': "after(output, 'The answer is')",
+    "choice(choices[*], answer)": "choices[answer::int + 1]",
+}
+# Its places in lists, outside of texts in quotes: they counted from 0.
+_FORMER_PLACE = re.compile(r"'(?:[^']|'')*'|([A-Za-z_][\w.]*)\[(\d+|\*)\]")
 _FUNCTIONS: dict[str, tuple[Callable[[str], Any], pa.DataType, str]] = {
     "boxed": (last_boxed, pa.string(), "VARCHAR"),
     "listed": (as_list, pa.list_(pa.string()), "VARCHAR[]"),
@@ -56,12 +75,20 @@ def parse(text: Any) -> str:
 
     Raises InputError for other texts; for one in the notation of earlier versions, with its form in SQL.
     """
-    if former := sql_form(text):
-        raise InputError(f"column expression {text!r} is of earlier versions: write the SQL  {former}")
     if not isinstance(text, str):
         raise InputError(f"column expression {text!r} is no text; write one SQL expression")
+    if (former := FORMER.get(text) or _FORMER_PLACE.sub(_element, text)) != text:
+        raise InputError(f"column expression {text!r} is of earlier versions: write the SQL  {former}")
     _told(lambda: duckdb.SQLExpression(text), f"column expression {text!r} is no SQL expression: ")
     return text
+
+
+def _element(found: re.Match[str]) -> str:
+    """Write a place in a list as SQL does."""
+    name, place = found.groups()
+    if name is None:
+        return found[0]
+    return f"unnest({name})" if place == "*" else f"list_extract({name}, {int(place) + 1})"
 
 
 def takes_elements(text: str) -> bool:
@@ -96,7 +123,7 @@ def bind(text: str, schema: pa.Schema) -> str:
         return quoted(text)
 
     def try_out() -> tuple[Any, Any]:
-        bound = _cursor().from_arrow(schema.empty_table()).select(duckdb.SQLExpression(text))
+        bound = _database().cursor().from_arrow(schema.empty_table()).select(duckdb.SQLExpression(text))
         return bound.types, bound.fetchall()
 
     (kind, *more), of_all = _told(try_out, f"{text}: ")
@@ -139,7 +166,7 @@ def evaluate(bound: Sequence[str], table: pa.Table, record: str | None = None) -
     computed = [duckdb.SQLExpression(text).alias(number) for number, text in chosen.items() if number not in plain]
 
     def compute() -> pa.Table:
-        rows = _cursor().from_arrow(table)
+        rows = _database().cursor().from_arrow(table)
         rows = rows.select(duckdb.SQLExpression(record).alias("o")) if record else rows
         return rows.select(*computed).to_arrow_table()
 
@@ -171,10 +198,6 @@ def _close(database: duckdb.DuckDBPyConnection) -> None:
         database.remove_function(name)
     database.close()
     _database.cache_clear()
-
-
-def _cursor() -> duckdb.DuckDBPyConnection:
-    return _database().cursor()
 
 
 def _by_column(function: Callable[[str], Any], kind: pa.DataType, texts: pa.ChunkedArray) -> pa.Array:

@@ -19,12 +19,11 @@ LONGEST_SHOWN = 10_000
 class Block:
     """A block of rows: a table of columns, the rows' numbers in the file, malformed rows as (row, text).
 
-    `end` is the number of the row after the block, `done` the fraction of the file that has been read.
+    `done` is the fraction of the file that has been read.
     """
 
     table: pa.Table
     rows: pa.Array
-    end: int
     done: float
     malformed: list[tuple[int, str]] = field(default_factory=list)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ _NUMBER = r"regexp_replace({0}, '\.0$', '')"
 # A value as text: what is an object in some rows and a text in others is a text, or null where it is an object.
 _MIXED = f"""case json_type({{0}}) when 'ARRAY' then array_to_string(from_json({{0}}, '["VARCHAR"]'), chr(10))
     when 'OBJECT' then null when 'DOUBLE' then {_NUMBER.format("{0}->>'$'")} else {{0}} ->> '$' end"""
-_FORMS = {"JSON": _MIXED, "DOUBLE": _NUMBER}
+_FORMS = {"JSON": _MIXED, "DOUBLE": _NUMBER}  # by kind; of other kinds values stay as they are
 _BRACE = "left(line, 1) = '{'"
 _OBJECT = f"{_BRACE} and json_valid(line)"
 
@@ -36,13 +36,10 @@ _OBJECT = f"{_BRACE} and json_valid(line)"
 class JsonRows:
     """Read JSON in blocks. The columns, and what they hold, are those of the first block."""
 
-    rows: int | None = None
-
     def __init__(self, path: Path, longest: int) -> None:
         self.path, self.file = path, TextFile(path, longest)
-        self.is_lines = self._is_lines()
         self._cut = False  # whether the line that was read last has no end
-        texts = batches(self._lines() if self.is_lines else self._values())
+        texts = batches(self._lines() if self._is_lines() else self._values())
         first = next(texts, [])
         self._texts = chain([first] if first else [], texts)
         records = [record for text in first if (record := _record(text)) is not None]
@@ -50,6 +47,10 @@ class JsonRows:
         if first and not records:
             raise InputError(f"{path}: none of the first {len(first)} rows is a record; is it what its name says?")
         self.schema = _parsed(first[:1], self._kinds)[0].schema if self._kinds else pa.schema([])
+
+    def count(self, limit: int | None = None) -> int:
+        """Count all rows, or at most `limit`, in place of reading them."""
+        return sum(1 for _ in islice(chain.from_iterable(self._texts), limit))
 
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or the first `limit` rows."""
@@ -68,7 +69,7 @@ class JsonRows:
             malformed = [(row + n, texts[n].decode("utf-8", "replace")[:LONGEST_SHOWN]) for n in broken]
             rows = np.delete(np.arange(row, row + len(texts)), broken)
             row += len(texts)
-            yield Block(table, pa.array(rows), row, self.file.done, malformed)
+            yield Block(table, pa.array(rows), self.file.done, malformed)
 
     def _is_lines(self) -> bool:
         """Tell JSON lines: an object's first line does not end after a brace or in the middle of the fields."""
@@ -161,8 +162,8 @@ def _kind(values: list[Any], *, nested: bool = True) -> Any:
 def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, list[int]]:
     """Parse texts into a table with a column of each kind; returns also the numbers of those that are no objects."""
     structure = {name: "VARCHAR" if kind == "DOUBLE" else kind for name, kind in kinds.items()}
-    record = f"from_json(line, {_literal(structure)})"
-    forms = [_form(kind).format(f"o.{quoted(name)}") for name, kind in kinds.items()]
+    record = "from_json(line, '" + json.dumps(structure).replace("'", "''") + "')"
+    forms = [_FORMS.get(str(kind), "{0}").format(f"o.{quoted(name)}") for name, kind in kinds.items()]
 
     def parse(lines: pa.Table, right: str) -> tuple[pa.Table, list[int]]:
         found = evaluate(["o is not null", *forms], lines, f"case when {right} then {record} end")
@@ -181,16 +182,5 @@ def _parsed(texts: list[bytes], kinds: Mapping[str, Any]) -> tuple[pa.Table, lis
     return table.drop_columns("0").rename_columns(list(kinds)), broken
 
 
-def _literal(structure: Mapping[str, Any]) -> str:
-    return "'" + json.dumps(structure).replace("'", "''") + "'"
-
-
-def _form(kind: Any) -> str:
-    return _FORMS.get(kind, "{0}") if isinstance(kind, str) else "{0}"
-
-
 def _lines(texts: list[bytes]) -> pa.Table:
-    try:
-        return pa.table({"line": pa.array(texts, pa.string())})
-    except pa.ArrowInvalid:  # bytes that are not UTF-8
-        return pa.table({"line": [text.decode("utf-8", "replace") for text in texts]})
+    return pa.table({"line": [text.decode("utf-8", "replace") for text in texts]})

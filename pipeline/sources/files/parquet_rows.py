@@ -25,13 +25,16 @@ class ParquetRows:
         names, kinds = self.file.schema_arrow.names, self.file.schema_arrow.types
         as_text = [pa.string() if kind in (pa.binary(), pa.large_binary()) else kind for kind in kinds]
         self.schema = pa.schema(zip(names, as_text, strict=True))
-        self.rows: int | None = self.file.metadata.num_rows
+
+    def count(self, limit: int | None = None) -> int:
+        """Count all rows, whatever the limit: the file says how many they are."""
+        return self.file.metadata.num_rows
 
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or `limit` rows taken evenly from the heads of the row groups."""
         metadata = self.file.metadata
         total = metadata.num_rows
-        first_row = taken = 0
+        first_row = 0
         for group in range(metadata.num_row_groups):
             rows = metadata.row_group(group).num_rows
             quota = rows
@@ -45,9 +48,8 @@ class ParquetRows:
                     batch = batch.slice(0, min(len(batch), first_row + quota - start))
                     numbers = pa.array(range(start, start + len(batch)), pa.int64())
                     start += len(batch)
-                    taken += len(batch)
                     table = pa.table({name: _valid(batch[name]) for name in columns})
-                    yield Block(table, numbers, start, taken / min(limit or total, total))
+                    yield Block(table, numbers, start / total)
                     if start - first_row >= quota:
                         break
             except (pa.ArrowInvalid, OSError) as error:

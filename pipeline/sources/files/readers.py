@@ -14,7 +14,7 @@ from pipeline.errors import InputError
 from pipeline.sources.files.json_rows import JsonRows
 from pipeline.sources.files.parquet_rows import ParquetRows
 from pipeline.sources.files.table_rows import CsvRows, WholeText
-from pipeline.sources.files.text_files import COMPRESSIONS, LONGEST, TextFile
+from pipeline.sources.files.text_files import COMPRESSIONS, LONGEST
 
 Reader = ParquetRows | JsonRows | CsvRows | WholeText
 
@@ -39,11 +39,3 @@ def open_rows(path: Path, *, delimiter: str = "", longest: int = LONGEST) -> Rea
     if ".csv" in kinds or ".tsv" in kinds:
         return CsvRows(path, longest, delimiter)
     return JsonRows(path, longest)
-
-
-def count_rows(path: Path, longest: int = LONGEST) -> int | None:
-    """Count the rows of a file; None for kinds that have to be parsed for that."""
-    reader = open_rows(path, longest=longest)
-    if isinstance(reader, JsonRows) and reader.is_lines:
-        return TextFile(path, longest).count_lines()
-    return reader.rows

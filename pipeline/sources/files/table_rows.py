@@ -23,8 +23,6 @@ _DELIMITERS = ",;\t|"
 class CsvRows:
     """Read a CSV file in blocks; without a `delimiter`, the one that the first line has most often is taken."""
 
-    rows: int | None = None
-
     def __init__(self, path: Path, longest: int, delimiter: str = "") -> None:
         self.path, self.file = path, TextFile(path, longest)
         first = self.file.head.partition(b"\n")[0].decode("utf-8", "replace")
@@ -34,6 +32,10 @@ class CsvRows:
         self._reader = csv.reader(lines, strict=True, delimiter=self.delimiter)
         self.names = next(self._records(), [])
         self.schema = pa.schema([(name, pa.string()) for name in dict.fromkeys(self.names)])
+
+    def count(self, limit: int | None = None) -> int:
+        """Count all rows, or at most `limit`, in place of reading them."""
+        return sum(1 for _ in islice(self._records(), limit))
 
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield all rows, or the first `limit` rows."""
@@ -49,7 +51,7 @@ class CsvRows:
             row += len(batch)
             texts = [pa.array([record[places[name]] for _, record in whole], pa.string()) for name in columns]
             numbers = pa.array([number for number, _ in whole], pa.int64())
-            yield Block(pa.table(texts, names=list(columns)), numbers, row, self.file.done, broken)
+            yield Block(pa.table(texts, names=list(columns)), numbers, self.file.done, broken)
 
     def _records(self) -> Iterator[list[str]]:
         try:
@@ -65,11 +67,14 @@ class CsvRows:
 class WholeText:
     """Read a file of plain text as one row with the column `text`."""
 
-    rows: int | None = 1
     schema = pa.schema([("text", pa.string())])
 
     def __init__(self, path: Path, longest: int) -> None:
         self.path, self.file = path, TextFile(path, longest)
+
+    def count(self, limit: int | None = None) -> int:
+        """Count the one row."""
+        return 1
 
     def blocks(self, columns: Sequence[str], limit: int | None = None) -> Iterator[Block]:
         """Yield the one row."""
@@ -77,4 +82,4 @@ class WholeText:
         if len(text) > self.file.longest:
             raise self.file.too_long("the text")
         table = pa.table({"text": [text]}, schema=self.schema).select(list(columns))
-        yield Block(table, pa.array([0], pa.int64()), 1, 1.0)
+        yield Block(table, pa.array([0], pa.int64()), 1.0)

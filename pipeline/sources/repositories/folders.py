@@ -23,57 +23,27 @@ class Absent(InputError):
     """A data set is in none of the folders, and the hub does not give it."""
 
 
-def repository_folder(
-    repository: str,
-    *,
-    mirror: Path | str | None,
-    cache: Path | str,
-    revision: str | None = None,
-    configurations: Sequence[str],
-    splits: Sequence[str],
-    study: str = "STUDY",
-    progress: Progress = quiet,
-) -> Path:
-    """Find or fetch the folder of a data set that has all these splits of these configurations.
-
-    Looks where `find_folder` looks; else fetches into `cache` at `revision`. Raises Absent within seconds when neither
-    has them, with the command that fetches all data sets of `study`.
-    """
-    parts = [(configuration, split) for configuration in configurations for split in splits]
-    if found := find_folder(repository, parts, mirror=mirror, cache=cache, revision=revision):
-        return found
-    *_, cached = looked = _places(repository, mirror, cache, revision)
-    try:
-        hub.fetch(repository, cached, revision=revision, parts=parts, progress=progress)
-    except InputError as error:
-        raise Absent(
-            f"{error}; nor is it, with {_words(parts)}, in {' or '.join(map(str, looked))}: on a machine with a "
-            f"network run `dreamer download {study} --mirror <folder>`, and give that folder as the mirror here"
-        ) from error
-    return cached
-
-
-def find_folder(
-    repository: str,
-    parts: Sequence[Part],
-    *,
-    mirror: Path | str | None,
-    cache: Path | str,
-    revision: str | None = None,
+def folder_of(
+    entry: Any, splits: Sequence[str], *, mirror: Path | str | None, cache: Path | str, beside: Path = Path()
 ) -> Path | None:
-    """Find the folder of a data set that has all these parts, without the hub; None where there is none.
+    """Find the folder with these splits of a source's or benchmark's data, without the hub; None where there is none.
 
     Looks in `<mirror>/<owner>/<name>`, in a hub cache inside the mirror (`datasets--owner--name/snapshots/...`) and in
-    `cache`. Raises InputError when the mirror was fetched at another commit than `revision`.
+    `cache`; `files` lie `beside` the study file. Raises InputError when the mirror was fetched at another commit than
+    the entry's.
     """
-    *_, cached = looked = _places(repository, mirror, cache, revision)
+    if getattr(entry, "files", ()):
+        return beside
+    parts = _parts(entry, splits)
+    *_, cached = looked = _places(entry, mirror, cache)
     for folder in looked:
         # The record of a fetched folder tells what is complete; of a folder that a user filled, its files tell.
         if record := hub.read_record(folder):
-            if revision and not record["revision"].startswith(revision):
+            if entry.revision and not record["revision"].startswith(entry.revision):
                 raise InputError(
-                    f"{folder} holds {repository} at {record['revision'][:12]}, and {revision[:12]} is pinned: fetch "
-                    "that commit into another mirror, or give the source of the study the `revision` of the mirror"
+                    f"{folder} holds {entry.repository} at {record['revision'][:12]}, and {entry.revision[:12]} is "
+                    "pinned: fetch that commit into another mirror, or give the source of the study the `revision` of "
+                    "the mirror"
                 )
             found = hub.is_fetched(record, parts)
         else:
@@ -83,14 +53,33 @@ def find_folder(
     return None
 
 
-def folder_of(
-    entry: Any, splits: Sequence[str], *, mirror: Path | str | None, cache: Path | str, beside: Path
-) -> Path | None:
-    """Find the folder of a source's or benchmark's data as `find_folder` does; `files` lie `beside` the study file."""
-    if getattr(entry, "files", ()):
-        return beside
-    parts = [(configuration, split) for configuration in entry.configurations for split in splits]
-    return find_folder(entry.repository, parts, mirror=mirror, cache=cache, revision=entry.revision)
+def found_or_fetched(
+    entry: Any,
+    splits: Sequence[str],
+    *,
+    mirror: Path | str | None,
+    cache: Path | str,
+    study: str = "STUDY",
+    progress: Progress = quiet,
+) -> Path:
+    """Find the folder of an entry's data as `folder_of` does, or fetch them into `cache`.
+
+    Raises Absent within seconds when neither is possible, with the command that fetches all data sets of `study`.
+    """
+    if found := folder_of(entry, splits, mirror=mirror, cache=cache):
+        return found
+    parts = _parts(entry, splits)
+    *_, cached = looked = _places(entry, mirror, cache)
+    try:
+        hub.fetch(entry.repository, cached, revision=entry.revision, parts=parts, progress=progress)
+    except InputError as error:
+        named = [f"{configuration}/{split}" for configuration, split in parts]
+        words = ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+        raise Absent(
+            f"{error}; nor is it, with {words}, in {' or '.join(map(str, looked))}: on a machine with a network run "
+            f"`dreamer download {study} --mirror <folder>`, and give that folder as the mirror here"
+        ) from error
+    return cached
 
 
 def resolved_revision(folder: Path | str) -> str | None:
@@ -106,9 +95,15 @@ def source_files(source: Source, folder: Path | str) -> list[Path]:
 
     Raises InputError for a split that is not there, and a pattern that finds no file.
     """
-    if source.files:
-        return [path for pattern in source.files for path in _named_files(source.name, Path(folder), pattern)]
-    return [path for name in source.configurations for path in find_split(folder, name, source.split)]
+    if not source.files:
+        return [path for name in source.configurations for path in find_split(folder, name, source.split)]
+    found = []
+    for pattern in source.files:
+        paths = [Path(folder, name) for name in sorted(glob(pattern, root_dir=folder, recursive=True), key=natural)]
+        if not any(path.is_file() for path in paths):
+            raise InputError(f"source {source.name!r}: no file {Path(folder, pattern)}")
+        found += [path for path in paths if path.is_file()]
+    return found
 
 
 def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = quiet) -> list[Path]:
@@ -124,7 +119,7 @@ def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = 
         if entry.revision and pinned and entry.revision != pinned:
             raise InputError(f"{entry.repository}: wanted at two revisions, {pinned} and {entry.revision}")
         revisions[entry.repository] = pinned or entry.revision
-        parts.setdefault(entry.repository, []).extend((c, s) for c in entry.configurations for s in entry.splits)
+        parts.setdefault(entry.repository, []).extend(_parts(entry, entry.splits))
     folders = []
     for number, repository in enumerate(parts):
 
@@ -137,32 +132,18 @@ def download(wanted: Iterable[Any], folder: Path | str, *, progress: Progress = 
     return folders
 
 
-def _named_files(source: str, folder: Path, pattern: str) -> list[Path]:
-    names = sorted(glob(pattern, root_dir=folder, recursive=True), key=natural)
-    found = [folder / name for name in names if (folder / name).is_file()]
-    if not found:
-        raise InputError(f"source {source!r}: no file {folder / pattern}")
-    return found
+def _parts(entry: Any, splits: Sequence[str]) -> list[Part]:
+    return [(configuration, split) for configuration in entry.configurations for split in splits]
 
 
-def _places(repository: str, mirror: Path | str | None, cache: Path | str, revision: str | None) -> list[Path]:
-    """List where a repository may be: in the mirror, and at the end in the cache."""
-    mirrored = _mirrored(Path(mirror), repository, revision) if mirror else []
-    return [*mirrored, _cached(Path(cache), repository, revision)]
-
-
-def _cached(cache: Path, repository: str, revision: str | None) -> Path:
-    return cache / (f"{repository}@{revision[:12]}" if revision else repository)
-
-
-def _mirrored(mirror: Path, repository: str, revision: str | None) -> list[Path]:
-    """List where a mirror may hold a repository: as owner/name, or as a snapshot in the layout of the hub's cache."""
-    snapshots = mirror / f"datasets--{repository.replace('/', '--')}"
-    reference = snapshots / "refs" / "main"
-    commit = revision or (reference.read_text().strip() if reference.is_file() else None)
-    return [mirror / repository, *([snapshots / "snapshots" / commit] if commit else [])]
-
-
-def _words(parts: Sequence[Part]) -> str:
-    named = [f"{configuration}/{split}" for configuration, split in parts]
-    return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
+def _places(entry: Any, mirror: Path | str | None, cache: Path | str) -> list[Path]:
+    """List where a repository may be: in the mirror, as owner/name or as in the hub's cache, at the end in `cache`."""
+    repository, revision = entry.repository, entry.revision
+    places = [Path(cache) / (f"{repository}@{revision[:12]}" if revision else repository)]
+    if mirror:
+        snapshots = Path(mirror) / f"datasets--{repository.replace('/', '--')}"
+        reference = snapshots / "refs" / "main"
+        if commit := revision or (reference.read_text().strip() if reference.is_file() else None):
+            places.insert(0, snapshots / "snapshots" / commit)
+        places.insert(0, Path(mirror) / repository)
+    return places

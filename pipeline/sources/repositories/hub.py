@@ -10,13 +10,13 @@ import fcntl
 import json
 import re
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from tenacity import Retrying, retry_if_not_exception_type, stop_after_attempt, wait_exponential_jitter
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
@@ -47,8 +47,8 @@ def fetch(
     revision: str | None = None,
     parts: Sequence[Part],
     progress: Progress = quiet,
-) -> dict[str, Any]:
-    """Fetch the splits `parts` of a repository into `folder` and return the folder's record.
+) -> None:
+    """Fetch the splits `parts` of a repository into `folder`.
 
     Files that are there already are not fetched again; several are fetched at once, and a file is asked for again where
     the hub fails for a moment. `revision` may be the beginning of a commit's hash. The record
@@ -57,11 +57,41 @@ def fetch(
     or it lacks a part.
     """
     info = _described(repository, revision, files_metadata=True)
+    commit = info.sha
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".download.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _fetch(repository, folder, info.sha, sizes, parts, progress)
+        record = read_record(folder) or {"repository": repository, "revision": commit, "parts": []}
+        if record["revision"] != commit:
+            raise InputError(
+                f"{folder} holds {repository} at {record['revision'][:12]}, not {commit[:12]}; use another folder"
+            )
+        # The hub's card is kept apart from ours, which names only what is here.
+        text = ""
+        if CARD in sizes:
+            text = _download(repository, commit, folder / ".hub", CARD).read_text(errors="replace")
+        card = card_configurations(text, f"{repository}/{CARD}")
+        wanted = {(entry["configuration"], entry["split"]): entry["files"] for entry in record["parts"]}
+        for configuration, split in parts:
+            wanted[configuration, split] = select_files(sizes, configuration, split, card)
+            if not wanted[configuration, split]:
+                raise InputError(
+                    f"{repository} at {commit[:12]} has no split {split!r} of configuration {configuration!r}; "
+                    f"it has {summary(sizes, card)}"
+                )
+        # With a record, the folder's complete parts are known: half a split is never taken for a whole one.
+        write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
+        files = data_files({name for part in parts for name in wanted[part]})
+        total, done = sum(sizes[name] for name in files) or 1, 0
+        with ThreadPoolExecutor(PARALLEL_FILES) as pool:
+            fetched = pool.map(partial(_download, repository, commit, folder), files)
+            for name, _ in zip(files, fetched, strict=True):  # after an error, waiting files do not start
+                done += sizes[name]
+                progress(done / total, f"{repository}/{name}")
+        record["parts"] = [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())]
+        write_text_atomically(folder / CARD, written_card(text, wanted, repository))
+        write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
 
 
 def resolve_commit(repository: str, revision: str | None = None) -> str:
@@ -83,72 +113,24 @@ def _described(repository: str, revision: str | None, **wanted: bool) -> Any:
         raise InputError(f"{repository}: {_reason(error, repository, revision)}") from error
 
 
-def _fetch(
-    repository: str,
-    folder: Path,
-    revision: str,
-    sizes: Mapping[str, int],
-    parts: Sequence[Part],
-    progress: Progress,
-) -> dict[str, Any]:
+def _download(repository: str, commit: str, folder: Path, name: str) -> Path:
+    """Fetch one file, unless it is there. Raises InputError where that still fails after `ATTEMPTS`."""
     from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled
     from huggingface_hub.utils import disable_progress_bars
 
-    record = read_record(folder)
-    if record and record["revision"] != revision:
-        raise InputError(
-            f"{folder} holds {repository} at {record['revision'][:12]}, not {revision[:12]}; use another folder"
-        )
     disable_progress_bars()
-
     attempts = Retrying(
-        retry=retry_if_exception(_may_pass),
+        retry=retry_if_not_exception_type((GatedRepoError, OfflineModeIsEnabled)),
         stop=stop_after_attempt(ATTEMPTS),
         wait=wait_exponential_jitter(),
         reraise=True,
     )
-
-    def get(name: str, into: Path = folder) -> Path:
-        try:
-            path = attempts.copy()(
-                hf_hub_download, repository, name, repo_type="dataset", revision=revision, local_dir=into
-            )
-        except Exception as error:
-            raise InputError(f"{repository}: {name}: {_reason(error, repository, revision)}") from error
-        return Path(path)
-
-    # The hub's card is kept apart from ours, which names only what is here.
-    text = get(CARD, folder / ".hub").read_text(errors="replace") if CARD in sizes else ""
-    card = card_configurations(text, f"{repository}/{CARD}")
-    wanted: dict[Part, list[str]] = {}
-    for configuration, split in parts:
-        wanted[configuration, split] = select_files(sizes, configuration, split, card)
-        if not wanted[configuration, split]:
-            raise InputError(
-                f"{repository} at {revision[:12]} has no split {split!r} of configuration {configuration!r}; "
-                f"it has {summary(sizes, card)}"
-            )
-    files = data_files({name for found in wanted.values() for name in found})
-    record = record or {"repository": repository, "revision": revision, "parts": []}
-    # With a record, the folder's complete parts are known: half a split is never taken for a whole one.
-    write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
-    total, done = sum(sizes[name] for name in files) or 1, 0
-    with ThreadPoolExecutor(PARALLEL_FILES) as pool:
-        running = {pool.submit(get, name): name for name in files}
-        try:
-            for finished in as_completed(running):
-                finished.result()
-                done += sizes[running[finished]]
-                progress(done / total, f"{repository}/{running[finished]}")
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # running downloads end, waiting ones do not start
-            raise
-    for entry in record["parts"]:
-        wanted.setdefault((entry["configuration"], entry["split"]), entry["files"])
-    record["parts"] = [{"configuration": c, "split": s, "files": names} for (c, s), names in sorted(wanted.items())]
-    write_text_atomically(folder / CARD, written_card(text, wanted, repository))
-    write_text_atomically(folder / RECORD, json.dumps(record, indent=1))
-    return record
+    where = {"repo_type": "dataset", "revision": commit, "local_dir": folder}
+    try:
+        return Path(attempts(hf_hub_download, repository, name, **where))
+    except Exception as error:
+        raise InputError(f"{repository}: {name}: {_reason(error, repository, commit)}") from error
 
 
 def _whole_commit(repository: str, revision: str) -> str:
@@ -182,22 +164,6 @@ def written_card(text: str, parts: Mapping[Part, Sequence[str]], repository: str
     header["configs"] = [{"config_name": name, "data_files": files} for name, files in configurations.items()]
     body = body or f"Fetched from https://huggingface.co/datasets/{repository}.\n"
     return f"---\n{yaml.safe_dump(header, sort_keys=False, allow_unicode=True)}---\n{body}"
-
-
-def _may_pass(error: BaseException) -> bool:
-    """Tell whether a failed request may succeed later: the hub failed, limits the rate, or the connection broke.
-
-    The client says "not in the cache" of a request for a file's metadata that failed; the cause is behind that error.
-    """
-    if type(error).__name__ == "OfflineModeIsEnabled":
-        return False
-    response = getattr(error, "response", None)
-    if response is not None:
-        return response.status_code in (408, 429) or response.status_code >= 500
-    # By name: the client's transport, and so its errors, differ from version to version.
-    return any(kind.__name__ in ("TransportError", "ConnectionError") for kind in type(error).__mro__) or (
-        error.__cause__ is not None and _may_pass(error.__cause__)
-    )
 
 
 def _reason(error: Exception, repository: str, revision: str | None) -> str:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import repository_folder, source_files
+from pipeline.sources.repositories.folders import source_files
 from pipeline.sources.repositories.splits import find_split
 from pipeline.sources.stage import check_rows, read_source
 from pipeline.sources.table import resolve_source
@@ -48,26 +48,15 @@ def test_every_row_is_accounted_for_and_numbered_over_all_files(tmp_path):
     assert result["rows"] == 6
 
 
-def test_rows_with_other_types_than_text(tmp_path):
-    rows = [{"q": 5, "r": 1.0}, {"q": {"a": 1}, "r": "x"}, {"q": None, "r": None}, {"q": ["a", "b"], "r": True}]
-    read_source(resolve_source(PLAIN), [lines(tmp_path / "a.jsonl", rows)], tmp_path / "out")
-    assert [(d["question"], d["response"]) for d in documents(tmp_path / "out")] == [("5", "1"), ("a\nb", "true")]
-
-
 def test_a_missing_column_names_what_is_wanted_and_what_is_there(tmp_path):
     path = lines(tmp_path / "a.jsonl", [{"question": "a", "r": "b"}])
     with pytest.raises(InputError, match=r'plain.*a\.jsonl: q: .*column "q" not found.*; its columns are question, r$'):
         read_source(resolve_source(PLAIN), [path], tmp_path / "out")
-    pq.write_table(pa.table({"q": ["a"], "turns": [[{"who": "u"}]]}), tmp_path / "a.parquet")
-    source = resolve_source(PLAIN | {"response": "list_extract(turns, 1).value"})
-    with pytest.raises(InputError, match='find key "value" in struct'):
-        read_source(source, [tmp_path / "a.parquet"], tmp_path / "out")
-
-
-def test_a_nested_path_that_no_row_has_is_a_missing_column(tmp_path):
-    path = lines(tmp_path / "a.jsonl", [{"q": "a", "turns": [{"text": "b"}]}])
-    with pytest.raises(InputError, match='find key "value" in struct'):
-        read_source(resolve_source(PLAIN | {"response": "list_extract(turns, 1).value"}), [path], tmp_path / "out")
+    row, by_place = {"q": "a", "turns": [{"who": "u"}]}, {"response": "list_extract(turns, 1).value"}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "b.parquet")
+    for nested in (lines(tmp_path / "b.jsonl", [row]), tmp_path / "b.parquet"):
+        with pytest.raises(InputError, match='find key "value" in struct'):
+            read_source(resolve_source(PLAIN | by_place), [nested], tmp_path / "out")
 
 
 def test_a_source_without_rows_is_refused(tmp_path):
@@ -197,13 +186,7 @@ def plain(name, repository, **changed):
 )
 def test_real_rows_become_the_documents_of_all_earlier_versions(tmp_path, entry, rows, digest):
     source = resolve_source(entry)
-    folder = repository_folder(
-        source.repository,
-        mirror=MIRROR,
-        cache=tmp_path / "cache",
-        configurations=source.configurations,
-        splits=source.splits,
-    )
+    folder = MIRROR / source.repository
     result = read_source(source, source_files(source, folder), tmp_path / "out")
     assert (result["rows"], reasons(result)) == (rows, {"kept": rows})
     written = "".join(map(json.dumps, documents(tmp_path / "out")))

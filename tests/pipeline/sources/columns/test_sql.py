@@ -5,7 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.columns.sql import bind, evaluate, named_columns, parse
+from pipeline.sources.columns.sql import FORMER, bind, evaluate, named_columns, parse
 
 
 def found(expression, **columns):
@@ -94,16 +94,9 @@ def test_an_expression_reads_no_file_and_changes_nothing(tmp_path, monkeypatch):
     ("former", "sql"),
     [
         ("conversations[1].value", "list_extract(conversations, 2).value"),
-        ("generations[*]", "unnest(generations)"),
+        ("boxed(conversations[1].value)", "boxed(list_extract(conversations, 2).value)"),
         ("responses[*].response", "unnest(responses).response"),
-        ("problem | question", "coalesce(problem, question)"),
-        ("{Body} {Question}", "concat(Body, ' ', Question)"),
-        ("{title}'s: {body | text}", "concat(title, '''s: ', coalesce(body, text))"),
-        (["Body", "Question"], "concat_ws(' ', Body, Question)"),
-        ('after(answer, "####")', "after(answer, '####')"),
-        ("lines(hints/solutions | hints)", 'lines(coalesce("hints/solutions", hints))'),
-        ("last(hints)", "lines(hints)[-1]"),
-        ("choice(choices[*], answer)", "choices[answer::int + 1]"),
+        *FORMER.items(),
     ],
 )
 def test_an_expression_of_earlier_versions_is_told_in_sql(former, sql):
@@ -121,25 +114,23 @@ def test_what_looks_like_earlier_expressions_is_sql(sql):
 
 
 @pytest.mark.parametrize(
-    ("text", "answer"),
+    ("expression", "answer"),
     [
-        ("work\n#### 1,234", "1234"),
-        ("#### 3\nmore\n#### $5.", "5"),
-        ("#### 3 apples, 4 pears.\nend", "3 apples, 4 pears"),
-        ("no mark", ""),
+        ("after('work\n#### 1,234', '####')", "1234"),
+        ("after('#### 3\nmore\n#### $5.', '####')", "5"),
+        ("after('#### 3 apples, 4 pears.\nend', '####')", "3 apples, 4 pears"),
+        ("after('no mark', '####')", ""),
+        ("option(options, 'a')", "rs . 400"),
+        ("option(options, 'b')", "1 , 250"),
+        ("option(options, 'c')", "x ( a )"),
+        ("option(options, 'e')", "none of these"),
+        ("option(options, 'f')", ""),
+        ("option(options, '')", ""),
     ],
 )
-def test_after(text, answer):
-    assert found("after(text, '####')", text=[text]) == [answer]
-
-
-@pytest.mark.parametrize(
-    ("letter", "answer"),
-    [("a", "rs . 400"), ("b", "1 , 250"), ("c", "x ( a )"), ("e", "none of these"), ("f", ""), ("", "")],
-)
-def test_an_option_may_hold_commas_and_letters(letter, answer):
+def test_answers_after_marks_and_of_options_with_commas_and_letters(expression, answer):
     options = "a ) rs . 400 , b ) 1 , 250 , c ) x ( a ) , d ) data inadequate , e ) none of these"
-    assert found("option(options, letter)", options=[options], letter=[letter]) == [answer]
+    assert found(expression, options=[options]) == [answer]
 
 
 def test_only_named_columns_are_read():

@@ -1,11 +1,12 @@
 """Where data sets are found on disk: mirrors in our layout, in the hub's, in the hub's cache."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories.folders import repository_folder, resolved_revision, source_files
+from pipeline.sources.repositories.folders import found_or_fetched, resolved_revision, source_files
 from pipeline.sources.repositories.splits import find_split, has_splits
 from pipeline.sources.table import resolve_source
 from tests.mirror import MIRROR, needs_mirror
@@ -23,15 +24,9 @@ def touch(path):
     return path
 
 
-def find(mirror, tmp_path, **options):
-    wanted = {"configurations": ("main",), "splits": ("train",)} | options
-    return repository_folder("a/b", mirror=mirror, cache=tmp_path / "cache", **wanted)
-
-
-def test_a_mirror_is_found_by_owner_and_name(tmp_path):
-    touch(tmp_path / "mirror/a/b/main/train.jsonl")
-    assert find(tmp_path / "mirror", tmp_path) == tmp_path / "mirror/a/b"
-    assert find_split(tmp_path / "mirror/a/b", "main", "train") == [tmp_path / "mirror/a/b/main/train.jsonl"]
+def find(mirror, tmp_path, revision=None):
+    entry = SimpleNamespace(repository="a/b", configurations=("main",), revision=revision)
+    return found_or_fetched(entry, ("train",), mirror=mirror, cache=tmp_path / "cache")
 
 
 def test_the_hubs_own_cache_is_a_mirror_too(tmp_path):
@@ -72,15 +67,6 @@ def test_a_missing_split_names_what_there_is(tmp_path):
     )
     with pytest.raises(InputError, match="it has x/train"):
         find_split(tmp_path / "a/b", "main", "test")
-
-
-def test_a_cards_header_decides_before_file_names(tmp_path):
-    touch(tmp_path / "main/train.jsonl")
-    other = touch(tmp_path / "files/part.jsonl")
-    (tmp_path / "README.md").write_text(
-        "---\nconfigs:\n- config_name: main\n  data_files: [{split: train, path: files/*}]\n---\n"
-    )
-    assert find_split(tmp_path, "main", "train") == [other]
 
 
 def test_a_linked_folder_is_read_and_a_link_to_nothing_is_named(tmp_path):

@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from pipeline.sources.repositories.hub import written_card
-from pipeline.sources.repositories.splits import card_configurations
 from tests.flows.small_study import TINY
 
 COMMIT = "740312add88f781978c0658806c59bc2815b9866"
@@ -39,15 +37,6 @@ FILES = {
     "socratic/train-00000-of-00001.jsonl": b'{"question": "d", "answer": "#### 4"}\n',
     "gsm8k.py": b"raise SystemExit('a script of a data set was run')\n",
 }
-
-
-def test_a_written_card_names_exactly_the_files_that_are_here():
-    card = written_card(CARD, {("main", "train"): ["main/train-00000-of-00002.jsonl", "main/x.jsonl"]}, "openai/gsm8k")
-    assert card_configurations(card) == {"main": {"train": ["main/train-00000-of-00002.jsonl", "main/x.jsonl"]}}
-    header = yaml.safe_load(card.split("---\n")[1])
-    assert header["license"] == "mit"
-    assert "dataset_info" not in header
-    assert card.endswith("# A card\n")
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -104,27 +93,24 @@ def hub():
     server.server_close()
 
 
-def run(program, tmp_path, endpoint, **environment):
+def run(program, tmp_path, port, **environment):
     """A program in a process of its own, since the hub client reads its address when it is imported."""
-    variables = {"HF_ENDPOINT": endpoint, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0", **environment}
-    return subprocess.run(
-        [sys.executable, "-c", PRELUDE + program],
-        env=os.environ | variables,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    hub = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
+    command = [sys.executable, "-c", PRELUDE + program]
+    return subprocess.run(command, env=os.environ | hub | environment, cwd=tmp_path, capture_output=True, text=True)
 
 
 PRELUDE = """
 from pipeline.benchmarks.table import resolve_benchmark
-from pipeline.sources.repositories.folders import download, repository_folder, resolved_revision
+from pipeline.sources.repositories.folders import download, found_or_fetched, resolved_revision
 from pipeline.sources.repositories.splits import find_split
 from pipeline.errors import InputError
 from pipeline.sources.table import resolve_source
-def attempt(**options):
+def attempt(mirror=None, splits=("train",), **options):
+    fields = {"name": "s", "repository": "openai/gsm8k", "configuration": "main", "text": "answer"}
+    source = resolve_source(fields | {key: options.pop(key) for key in {"repository", "revision"} & options.keys()})
     try:
-        return repository_folder(options.pop("repository", "openai/gsm8k"), **options)
+        return found_or_fetched(source, splits, mirror=mirror, cache="cache", **options)
     except InputError as error:
         print(error)
 """
@@ -136,56 +122,52 @@ def test_a_downloaded_mirror_is_read_by_us_and_by_the_datasets_library(tmp_path,
 download([resolve_source("gsm8k"), resolve_benchmark("gsm8k")], "mirror", progress=print)
 download([resolve_source({"name": "s", "repository": "openai/gsm8k", "configuration": "socratic", "text": "answer"})],
          "mirror")
-folder = repository_folder("openai/gsm8k", mirror="mirror", cache="cache", configurations=("main",), splits=("train",))
+folder = attempt(mirror="mirror")
 print([path.name for path in find_split(folder, "main", "train")])
 import datasets
 for configuration, split in (("main", "train"), ("main", "test"), ("socratic", "train")):
     print(datasets.load_dataset(str(folder), configuration, cache_dir="arrow")[split]["question"][:])
 """
-    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}", HF_TOKEN="hf_verysecret")
+    result = run(program, tmp_path, hub.server_port, HF_TOKEN="hf_verysecret")
     assert result.returncode == 0, result.stderr
     said = result.stdout.splitlines()
-    assert said[-4:] == [
-        "['train-00000-of-00002.jsonl', 'train-00001-of-00002.jsonl']",
-        "['a', 'b']",
-        "['c']",
-        "['d']",
-    ]
+    names = "['train-00000-of-00002.jsonl', 'train-00001-of-00002.jsonl']"
+    assert said[-4:] == [names, "['a', 'b']", "['c']", "['d']"]
     assert float(said[2].split()[0]) == 1.0
     assert not list(tmp_path.rglob("*.py"))
     written = "".join(path.read_text() for path in (tmp_path / "mirror").rglob("*") if path.is_file())
     assert "verysecret" not in result.stdout + result.stderr + written
     record = json.loads((tmp_path / "mirror/openai/gsm8k/.download.json").read_text())
     assert (record["revision"], len(record["parts"])) == (COMMIT, 3)
+    card = (tmp_path / "mirror/openai/gsm8k/README.md").read_text()
+    assert "license: mit" in card
+    assert card.endswith("# A card\n")
 
 
 @pytest.mark.slow
 def test_what_is_cached_is_not_asked_for_again_and_half_a_split_is_none(tmp_path, hub):
     program = f"""
-options = dict(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT}")
-print(attempt(**options))
-print(attempt(**options))
+print(attempt(revision="{COMMIT}"))
+print(attempt(revision="{COMMIT}"))
 """
-    endpoint = f"http://127.0.0.1:{hub.server_port}"
-    result = run(program, tmp_path, endpoint)
+    result = run(program, tmp_path, hub.server_port)
     assert result.stdout.splitlines() == [f"cache/openai/gsm8k@{COMMIT[:12]}"] * 2
     asked = len(hub.RequestHandlerClass.requests)
-    assert run(program, tmp_path, endpoint, HF_HUB_OFFLINE="1").stdout == result.stdout
+    assert run(program, tmp_path, hub.server_port, HF_HUB_OFFLINE="1").stdout == result.stdout
     assert len(hub.RequestHandlerClass.requests) == asked
     record = tmp_path / f"cache/openai/gsm8k@{COMMIT[:12]}/.download.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"parts": []}))  # as a killed download leaves it
-    assert "HF_HUB_OFFLINE" in run(program, tmp_path, endpoint, HF_HUB_OFFLINE="1").stdout
+    assert "HF_HUB_OFFLINE" in run(program, tmp_path, hub.server_port, HF_HUB_OFFLINE="1").stdout
 
 
 @pytest.mark.slow
 def test_the_beginning_of_a_commit_pins_it_and_a_moments_failure_is_no_end(tmp_path, hub):
     hub.RequestHandlerClass.failing.add("main/train-00001-of-00002.jsonl")
     program = f"""
-folder = attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision="{COMMIT[:7]}",
-                 progress=lambda done, words: print(round(done, 2), words))
+folder = attempt(revision="{COMMIT[:7]}", progress=lambda done, words: print(round(done, 2), words))
 print(resolved_revision(folder), len(find_split(folder, "main", "train")))
 """
-    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    result = run(program, tmp_path, hub.server_port)
     assert result.stdout.splitlines()[-1] == f"{COMMIT} 2", result.stderr
     assert "1.0 openai/gsm8k/main/train" in result.stdout
     assert not hub.RequestHandlerClass.failing
@@ -201,7 +183,7 @@ def test_a_check_prints_the_pins(tmp_path, hub):
 from flows.commands.cli import main
 print(main(["sources", "--check", "study.yaml"]))
 """
-    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    result = run(program, tmp_path, hub.server_port)
     assert result.stdout.splitlines()[-2:] == [f"- {{name: own, revision: {COMMIT}}}", "0"], result.stderr
     assert "there is no such data set" in result.stdout
 
@@ -209,13 +191,12 @@ print(main(["sources", "--check", "study.yaml"]))
 @pytest.mark.slow
 def test_what_cannot_be_had_is_said_in_one_line(tmp_path, hub):
     program = """
-options = dict(mirror="none", cache="cache", configurations=("main",), splits=("train",))
-attempt(repository="openai/gsm9k", **options)
-attempt(repository="gated/set", **options)
-attempt(revision="1234567", **options)
-attempt(**options | {"splits": ("dev",)})
+attempt(mirror="none", repository="openai/gsm9k")
+attempt(mirror="none", repository="gated/set")
+attempt(mirror="none", revision="1234567")
+attempt(mirror="none", splits=("dev",))
 """
-    result = run(program, tmp_path, f"http://127.0.0.1:{hub.server_port}")
+    result = run(program, tmp_path, hub.server_port)
     missing, gated, revision, split = result.stdout.splitlines()
     assert "there is no such data set on the hub" in missing
     assert "gated: accept its terms at https://huggingface.co/datasets/gated/set and set HF_TOKEN" in gated
@@ -232,10 +213,10 @@ import time
 slept = []
 time.sleep = slept.append
 for revision in (None, "7403126"):
-    attempt(mirror=None, cache="cache", configurations=("main",), splits=("train",), revision=revision)
+    attempt(**({"revision": revision} if revision else {}))
 assert sum(slept) < 1  # not the hub client's own attempts, which take half a minute
 """
-    result = run(program, tmp_path, "http://127.0.0.1:9", **environment)
+    result = run(program, tmp_path, 9, **environment)
     assert result.returncode == 0, result.stderr
     lines = result.stdout.splitlines()
     assert len(lines) == 2

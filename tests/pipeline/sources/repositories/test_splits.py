@@ -5,7 +5,7 @@ import time
 import pytest
 
 from pipeline.errors import InputError
-from pipeline.sources.repositories.splits import card_configurations, data_files, find_split, select_files
+from pipeline.sources.repositories.splits import card_configurations, find_split, select_files
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from pipeline.sources.repositories.splits import card_configurations, data_files
         (["my_test.csv", "rest.csv"], "default", "train", []),
         (["contest.csv"], "default", "train", ["contest.csv"]),
         (["other/train.csv"], "main", "train", []),
-        (["../train.csv", "train.txt", "train.py"], "default", "train", []),
+        (["../train.csv", ".git/train.json", "train.txt", "train.py", "train.bin"], "default", "train", []),
     ],
 )
 def test_layouts(names, configuration, split, found):
@@ -84,10 +84,6 @@ def test_numbers_name_configurations_and_null_names_none():
         "2019": {"train": ["a.csv"]}
     }
     assert card_configurations("---\nconfigs:\n---\n") == {}
-
-
-def test_only_data_is_data():
-    assert data_files(["a.py", "a.bin", "b/c.jsonl", ".git/x.json", "dataset_infos.json", "../x.json"]) == ["b/c.jsonl"]
 
 
 @pytest.mark.parametrize(
