@@ -14,7 +14,7 @@ import torch
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.evaluate import evaluate
-from model.evaluation.job import read_job
+from model.evaluation.job import INTROSPECTION, read_job
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
@@ -135,18 +135,28 @@ def write_place(place: Path) -> Path:
     return place
 
 
+def checkpoint(number: int, path: str | None = None, run_id: str = "run") -> dict[str, Any]:
+    """Describe a checkpoint for a job, by default one of those in `write_place`."""
+    return {"run_id": run_id, "tokens": 500 * (1 + number), "path": path or f"checkpoint-{number}"}
+
+
 def write_job(place: Path, output: str, **changes: Any) -> Path:
-    """A job with paths relative to its file."""
-    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
+    """A job with paths relative to its file; outputs are `<output>/<run_id>/<tokens>/<benchmark>`, unless named."""
     job = {
-        "checkpoints": checkpoints,
+        "checkpoints": [checkpoint(0), checkpoint(1)],
         "tokenizer": "tokenizer",
         "tasks": world_specifications(place / "world"),
-        "limit": None,
         "device": "cpu",
         "output": output,
         **changes,
     }
+    benchmarks = [*(task["benchmark"] for task in job["tasks"]), *([INTROSPECTION] if "observe" in job else [])]
+
+    def with_outputs(one: dict[str, Any]) -> dict[str, Any]:
+        folder = Path(output, one["run_id"], str(one.get("tokens")))
+        return {"outputs": {name: {"folder": str(folder / name)} for name in benchmarks}, **one}
+
+    job["checkpoints"] = [with_outputs(one) for one in job["checkpoints"]]
     path = place / f"{output}.json"
     path.write_text(json.dumps(job))
     return path
