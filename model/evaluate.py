@@ -198,11 +198,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("job", type=Path, help="a job file: checkpoints, tokenizer, tasks, output, ...")
     options = parser.parse_args(arguments)
     prepare_staying()
-
-    def work() -> None:
+    try:
         evaluate(read_job(options.job), questions=_kept, line=lambda text: print(text, flush=True))
-
-    return exit_status(options.job, work)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except torch.OutOfMemoryError:
+        print(
+            f"{options.job}: the device's free memory is too small for one of these models and one sequence; "
+            "end other programs on the device, or evaluate on a device with more memory",
+            file=sys.stderr,
+        )
+        return 1
+    except OSError as error:
+        print(f"{options.job}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def prepare_staying() -> None:
@@ -212,26 +223,6 @@ def prepare_staying() -> None:
         os.environ.setdefault(name, value)
     use_one_core()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-
-
-def exit_status(job: object, work: Callable[[], object]) -> int:
-    """Do the work of a job and return the exit status; what went wrong is a line on standard error."""
-    try:
-        work()
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except torch.OutOfMemoryError:
-        print(
-            f"{job}: the device's free memory is too small for one of these models and one sequence; "
-            "end other programs on the device, or evaluate on a device with more memory",
-            file=sys.stderr,
-        )
-        return 1
-    except OSError as error:
-        print(f"{job}: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -115,11 +115,13 @@ def plain_log_likelihood(
     return float(values.gather(-1, wanted[:, None]).sum()), bool((values.argmax(-1) == wanted).all())
 
 
-def plain_generation(model: Dreamer, prompt: Sequence[int], count: int, end_token: int) -> list[int]:
+def plain_generation(
+    model: Dreamer, prompt: Sequence[int], count: int, end_token: int, depth: int | None = None
+) -> list[int]:
     """Greedy decoding that computes the whole sequence anew for every token."""
     written: list[int] = []
     while len(written) < count:
-        token = int(plain_logits(model, [*prompt, *written])[-1].argmax())
+        token = int(plain_logits(model, [*prompt, *written], depth)[-1].argmax())
         if token == end_token:
             break
         written.append(token)
