@@ -247,13 +247,6 @@ def test_no_depth_sees_a_later_one():
     assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(results[2].output.sum(), (first, second)))
 
 
-def test_a_window_hides_older_depths():
-    scores = []
-    model = build(dataclasses.replace(DR_DA, depth=4, depth_window=2))
-    model(random_tokens(), observer=lambda _, name, result: scores.append(result.scores) if name == "depth" else None)
-    assert [score.shape[-1] for score in scores] == [1, 2, 2, 2]
-
-
 def test_a_memory_has_positions_and_documents_of_its_own():
     tokens = random_tokens()
     with pytest.raises(InputError, match="neither documents nor positions"):

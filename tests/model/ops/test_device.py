@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.ops.device import PEAKS, choose_device, peak_flops
+from model.ops.device import choose_device, peak_flops
 from pipeline.errors import InputError
 
 
@@ -64,9 +64,3 @@ def test_the_peak_is_that_of_the_reported_name():
     assert {name: peak_flops(name, torch.bfloat16) for name in NAMES} == NAMES
     assert peak_flops("NVIDIA GeForce RTX 4090", torch.bfloat16) is None
     assert peak_flops("NVIDIA H200", torch.float32) is None
-
-
-def test_no_row_of_the_peaks_hides_another():
-    """A part of a name that stands before a longer one would match in its place."""
-    parts = [part for part, _ in PEAKS]
-    assert not [(one, other) for place, one in enumerate(parts) for other in parts[place + 1 :] if one in other]
