@@ -56,15 +56,6 @@ def test_a_variant_is_what_its_name_says(make, switch, value):
         make(4, **{switch: value}, **SMALL)
 
 
-def test_variants_have_the_names_of_the_paper():
-    assert [DreamerConfig(recurrent=r, depth_attention=d).variant for r in (False, True) for d in (False, True)] == [
-        "LA",
-        "LA+DA",
-        "DR",
-        "DR+DA",
-    ]
-
-
 def test_orders_are_equations_4_to_6():
     def order(mixture, depth_attention=True):
         return DreamerConfig(mixture=mixture, depth_attention=depth_attention).order

@@ -49,8 +49,11 @@ def write_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder)
 
 
-def small_config(**overrides: object) -> DreamerConfig:
-    """A DR+DA model with an odd number of experts, unless told otherwise."""
+def small_model(seed: int = 0, **overrides: object) -> Dreamer:
+    """A random DR+DA model, unless told otherwise, whose greedy choices are no close calls.
+
+    The number of experts is odd.
+    """
     sizes = {
         "depth": 3,
         "recurrent": True,
@@ -67,13 +70,8 @@ def small_config(**overrides: object) -> DreamerConfig:
         "routing_size": 16,
         "sequence_length": 96,
     }
-    return DreamerConfig(**{**sizes, **overrides})
-
-
-def small_model(seed: int = 0, **overrides: object) -> Dreamer:
-    """A random model whose predictions are far from uniform, so that greedy choices are not close calls."""
     torch.manual_seed(seed)
-    model = Dreamer(small_config(**overrides)).eval()
+    model = Dreamer(DreamerConfig(**{**sizes, **overrides})).eval()
     with torch.no_grad():
         model.head.mul_(8)
     return model

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -397,38 +398,36 @@ def test_bad_jobs_get_one_line(
 
 
 @pytest.fixture
-def tried(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The sizes of batches that answers were tried with, on a device whose memory holds 5,000 tokens."""
+def memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
+    """A function that gives the device a memory of so many tokens; the sizes of batches that are tried from then on."""
     sizes: list[int] = []
     enough = LanguageModel.generate
 
-    def scarce(model: LanguageModel, *asked: Any) -> list[str]:
-        sizes.append(model.batch_tokens)
-        if model.batch_tokens > 5000:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return enough(model, *asked)
+    def of(tokens: int) -> list[int]:
+        def scarce(model: LanguageModel, *asked: Any) -> list[str]:
+            sizes.append(model.batch_tokens)
+            if model.batch_tokens > tokens:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return enough(model, *asked)
 
-    monkeypatch.setattr(LanguageModel, "generate", scarce)
-    return sizes
+        monkeypatch.setattr(LanguageModel, "generate", scarce)
+        return sizes
+
+    return of
 
 
-def test_memory_that_is_too_small_is_met_with_smaller_batches(place: Path, tried: list[int]) -> None:
-    """For all checkpoints, also those of later jobs that ask the same."""
-    tasks, questions = plain_specifications(place)[:1], KeptQuestions()
+def test_memory_that_is_too_small_is_met_with_smaller_batches(
+    place: Path, memory: Callable[[int], list[int]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """For all checkpoints, also those of later jobs that ask the same; too small for a sequence is one line."""
+    tasks, questions, tried = plain_specifications(place)[:1], KeptQuestions(), memory(5000)
     for name in ("requests", "more-requests"):
         evaluate(read_job(write_job(place, name, tasks=tasks)), questions=questions)
     assert tried == [16_384, 8192, *[4096] * 4]
-
-
-def test_memory_that_is_too_small_for_one_sequence_is_one_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def generate(*_: Any) -> list[str]:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(LanguageModel, "generate", generate)
-    path = write_job(place, "none-left", tasks=plain_specifications(place)[:1])
+    memory(0)
+    path = write_job(place, "none-left", tasks=tasks)
     assert main([str(path)]) == 1
+    assert tried[-1] == 256
     (line,) = capfd.readouterr().err.splitlines()
     assert line.startswith(f"{path}: the device's free memory is too small")
 

@@ -20,35 +20,19 @@ from lm_eval.api.instance import Instance
 from model.evaluation import harness, harness_definitions, harness_files
 from model.evaluation.harness_definitions import build_task
 from model.evaluation.harness_tasks import HarnessTask
-from model.evaluation.language_model import Generation, LanguageModel, load_language_model, narrow
+from model.evaluation.language_model import Generation, LanguageModel, narrow
 from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import (
     plain_generation,
     plain_log_likelihood,
-    save_small_model,
     small_model,
     write_data,
-    write_tokenizer,
 )
 from tests.model.saved_model import save_model
 
 harness_definitions.tune_libraries()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer and a saved model that fit each other."""
-    folder = tmp_path_factory.mktemp("model")
-    write_tokenizer(folder / "tokenizer")
-    save_small_model(folder / "checkpoint", sequence_length=192)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def text_model(folder: Path) -> LanguageModel:
-    return load_language_model(folder / "checkpoint", folder / "tokenizer", "cpu")
 
 
 def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:

@@ -14,20 +14,18 @@ def claim(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "local", "chosen"),
-    [("auto", 0, "cuda:0"), ("cuda", 0, "cuda:0"), ("cuda", 3, "cuda:3"), ("cuda:2", 0, "cuda:2"), ("cpu", 3, "cpu")],
+    ("count", "wanted", "local", "chosen"),
+    [
+        *((4, "auto", 0, "cuda:0"), (4, "cuda", 0, "cuda:0"), (4, "cuda", 3, "cuda:3"), (4, "cuda:2", 0, "cuda:2")),
+        *((4, "cpu", 3, "cpu"), (0, "auto", 0, "cpu"), (0, "auto", 5, "cpu")),
+    ],
 )
-def test_a_cuda_device_always_has_its_number(claim, wanted, local, chosen):
+def test_a_cuda_device_always_has_its_number(claim, count, wanted, local, chosen):
     """`torch.cuda.set_device` refuses `cuda` without one."""
-    claim(4)
+    claim(count)
     device = choose_device(wanted, local)
     assert str(device) == chosen
     assert device.type == "cpu" or torch._utils._get_device_index(device) == device.index
-
-
-def test_without_cuda_devices_auto_is_the_cpu_on_every_rank(claim):
-    claim(0)
-    assert [choose_device("auto", local) for local in (0, 5)] == [torch.device("cpu")] * 2
 
 
 @pytest.mark.parametrize(

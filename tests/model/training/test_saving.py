@@ -1,6 +1,7 @@
 """Saving beside the training: whole states, pauses in proportion to what a save costs, and errors that are not lost."""
 
 import json
+import shutil
 import threading
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 
 import model.training.trainer
 from model.checkpoint import newest_state
+from model.checksums import list_states
 from model.train import train
 from model.training.config import read_run
 from model.training.saving import PAUSE, StateWriter, write_state
@@ -66,7 +68,7 @@ def held(monkeypatch):
 
 
 def test_training_goes_on_while_a_state_is_written_and_the_state_is_that_of_its_step(tmp_path, held):
-    trainer = Trainer(read_run(write_run(tmp_path)))
+    trainer = Trainer(read_run(write_run(tmp_path, keep=2)))
     trainer.train_step()
     wanted = {f"model.{name}": tensor.clone() for name, tensor in trainer.model.state_dict().items()}
     trainer.save(LOG)
@@ -80,12 +82,10 @@ def test_training_goes_on_while_a_state_is_written_and_the_state_is_that_of_its_
     held.set()
     again.join()
     trainer.writer.wait()
-    assert newest_state(trainer.run.folder / "state").values["step"] == 2
-    first = Trainer(read_run(write_run(tmp_path, name="first")))
-    first.train_step()
-    first.save(LOG)
-    first.writer.wait()
-    found = newest_state(first.run.folder / "state")
+    _, second = list_states(trainer.run.folder / "state")
+    assert int(second.name) == 2
+    shutil.rmtree(second)
+    found = newest_state(trainer.run.folder / "state")
     assert found.values["step"] == 1
     assert all(torch.equal(found.tensors[name], tensor) for name, tensor in wanted.items())
 
