@@ -16,8 +16,7 @@ from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from pipeline.errors import InputError
 from tests.model.packed_folder import SMALL
-from tests.model.saved_files import rewrite
-from tests.model.saved_model import save_model
+from tests.model.saved_files import rewrite, save_model
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import write_world
-from tests.model.saved_model import save_model
+from tests.model.saved_files import save_model
 
 ITEMS = 9  # of each of the world's tasks in `write_place`
 END = "<|end|>"

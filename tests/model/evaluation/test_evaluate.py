@@ -40,7 +40,7 @@ from tests.model.evaluation.evaluation_world import (
     write_place,
 )
 from tests.model.packed_folder import write_packed
-from tests.model.saved_model import save_model
+from tests.model.saved_files import save_model
 
 KEYS = ["run_id", "tokens", "task", "metric", "filter"]
 RAW_EVALUATIONS = [*KEYS, "value", "stderr", "items", "chance"]

@@ -30,7 +30,7 @@ from tests.model.evaluation.evaluation_world import (
     small_model,
     write_data,
 )
-from tests.model.saved_model import save_model
+from tests.model.saved_files import save_model
 
 harness_definitions.tune_libraries()
 

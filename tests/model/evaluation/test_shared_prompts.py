@@ -17,7 +17,6 @@ from tests.model.evaluation.evaluation_world import (
     plain_generation,
     plain_log_likelihood,
     small_model,
-    write_tokenizer,
 )
 
 END = 0
@@ -148,12 +147,6 @@ def test_a_prompt_that_only_one_of_the_two_cuts() -> None:
     written, ((value, _),) = together(model, [prompt], [(prompt, gold)], 10)
     assert written == [plain_generation(model, prompt[-22:], 10, END)]
     assert value == pytest.approx(plain_log_likelihood(model, prompt, gold)[0], rel=1e-5)
-
-
-@pytest.fixture(scope="module")
-def text_model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    tokenizer = write_tokenizer(tmp_path_factory.mktemp("texts") / "tokenizer")
-    return LanguageModel(small_model(sequence_length=96), tokenizer)
 
 
 LONG = "Ben gives away 12 of 20 apples. How many are left? " * 9
