@@ -10,11 +10,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from model.architecture import MIXTURES, DreamerConfig
+from model.architecture import DreamerConfig
 from model.matching import match
 from pipeline.errors import InputError
-
-__all__ = ["MIXTURES", "DreamerConfig", "dr", "dr_da", "la"]
 
 
 def la(depth: int = 16, **overrides: Any) -> DreamerConfig:

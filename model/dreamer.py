@@ -481,10 +481,6 @@ class Dreamer(nn.Module):
         """List the routers by their names in the state dict."""
         return {name: module for name, module in self.named_modules() if isinstance(module, Router)}
 
-    def experts_of(self, name: str) -> int:
-        """Count the experts that the router of an attention chooses among: per layer, or in all when recurrent."""
-        return len(self.blocks[0].attentions[name].router.keys)
-
     def update_balance(self) -> None:
         """Move every router's bias (Eq. 3): once per optimiser step, on the counts of all its forwards and ranks."""
         for router in self.routers().values():

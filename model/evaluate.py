@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 
 from model.checkpoint import weights_in
-from model.evaluation.job import Checkpoint, Job, Output, check_settings, read_job
+from model.evaluation.job import Checkpoint, Job, Output, read_job
 from model.evaluation.language_model import LanguageModel, load_language_model
 from model.evaluation.parts import Part, join, split_evaluation, write_rows
 from model.evaluation.questions import KeptQuestions, Questions, build_questions
@@ -46,21 +46,18 @@ def evaluate(
     """Make every output of the job that is not there yet; return the folders of all outputs.
 
     `questions` builds the job's questions, or knows them from an earlier job. `line` gets a line per finished
-    checkpoint. Raises InputError for bad input, also when the output holds results of other tasks, items, limits or
-    another tokenizer.
+    checkpoint. Raises InputError for bad input.
     """
     tokenizer = load_tokenizer(job.tokenizer)
     job.output.mkdir(parents=True, exist_ok=True)
-    if not all(checkpoint.outputs for checkpoint in job.checkpoints):
-        check_settings(job)  # outputs that a job names are kept apart by who has named them
-    folders = [output.folder for checkpoint in job.checkpoints for output in job.outputs(checkpoint).values()]
+    folders = [output.folder for checkpoint in job.checkpoints for output in checkpoint.outputs.values()]
     if all(folder.exists() for folder in folders):
         return folders
     asked = questions(job, tokenizer)
     progress = _Progress(job.output / "progress.json")
     evaluator = _Evaluator(job, asked, progress)
     for checkpoint in job.checkpoints:
-        outputs = {name: output for name, output in job.outputs(checkpoint).items() if not output.folder.exists()}
+        outputs = {name: output for name, output in checkpoint.outputs.items() if not output.folder.exists()}
         if outputs:
             line(evaluator(checkpoint, outputs))
     progress.tell()
@@ -77,7 +74,7 @@ class _Evaluator:
         """Write the rows of one checkpoint, benchmark by benchmark; return a line about them."""
         models = self._load(checkpoint)
         config = models[0].model.config
-        depths = self._job.other_depths(checkpoint, config.depth) if config.recurrent else ()
+        depths = [depth for depth in self._job.depths if config.recurrent and depth != config.depth]
         questions = self._questions
         parts = split_evaluation(checkpoint, models, questions.tasks, questions.sample, depths)
         self._progress.begin([part for name in outputs for part in parts[name]])
@@ -201,11 +198,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("job", type=Path, help="a job file: checkpoints, tokenizer, tasks, output, ...")
     options = parser.parse_args(arguments)
     prepare_staying()
-
-    def work() -> None:
+    try:
         evaluate(read_job(options.job), questions=_kept, line=lambda text: print(text, flush=True))
-
-    return exit_status(options.job, work)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except torch.OutOfMemoryError:
+        print(
+            f"{options.job}: the device's free memory is too small for one of these models and one sequence; "
+            "end other programs on the device, or evaluate on a device with more memory",
+            file=sys.stderr,
+        )
+        return 1
+    except OSError as error:
+        print(f"{options.job}: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def prepare_staying() -> None:
@@ -215,26 +223,6 @@ def prepare_staying() -> None:
         os.environ.setdefault(name, value)
     use_one_core()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-
-
-def exit_status(job: object, work: Callable[[], object]) -> int:
-    """Do the work of a job and return the exit status; what went wrong is a line on standard error."""
-    try:
-        work()
-    except InputError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except torch.OutOfMemoryError:
-        print(
-            f"{job}: the device's free memory is too small for one of these models and one sequence; "
-            "end other programs on the device, or evaluate on a device with more memory",
-            file=sys.stderr,
-        )
-        return 1
-    except OSError as error:
-        print(f"{job}: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 if __name__ == "__main__":

@@ -36,7 +36,6 @@ def generate(
     end_token: int,
     stop: Callable[[list[int]], bool] | None = None,
     temperature: float = 0.0,
-    seed: int = 0,
     batch_tokens: int = 16_384,
     depth: int | None = None,
     finished: Callable[[float], None] = nothing,
@@ -46,7 +45,7 @@ def generate(
 
     `stop(tokens)` is asked after each token, with all tokens written so far for that prompt, whether it was the last;
     those tokens are returned. With `temperature` 0 the likeliest token is taken; else tokens are sampled, from random
-    numbers that depend on `seed`, the place in `prompts` and the step, and not on how prompts are batched.
+    numbers that depend on the place in `prompts` and the step, and not on how prompts are batched.
 
     No sequence gets longer than the model's sequence length. Room for the answer is made by cutting prompts on the
     left, but never to less than half of that length: past it, answers end early instead. `batch_tokens` bounds the
@@ -59,8 +58,6 @@ def generate(
         raise InputError(f"max_new_tokens is {max_new_tokens!r}, but it must be a whole number of at least 1")
     if not 0 <= temperature < math.inf:
         raise InputError(f"temperature is {temperature}, but it must be finite and not negative")
-    if type(seed) is not int or seed < 0:
-        raise InputError(f"seed is {seed!r}, but it must be a whole number and not negative")
     depth = model.checked_depth(depth)
     room = S - min(max_new_tokens, S // 2)
     cut = [list(prompt)[-room:] for prompt in prompts]
@@ -69,7 +66,7 @@ def generate(
     budgets = [min(max_new_tokens, S - len(prompt)) for prompt in cut]
     written: list[list[int]] = [[] for _ in prompts]
     for batch in _batches(cut, budgets, batch_tokens):
-        choose = _Chooser(temperature, seed, batch)
+        choose = _Chooser(temperature, batch)
         row_finished = _row_ends(written, budgets, end_token, stop)
         longest = max(budgets[index] for index in batch)
         _write(model, cut, batch, longest, choose, row_finished, depth, after_prompts)
@@ -114,23 +111,14 @@ class Cache:
         """Compute the hidden states [B, S, H] of tokens [B, S] behind those in the cache, and cache the new tokens too.
 
         Of row b only the first `lengths[b]` tokens are real, the rest is padding. With `wanted` [W], places in the
-        flattened tokens, returns the hidden states [W, H] of these alone. Raises InputError where there is no room, or
-        where cache, depth and lengths do not fit each other.
+        flattened tokens, returns the hidden states [W, H] of these alone. Raises InputError where there is no room.
+        `depth` must be that of the cache.
         """
-        depth, capacity, new = model.checked_depth(depth), self.keys.shape[2], tokens.shape[1]
-        if len(self.keys) != depth:
-            raise InputError(f"a forward of depth {depth} cannot use this cache: it is for depth {len(self.keys)}")
+        capacity, new = self.keys.shape[2], tokens.shape[1]
         if self.longest + new > capacity:
             raise InputError(
                 f"the cache has room for {capacity} positions: {self.longest} are filled, {new} more do not fit; "
                 "make it longer"
-            )
-        dtype = model.dtype or model.head.dtype
-        if self.keys.dtype != dtype:
-            raise InputError(f"the cache holds {self.keys.dtype}, but the model computes in {dtype}")
-        if lengths is not None and lengths.shape != tokens.shape[:1]:
-            raise InputError(
-                f"lengths are {list(lengths.shape)}, but for these tokens they must be {list(tokens.shape[:1])}"
             )
         if self.longest:
             hidden = model(tokens, memory=_CachedRows(self, new), depth=depth, return_hidden=True)
@@ -247,9 +235,9 @@ def _batches(prompts: list[list[int]], budgets: list[int], batch_tokens: int) ->
 class _Chooser:
     """Picks the next token of each row: the likeliest, or a sampled one."""
 
-    def __init__(self, temperature: float, seed: int, batch: list[int]) -> None:
+    def __init__(self, temperature: float, batch: list[int]) -> None:
         self.temperature = temperature
-        self._random = {index: np.random.default_rng((seed, index)) for index in batch} if temperature > 0 else {}
+        self._random = {index: np.random.default_rng((0, index)) for index in batch} if temperature > 0 else {}
 
     def __call__(self, logits: Tensor, rows: list[int]) -> list[int]:
         """Choose tokens for logits [B, V] of the prompts at places `rows`."""

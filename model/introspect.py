@@ -5,7 +5,7 @@ Gini coefficients and Lorenz curves over what is stored are views in SQL.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,11 @@ Sample = Sequence[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Observations:
-    """Sums over `tokens` real tokens (padding left out). Axes: L depth, E experts of one router."""
+    """Sums over `tokens` real tokens (padding left out). Axes: L depth, E experts."""
 
     tokens: int
     depth_attention: np.ndarray | None  # [L, L] mean score of query depth over key depth; rows sum to 1
-    selections: dict[str, np.ndarray]  # [L, E] by attention: "experts", and "sequence", "depth" when recurrent
+    selections: np.ndarray  # [L, E], of expert attention
 
     def depth_attention_rows(self) -> dict[str, list]:
         """Return the columns of the table `depth_attention`.
@@ -48,57 +48,48 @@ class Observations:
         }
 
     def expert_usage_rows(self) -> dict[str, list]:
-        """Return the columns of the table `expert_usage`, of expert attention: depths count from 1, experts from 0.
+        """Return the columns of the table `expert_usage`: depths count from 1, experts from 0.
 
         A layered model has experts of its own at every depth: equal numbers at different depths are different experts.
         """
-        depth, expert = np.indices(self.selections["experts"].shape)
+        depth, expert = np.indices(self.selections.shape)
         return {
             "depth": (depth.ravel() + 1).tolist(),
             "expert": expert.ravel().tolist(),
-            "selections": self.selections["experts"].ravel().tolist(),
+            "selections": self.selections.ravel().tolist(),
         }
 
 
 @torch.no_grad()
-def observe(
-    model: Dreamer, batches: Iterable[tuple[Tensor, Tensor | None]], *, depth: int | None = None
-) -> Observations:
-    """Run a model over batches (tokens [B, S], documents [B, S] or None), and sum up attention and choices of experts.
+def observe(model: Dreamer, batches: Sample) -> Observations:
+    """Run a model over batches, and sum up attention along the depth and choices of experts.
 
-    `depth` is that of `Dreamer.forward`. Counts and biases of the balance are left as they are.
+    Counts and biases of the balance are left as they are.
     """
-    L = depth or model.config.depth
+    L, E = model.config.depth, model.config.experts
     scores = torch.zeros(L, L, dtype=torch.float64)
-    selections: dict[str, Tensor] = {}
+    selections = torch.zeros(L, E, dtype=torch.long)
     tokens = 0
     training = model.training
     model.eval()
     try:
         for batch, documents in batches:
-            device = model.embedding.device
-            valid = torch.ones_like(batch, dtype=torch.bool) if documents is None else documents >= 0
-            valid = valid.flatten().to(device)
+            batch, documents = batch.to(model.embedding.device), documents.to(model.embedding.device)
+            valid = documents.flatten() != PADDING
             tokens += int(valid.sum())
 
             def see(index: int, name: str, result: Attended, valid: Tensor = valid) -> None:
                 if result.scores is not None:
                     seen = result.scores[valid].double().mean(dim=1).sum(dim=0).cpu()
                     scores[index, index + 1 - len(seen) : index + 1] += seen
-                if result.ids is not None:
-                    experts = model.experts_of(name)
-                    counts = selections.setdefault(name, torch.zeros(L, experts, dtype=torch.long))
-                    counts[index] += torch.bincount(result.ids[valid].flatten(), minlength=experts).cpu()
+                if name == "experts":
+                    selections[index] += torch.bincount(result.ids[valid].flatten(), minlength=E).cpu()
 
-            documents = None if documents is None else documents.to(device)
-            model(batch.to(device), documents=documents, depth=depth, return_hidden=True, observer=see)
+            model(batch, documents=documents, return_hidden=True, observer=see)
     finally:
         model.train(training)
-    return Observations(
-        tokens,
-        (scores / max(tokens, 1)).numpy() if model.config.depth_attention else None,
-        {name: counts.numpy() for name, counts in selections.items()},
-    )
+    attention = (scores / max(tokens, 1)).numpy() if model.config.depth_attention else None
+    return Observations(tokens, attention, selections.numpy())
 
 
 def sample_of_texts(texts: Sequence[Sequence[int]], length: int, tokens: int = SAMPLE_TOKENS) -> Sample:

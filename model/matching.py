@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from model.accounting import flops_per_token, parameters
 from model.architecture import DreamerConfig
@@ -20,28 +19,12 @@ SIZE_STEP = 8
 NEAR = 0.01  # what counts as near in FLOPs and in parameters, where the descent has found no sizes
 
 
-@dataclass(frozen=True)
-class Match:
-    """A matched variant, and what is left between it and the baseline, as signed fractions of the baseline."""
-
-    config: DreamerConfig
-    parameters: int
-    flops_per_token: float
-    parameter_mismatch: float
-    flops_mismatch: float
-
-
 def match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> DreamerConfig:
     """Return `variant` with the expert size and number of experts that bring it nearest to `baseline`.
 
     FLOPs are those per token over a generation of `length` tokens. Raises InputError, with the reason, where no size
     comes near.
     """
-    return find_match(baseline, variant, length=length).config
-
-
-def find_match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int = 1024) -> Match:
-    """Match a variant as `match` does; return also the mismatch that is left."""
     target_flops, target_parameters = flops_per_token(baseline, length), parameters(baseline)
     experts = max(baseline.experts * baseline.layers // variant.layers, variant.active_experts)  # as many in all
     found = dataclasses.replace(variant, experts=experts)
@@ -56,27 +39,25 @@ def find_match(baseline: DreamerConfig, variant: DreamerConfig, *, length: int =
                 raise
             return near
         found = _nearest_experts(sized, target_parameters)
-    return _matched(found, target_flops, target_parameters, length)
+    return found
 
 
-def _matched(config: DreamerConfig, target_flops: float, target_parameters: int, length: int) -> Match:
-    flops, count = flops_per_token(config, length), parameters(config)
-    return Match(config, count, flops, count / target_parameters - 1, flops / target_flops - 1)
-
-
-def _near_in_both(variant: DreamerConfig, target_flops: float, target_parameters: int, length: int) -> Match | None:
+def _near_in_both(
+    variant: DreamerConfig, target_flops: float, target_parameters: int, length: int
+) -> DreamerConfig | None:
     """Find the expert size nearest in FLOPs, its experts nearest in parameters; None if not near in both."""
-    best = None
+    near: dict[float, DreamerConfig] = {}  # by mismatch in FLOPs
     config = dataclasses.replace(variant, expert_size=SIZE_STEP, experts=variant.active_experts)
     while flops_per_token(config, length) <= (1 + NEAR) * target_flops:  # the least that this size needs
         try:
-            found = _matched(_nearest_experts(config, target_parameters), target_flops, target_parameters, length)
+            found = _nearest_experts(config, target_parameters)
         except InputError:
             break  # larger experts have still more parameters
-        if abs(found.flops_mismatch) <= NEAR and abs(found.parameter_mismatch) <= NEAR:
-            best = min(best or found, found, key=lambda one: abs(one.flops_mismatch))
+        mismatch = abs(flops_per_token(found, length) / target_flops - 1)
+        if mismatch <= NEAR and abs(parameters(found) / target_parameters - 1) <= NEAR:
+            near.setdefault(mismatch, found)
         config = dataclasses.replace(config, expert_size=config.expert_size + SIZE_STEP)
-    return best
+    return near[min(near)] if near else None
 
 
 def _nearest_size(config: DreamerConfig, target: float, length: int) -> DreamerConfig:

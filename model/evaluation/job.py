@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from model.checked import Count, FileName, checked, parse_file, read_object
+from model.checked import Count, FileName, checked, parse_file
 from pipeline.errors import InputError
-from pipeline.storage.files import write_text_atomically
 
 INTROSPECTION = "introspection"  # stands for a benchmark: what is observed of a model's attention and experts
 
@@ -42,15 +39,12 @@ class Output:
 
 @checked("checkpoint")
 class Checkpoint:
-    """A model to evaluate: its run, the tokens it was trained on, and its folder.
-
-    `outputs` are the benchmarks to evaluate, all where none is named.
-    """
+    """A model to evaluate: its run, the tokens it was trained on, its folder, and an output for each benchmark."""
 
     run_id: FileName
     tokens: Annotated[int, Field(ge=0)]
     path: Path
-    outputs: dict[str, Output] = Field(default_factory=dict)
+    outputs: dict[str, Output]
 
 
 @checked("job")
@@ -63,25 +57,10 @@ class Job(EvaluationSettings):
     checkpoints: Annotated[tuple[Checkpoint, ...], Field(min_length=1)]
     tokenizer: Path
     tasks: tuple[dict[str, Any], ...]  # specifications, as of `pipeline/benchmarks/items.py`
-    output: Path
+    output: Path  # a folder for the progress of the job
     device: str = "auto"
     trust_code: bool = False  # tasks and overrides may run Python
     observe: Path | None = None  # packed tokens: attention is observed on the tasks' texts, else on rows of these
-
-    def other_depths(self, checkpoint: Checkpoint, trained: int) -> tuple[int, ...]:
-        """Return the depths at which a recurrent checkpoint of depth `trained` is evaluated besides its own."""
-        known = (other.tokens for other in self.checkpoints if other.run_id == checkpoint.run_id)
-        is_last = checkpoint.tokens >= max(known)
-        return tuple(depth for depth in self.depths if depth != trained) if is_last else ()
-
-    def outputs(self, checkpoint: Checkpoint) -> Mapping[str, Output]:
-        """Return the outputs of a checkpoint by benchmark, by default in `<output>/<run_id>/<tokens>/<benchmark>`."""
-        if checkpoint.outputs:
-            return checkpoint.outputs
-        names = [INTROSPECTION] if self.observe else []
-        names += dict.fromkeys(task["benchmark"] for task in self.tasks)
-        place = self.output / checkpoint.run_id / f"{checkpoint.tokens:015d}"
-        return {name: Output(folder=place / name) for name in names}
 
 
 def read_job(path: Path | str) -> Job:
@@ -114,48 +93,3 @@ def _with_places(task: Mapping[str, Any], place: Path) -> Mapping[str, Any]:
     """Make those paths of a task's specification absolute that exist beside the job file."""
     paths = {name: place / task[name] for name in ("dataset_path", "yaml", "plain") if task.get(name)}
     return {**task, **{name: str(path) for name, path in paths.items() if path.exists()}}
-
-
-def check_settings(job: Job) -> None:
-    """Write what decides the results to `settings.json` beside them, or compare with what is written there.
-
-    Raises InputError if the output holds results of other tasks, items, limits or another tokenizer: they must not be
-    mixed.
-    """
-    settings = {
-        "tasks": [
-            [task["benchmark"], task["task"], _without_places(task.get("overrides") or {})] for task in job.tasks
-        ],
-        "limit": job.limit,
-        "max_new_tokens": job.max_new_tokens,
-        "depths": list(job.depths),
-        "weights": job.weights,
-        "observe": job.observe is not None,
-        "tokenizer": _digest(job.tokenizer / "tokenizer.json"),
-        "definitions": [_definition(task) for task in job.tasks],
-    }
-    path = job.output / "settings.json"
-    if not path.exists():
-        write_text_atomically(path, json.dumps(settings), shared=True)
-        return
-    before = read_object(path)
-    for name, value in settings.items():
-        if before.get(name) != value:
-            raise InputError(f"{job.output}: holds results of other settings ({name}); name another folder as output")
-
-
-def _definition(task: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe what decides a task's items and scores: metric, filter, digests of its files, and what is left out."""
-    files = {name: Path(task[name]) for name in ("plain", "yaml") if task.get(name)}
-    digests = {name: _digest(path) for name, path in files.items() if path.is_file()}
-    left_out = {"left_out": task["left_out"]} if task.get("left_out") else {}
-    return {"metric": task["metric"], "filter": task["filter"], **digests, **left_out}
-
-
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
-
-
-def _without_places(overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out where the data lie, which decides nothing: a study may be moved between two evaluations."""
-    return {name: value for name, value in overrides.items() if name != "dataset_kwargs"}

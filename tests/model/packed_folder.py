@@ -1,8 +1,11 @@
 """Small packed folders and runs for the tests of training."""
 
+import dataclasses
 import json
 
 import numpy as np
+
+from tests.model.tiny_network import DR_DA
 
 
 def write_packed(folder, shards, length, *, dtype="uint16", end_token=0, vocabulary_size=32, shuffle_index=False):
@@ -43,22 +46,7 @@ def write_packed(folder, shards, length, *, dtype="uint16", end_token=0, vocabul
     return folder
 
 
-SMALL = {
-    "depth": 2,
-    "recurrent": True,
-    "depth_attention": True,
-    "vocabulary_size": 32,
-    "hidden_size": 16,
-    "query_heads": 2,
-    "key_value_heads": 1,
-    "head_size": 8,
-    "depth_head_size": 8,
-    "experts": 5,
-    "active_experts": 2,
-    "expert_size": 16,
-    "routing_size": 8,
-    "sequence_length": 16,
-}
+SMALL = dataclasses.replace(DR_DA, depth=2, vocabulary_size=32, expert_size=16, sequence_length=16).to_dict()
 
 
 def write_run(root, *, name="run", model=(), **training):

@@ -1,4 +1,4 @@
-"""Write by hand what a training saves: a state's values with the log that they vouch for, and changed files."""
+"""Write by hand what a training saves: models, a state's values with the log that they vouch for, changed files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from model.checkpoint import save_weights
 from model.checksums import write_checksums
+from model.dreamer import Dreamer
 from model.training.recording.records import StepLog
+
+
+def save_model(folder: Path, model: Dreamer, *content: Any, **options: Any) -> None:
+    """Save the configuration and the weights of a model in a new folder, as training saves a checkpoint."""
+    save_weights(folder, model.config, model.state_dict(), *content, **options)
 
 
 def rewrite(path: Path, values: Any) -> None:

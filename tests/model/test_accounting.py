@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,6 +20,7 @@ from model.accounting import (
 )
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
+from tests.model.tiny_network import DR_DA, VARIANTS
 
 # Table 1 (parameters in billions, FLOPs in billions per token, memory in GB) with the sizes of Table 3.
 TABLE = [
@@ -41,27 +44,15 @@ def paper_config(variant: str, depth: int, expert_size: int, experts: int) -> Dr
 
 
 PAPER = [pytest.param(paper_config(*row[:4]), *row[4:], id=f"{row[0]}-{row[1]}") for row in TABLE]
-TINY = {
-    "depth": 3,
-    "vocabulary_size": 48,
-    "hidden_size": 32,
-    "query_heads": 4,
-    "key_value_heads": 2,
-    "head_size": 8,
-    "depth_heads": 2,
-    "depth_key_value_heads": 1,
-    "depth_head_size": 8,
-    "experts": 5,
-    "active_experts": 2,
-    "expert_size": 16,
-    "routing_size": 8,
-}
 
 
 @pytest.mark.parametrize(("config", "printed", "flops", "memory"), PAPER)
 def test_table_1(config, printed, flops, memory):
     assert f"{parameters(config) / 1e9:.4f}" == printed
     assert flops_per_token(config) / 1e9 == pytest.approx(flops, rel=0.002)
+    with torch.device("meta"):
+        model = Dreamer(config)
+    assert parameters(config) == sum(parameter.numel() for parameter in model.parameters())
 
 
 def test_memory_differs_from_table_1_by_the_same_amount_for_every_model():
@@ -71,10 +62,8 @@ def test_memory_differs_from_table_1_by_the_same_amount_for_every_model():
     assert missing[0] == pytest.approx(2.407e9, rel=0.001)
 
 
-@pytest.mark.parametrize("recurrent", [False, True])
-@pytest.mark.parametrize("depth_attention", [False, True])
-def test_parameters_are_those_of_the_network(recurrent, depth_attention):
-    config = DreamerConfig(**TINY, recurrent=recurrent, depth_attention=depth_attention)
+@pytest.mark.parametrize("config", VARIANTS)
+def test_parameters_are_those_of_the_network(config):
     model = Dreamer(config)
     assert parameters(config) == sum(parameter.numel() for parameter in model.parameters())
     parts = parameters_by_component(config)
@@ -86,13 +75,6 @@ def test_parameters_are_those_of_the_network(recurrent, depth_attention):
     assert parts["norms"] == sum(parameter.numel() for parameter in model.parameters() if parameter.ndim < 2)
     merged = model.merged()
     assert parameters(merged.config) == sum(parameter.numel() for parameter in merged.parameters())
-
-
-@pytest.mark.parametrize(("config", "printed", "flops", "memory"), PAPER)
-def test_paper_sized_networks_on_the_meta_device(config, printed, flops, memory):
-    with torch.device("meta"):
-        model = Dreamer(config)
-    assert parameters(config) == sum(parameter.numel() for parameter in model.parameters())
 
 
 def grouped_product_flops(a, b, offs=None, bias=None, out_dtype=None, *, out_val=None, **_) -> int:
@@ -115,26 +97,13 @@ def counted_flops(model: Dreamer, tokens: torch.Tensor) -> int:
     return counter.get_total_flops()
 
 
-@pytest.mark.parametrize("mixture", ["partial", "sequential", "parallel"])
-@pytest.mark.parametrize("recurrent", [False, True])
-@pytest.mark.parametrize("depth_attention", [False, True])
-def test_flops_are_those_torch_counts(recurrent, depth_attention, mixture):
-    config = DreamerConfig(**TINY, recurrent=recurrent, depth_attention=depth_attention, mixture=mixture)
+@pytest.mark.parametrize("config", VARIANTS)
+def test_flops_are_those_torch_counts(config):
     tokens = torch.randint(0, config.vocabulary_size, (2, 24))
     counted = counted_flops(Dreamer(config), tokens)
     expected = flops_by_component(config, 24, causal=False)
     expected.pop("depth_attention", None)  # computed elementwise, as the depths are few: torch counts products only
     assert counted == tokens.numel() * sum(expected.values())
-
-
-def test_flops_are_those_torch_counts_at_the_size_of_the_paper():
-    config = paper_config("DR+DA", 16, 480, 537)
-    with torch.device("meta"):
-        model = Dreamer(config, dtype=torch.bfloat16)
-        tokens = torch.zeros(1, 256, dtype=torch.long)
-    expected = flops_by_component(config, 256, causal=False)
-    expected.pop("depth_attention")
-    assert counted_flops(model, tokens) == 256 * sum(expected.values())
 
 
 def test_lengths_change_only_what_grows_with_them():
@@ -149,8 +118,7 @@ def test_lengths_change_only_what_grows_with_them():
 
 
 def test_a_window_over_depth_saves_what_it_hides():
-    config = DreamerConfig(**TINY, recurrent=True, depth_attention=True)
-    windowed = DreamerConfig(**TINY, recurrent=True, depth_attention=True, depth_window=1)
-    whole, cut = flops_by_component(config), flops_by_component(windowed)
+    windowed = dataclasses.replace(DR_DA, depth_window=1)
+    whole, cut = flops_by_component(DR_DA), flops_by_component(windowed)
     assert cut["depth_attention"] == whole["depth_attention"] / 2  # 1 depth instead of (1 + 2 + 3) / 3
-    assert memory_by_component(windowed)["depth_cache"] == memory_by_component(config)["depth_cache"] / 3
+    assert memory_by_component(windowed)["depth_cache"] == memory_by_component(DR_DA)["depth_cache"] / 3

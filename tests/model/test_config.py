@@ -56,37 +56,6 @@ def test_a_variant_is_what_its_name_says(make, switch, value):
         make(4, **{switch: value}, **SMALL)
 
 
-def test_a_variant_has_the_depth_of_its_baseline():
-    baseline = la(4, **SMALL)
-    assert dr(baseline=baseline) == dr(4, baseline=baseline)
-    assert dr_da(baseline=baseline).depth == 4
-    assert dr(baseline=baseline, depth=8).depth == 8
-    with pytest.raises(InputError, match="depth is 0"):
-        dr(0, baseline=baseline)
-
-
-def test_unknown_field_names_the_nearest():
-    with pytest.raises(InputError, match="hidden_size"):
-        DreamerConfig.from_dict({"hiden_size": 64})
-    with pytest.raises(InputError, match="expert_size"):
-        la(expert_sise=64)
-
-
-def test_dictionary_round_trip():
-    config = DreamerConfig(depth=3, recurrent=True, depth_window=2, experts=40)
-    assert DreamerConfig.from_dict(config.to_dict()) == config
-    assert DreamerConfig.from_dict({"depth": 3}) == DreamerConfig(depth=3)
-
-
-def test_variants_have_the_names_of_the_paper():
-    assert [DreamerConfig(recurrent=r, depth_attention=d).variant for r in (False, True) for d in (False, True)] == [
-        "LA",
-        "LA+DA",
-        "DR",
-        "DR+DA",
-    ]
-
-
 def test_orders_are_equations_4_to_6():
     def order(mixture, depth_attention=True):
         return DreamerConfig(mixture=mixture, depth_attention=depth_attention).order
@@ -97,32 +66,18 @@ def test_orders_are_equations_4_to_6():
     assert order("sequential", depth_attention=False) == (("sequence",), ("experts",))
 
 
-def test_variants_match_the_baseline_with_the_same_overrides():
-    config = dr(4, **SMALL, experts=15, expert_size=64, vocabulary_size=512)
-    assert (config.experts, config.expert_size, config.recurrent, config.depth_attention) == (15, 64, True, False)
+def test_a_variant_is_matched_to_its_baseline_or_has_given_sizes():
     baseline = la(4, **SMALL, experts=4, expert_size=64, active_experts=2, vocabulary_size=512)
-    matched = dr_da(4, baseline=baseline)
-    assert matched.depth_attention
-    assert matched.hidden_size == baseline.hidden_size
+    matched = dr_da(baseline=baseline)
+    assert (matched.depth, matched.hidden_size, matched.active_experts) == (4, 64, 2)
     assert matched == dr_da(4, baseline=baseline, active_experts=2)
-    by_default = dr(4, **SMALL, vocabulary_size=512)
-    assert by_default == dr(4, baseline=la(4, **SMALL, vocabulary_size=512))
-
-
-def test_a_variant_of_given_sizes_is_otherwise_like_its_baseline():
-    baseline = la(4, **SMALL, experts=4, expert_size=64, active_experts=2, vocabulary_size=512)
-    config = dr_da(baseline=baseline, experts=15, expert_size=32)
+    assert dr(4, **SMALL, vocabulary_size=512) == dr(4, baseline=la(4, **SMALL, vocabulary_size=512))
     sizes = {"experts": 15, "expert_size": 32}
-    assert config == dataclasses.replace(baseline, recurrent=True, depth_attention=True, **sizes)
-
-
-def test_half_given_sizes_are_refused():
+    given = dataclasses.replace(baseline, recurrent=True, depth_attention=True, **sizes)
+    assert dr_da(baseline=baseline, **sizes) == given
+    assert dr_da(8, baseline=baseline, **sizes) == dataclasses.replace(given, depth=8)
+    assert dr(4, **SMALL, **sizes) == dataclasses.replace(la(4, **SMALL), recurrent=True, **sizes)
     with pytest.raises(InputError, match="without expert_size"):
         dr(4, experts=40)
-
-
-def test_configurations_are_frozen_and_comparable():
-    config = la(2)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        config.depth = 3
-    assert hash(config) == hash(la(2))
+    with pytest.raises(InputError, match="depth is 0"):
+        dr(0, baseline=baseline)

@@ -9,25 +9,22 @@ import re
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd import gradcheck
-from torch.func import functional_call
 
 from model import ops
-from model.config import MIXTURES
+from model.architecture import MIXTURES
 from model.dreamer import Context, Dreamer
 from model.ops import Documents
 from model.ops.torch_kernels import attention as torch_attention
 from model.ops.types import document_positions
 from pipeline.errors import InputError
+from tests.model.conftest import attend_documents
 from tests.model.tiny_network import (
     DR,
     DR_DA,
     LA,
     TINY,
     VARIANTS,
-    assert_near,
     assert_same_gradients,
     build,
     by_reference,
@@ -72,38 +69,6 @@ def test_fast_equals_reference_in_outputs_gradients_and_counts(config, mixture):
 def test_fast_equals_reference_for_other_sizes(change):
     fast = build(dataclasses.replace(DR_DA, **change))
     assert_same_gradients(gradients(fast, random_tokens()), by_reference(gradients, fast, random_tokens()))
-
-
-@pytest.mark.parametrize("config", VARIANTS)
-def test_fast_equals_reference_in_float32(config):
-    fast = build(config, torch.float32)
-    expected = by_reference(gradients, fast, random_tokens())
-    assert_same_gradients(gradients(fast, random_tokens()), expected, atol=2e-5, rtol=1e-3)
-
-
-@pytest.mark.parametrize("mixture", MIXTURES)
-@pytest.mark.parametrize("config", VARIANTS)
-def test_gradients_are_those_of_finite_differences(config, mixture):
-    """In float64, and without shared experts: differences would not see that their gradient is stopped (Eq. 7)."""
-    model = build(dataclasses.replace(config, mixture=mixture, shared_expert=False, depth=2))
-    names, parameters = zip(*model.named_parameters(), strict=True)
-    tokens = random_tokens(1, 5)
-
-    def loss(*parameters: Tensor) -> Tensor:
-        logits = functional_call(model, dict(zip(names, parameters, strict=True)), tokens)
-        return F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
-
-    assert gradcheck(loss, parameters, fast_mode=True)
-
-
-@pytest.mark.parametrize("config", VARIANTS)
-def test_bfloat16_products_stay_near(config):
-    model = build(config, torch.float32)
-    narrow = twin(model, dtype=torch.bfloat16)
-    exact, near = gradients(model, random_tokens(4, 64)), gradients(narrow, random_tokens(4, 64))
-    assert near[0].dtype == torch.bfloat16
-    assert all(gradient.dtype == torch.float32 for gradient in near[1].values())
-    assert_near(near, exact)
 
 
 # Recurrence
@@ -222,22 +187,12 @@ def test_packed_documents_are_read_as_if_alone(config):
         torch.testing.assert_close(packed[row, start:end], model(tokens[row : row + 1, start:end])[0])
 
 
-def attention_of_documents(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, *rest, **options) -> Tensor:
-    """What CUDA's kernel for ragged sequences does, one document after the other."""
-    documents = []
-    for begin, end in itertools.pairwise(bounds.tolist()):
-        parts = (part[begin:end].transpose(0, 1) for part in (query, key, value))
-        attended = F.scaled_dot_product_attention(*parts, is_causal=True, enable_gqa=True)
-        documents.append(attended.transpose(0, 1))
-    return torch.cat(documents)
-
-
 @pytest.mark.parametrize("config", VARIANTS)
 def test_ragged_rows_need_no_mask(config, monkeypatch):
     model = build(config)
     expected = gradients(model, random_tokens(), documents=random_documents())
     monkeypatch.setattr(torch_attention, "takes_packed", lambda dtype, device, head_size: True)
-    monkeypatch.setattr(torch_attention, "_packed_kernel", lambda: (attention_of_documents, {}))
+    monkeypatch.setattr(torch_attention, "_packed_kernel", lambda: (attend_documents, {}))
     monkeypatch.setattr(Documents, "mask", lambda *_: pytest.fail("a mask is made"))
     with ops.engine("torch"):
         assert_same_gradients(gradients(model, random_tokens(), documents=random_documents()), expected)
@@ -283,13 +238,6 @@ def test_no_depth_sees_a_later_one():
     (first, _), (second, _), (third, _) = results[2].history
     assert torch.autograd.grad(results[1].output.sum(), third, allow_unused=True, retain_graph=True) == (None,)
     assert all(gradient.abs().sum() > 0 for gradient in torch.autograd.grad(results[2].output.sum(), (first, second)))
-
-
-def test_a_window_hides_older_depths():
-    scores = []
-    model = build(dataclasses.replace(DR_DA, depth=4, depth_window=2))
-    model(random_tokens(), observer=lambda _, name, result: scores.append(result.scores) if name == "depth" else None)
-    assert [score.shape[-1] for score in scores] == [1, 2, 2, 2]
 
 
 def test_a_memory_has_positions_and_documents_of_its_own():

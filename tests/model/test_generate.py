@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from model.generate import Cache, generate
+from model.generate import generate
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import plain_generation, small_model
 
@@ -26,13 +26,15 @@ def prompts_of(*lengths: int) -> list[list[int]]:
     return [torch.randint(1, 320, (length,), generator=generator).tolist() for length in lengths]
 
 
+@pytest.mark.parametrize("depth", [None, 2])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_batched_cached_equals_plain(variant: str) -> None:
+def test_batched_cached_equals_plain(variant: str, depth: int | None) -> None:
     model = small_model(**VARIANTS[variant])
+    depth = depth if model.config.recurrent else None
     prompts = prompts_of(1, 40, 7, 7, 23, 60)
     for batch_tokens in (100, 10_000):
-        written = generate(model, prompts, max_new_tokens=8, end_token=END, batch_tokens=batch_tokens)
-        assert written == [plain_generation(model, prompt, 8, END) for prompt in prompts]
+        written = generate(model, prompts, max_new_tokens=8, end_token=END, batch_tokens=batch_tokens, depth=depth)
+        assert written == [plain_generation(model, prompt, 8, END, depth) for prompt in prompts]
 
 
 def test_end_token_ends_a_row_and_is_left_out() -> None:
@@ -78,19 +80,14 @@ def test_never_past_the_sequence_length() -> None:
     assert written == [plain_generation(model, long[-16:], 16, -1), plain_generation(model, short[:12], 20, -1)]
 
 
-def test_sampling_depends_on_seed_and_place_alone() -> None:
+def test_sampling_depends_on_the_place_alone() -> None:
     model, prompts = small_model(), prompts_of(5, 17, 9, 9, 30)
 
-    def sample(seed: int, batch_tokens: int = 10_000) -> list[list[int]]:
-        return generate(
-            model, prompts, max_new_tokens=8, end_token=-1, temperature=1.5, seed=seed, batch_tokens=batch_tokens
-        )
+    def sample(temperature: float, **options: int) -> list[list[int]]:
+        return generate(model, prompts, max_new_tokens=8, end_token=-1, temperature=temperature, **options)
 
-    assert sample(1) == sample(1, batch_tokens=1)
-    assert sample(1) != sample(2)
-    assert generate(model, prompts, max_new_tokens=8, end_token=-1, temperature=1e-6) == generate(
-        model, prompts, max_new_tokens=8, end_token=-1
-    )
+    assert sample(1.5) == sample(1.5, batch_tokens=1)
+    assert sample(1e-6) == sample(0.0) != sample(1.5)
 
 
 def test_sampling_follows_the_probabilities() -> None:
@@ -103,58 +100,21 @@ def test_sampling_follows_the_probabilities() -> None:
     assert (counts - expected).abs().max() < 0.03  # about four standard errors at probability 1/2
 
 
-def test_cache_holds_sequence_attention_only() -> None:
-    """Depth attention adds nothing that grows: with and without it the cache is equally large."""
-    model = small_model()
-    caches = [Cache(small_model(**VARIANTS[name]).config, 2, 48) for name in ("DR", "DR+DA")]
-    sizes = [sum(value.nbytes for value in vars(cache).values() if isinstance(value, torch.Tensor)) for cache in caches]
-    M, K, L = model.config.key_value_heads, model.config.head_size, model.config.depth
-    assert sizes[0] == sizes[1] == 2 * L * 2 * M * 48 * K * 4 + 2 * 8
-
-
-def test_rows_of_a_cache_go_on_in_several_ways() -> None:
-    model, prompts = small_model(), prompts_of(9, 4)
-    cache = Cache(model.config, 2, 20)
-    padded = torch.tensor([prompts[0], prompts[1] + [0] * 5])
-    with torch.inference_mode():
-        cache.extend(model, padded, torch.tensor([9, 4]))
-        cache.take([1, 0, 1])
-        logits = model.logits(cache.extend(model, torch.tensor([[5], [6], [7]])))[:, 0]
-        for row, (prompt, token) in enumerate(((prompts[1], 5), (prompts[0], 6), (prompts[1], 7))):
-            expected = model(torch.tensor([[*prompt, token]]))[0, -1]
-            torch.testing.assert_close(logits[row], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_another_depth() -> None:
-    model, prompts = small_model(), prompts_of(8, 3)
-    written = generate(model, prompts, max_new_tokens=5, end_token=-1, depth=2)
-    with torch.inference_mode():
-        for prompt, tokens in zip(prompts, written, strict=True):
-            for place, token in enumerate(tokens):
-                assert token == int(model(torch.tensor([prompt + tokens[:place]]), depth=2)[0, -1].argmax())
-
-
-@pytest.mark.parametrize(
-    ("prompts", "count", "message"),
-    [([[1], []], 4, "prompt 1 holds no token"), ([[1]], 0, "max_new_tokens is 0"), ([[1]], 2.5, "is 2.5, but")],
-)
-def test_bad_input(prompts: list[list[int]], count: int, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        generate(small_model(), prompts, max_new_tokens=count, end_token=END)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"prompts": [[1], []]}, "prompt 1 holds no token"),
+        ({"max_new_tokens": 0}, "max_new_tokens is 0"),
+        ({"max_new_tokens": 2.5}, "is 2.5, but"),
         ({"temperature": float("nan")}, "temperature is nan, but"),
         ({"temperature": -1.0}, "temperature is -1.0, but"),
-        ({"seed": -1}, "seed is -1, but"),
         ({"depth": 2.0}, "depth is 2.0, but"),
     ],
+    ids=str,
 )
-def test_bad_options(options: dict, message: str) -> None:
+def test_bad_input(options: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        generate(small_model(), [[1]], max_new_tokens=2, end_token=END, **options)
+        generate(small_model(), **{"prompts": [[1]], "max_new_tokens": 2, "end_token": END, **options})
 
 
 def test_writing_does_not_count_as_training() -> None:

@@ -18,6 +18,7 @@ from tests.model.evaluation.evaluation_world import evaluated, plain_specificati
 from tests.model.packed_folder import write_run
 from tests.waiting import PATIENCE_SECONDS, until
 
+pytestmark = pytest.mark.slow
 MEASURED = ("seconds", "log_bytes", "log_sum", "tokens_per_second")  # of a state, by a clock; the log has seconds
 TABLES = ("evaluations", "items", "evaluation_versions")
 LA = {"recurrent": False, "depth_attention": False}
@@ -66,7 +67,6 @@ def content(folder: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
 def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path, process: Process) -> None:
     """Train LA and DR+DA in float32 and bfloat16, with recomputed activations, and one run stopped and continued."""
     kinds = {
@@ -90,7 +90,6 @@ def test_runs_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path,
         assert last.endswith("complete"), "each training writes to its own log"
 
 
-@pytest.mark.slow
 def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path: Path) -> None:
     place, process = write_place(tmp_path / "place"), Process("model.evaluate")
     tasks = plain_specifications(place)
@@ -109,15 +108,6 @@ def test_evaluations_in_one_process_are_those_of_processes_of_their_own(tmp_path
             assert [rows(folder, name) for name in TABLES] == [rows(other, name) for name in TABLES]
 
 
-@pytest.mark.slow
-def test_bad_input_ends_the_process_without_an_answer(tmp_path: Path, process: Process) -> None:
-    assert process.train(write_run(tmp_path)) == "0\n"
-    assert process.train(tmp_path / "nowhere") == ""
-    assert process.end() == (2, "", "")
-    assert "nowhere" in (tmp_path / "nowhere.log").read_text().splitlines()[-1]
-
-
-@pytest.mark.slow
 def test_what_nobody_expects_is_a_traceback_in_the_log_of_the_run(tmp_path: Path, process: Process) -> None:
     process.send([1], tmp_path / "run.log")
     assert process.end() == (1, "", "")
@@ -126,7 +116,6 @@ def test_what_nobody_expects_is_a_traceback_in_the_log_of_the_run(tmp_path: Path
     assert "TypeError" in said
 
 
-@pytest.mark.slow
 def test_the_log_of_a_finished_training_stays_as_it_is(tmp_path: Path, process: Process) -> None:
     folder = write_run(tmp_path)
     assert process.train(folder) == "0\n"
@@ -138,7 +127,6 @@ def test_the_log_of_a_finished_training_stays_as_it_is(tmp_path: Path, process: 
     assert log.read_bytes() == kept
 
 
-@pytest.mark.slow
 def test_sigterm_amid_a_training_saves_the_state(tmp_path: Path, process: Process) -> None:
     assert process.train(write_run(tmp_path, name="first")) == "0\n"
     folder = write_run(tmp_path, save_every_seconds=1000, tokens=100_000_000, checkpoints=[])
@@ -150,7 +138,6 @@ def test_sigterm_amid_a_training_saves_the_state(tmp_path: Path, process: Proces
     assert newest_state(folder / "state").values["step"]
 
 
-@pytest.mark.slow
 def test_sigterm_between_trainings_ends_the_process(tmp_path: Path, process: Process) -> None:
     assert process.train(write_run(tmp_path)) == "0\n"
     process.popen.send_signal(signal.SIGTERM)

@@ -14,12 +14,12 @@ import torch
 from model.config import DreamerConfig
 from model.dreamer import Dreamer
 from model.evaluate import evaluate
-from model.evaluation.job import read_job
+from model.evaluation.job import INTROSPECTION, read_job
 from model.evaluation.tokenizer import Tokenizer, load_tokenizer
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_specifications
 from pipeline.worlds.world import write_world
-from tests.model.saved_model import save_model
+from tests.model.saved_files import save_model
 
 ITEMS = 9  # of each of the world's tasks in `write_place`
 END = "<|end|>"
@@ -49,8 +49,11 @@ def write_tokenizer(folder: Path) -> Tokenizer:
     return load_tokenizer(folder)
 
 
-def small_config(**overrides: object) -> DreamerConfig:
-    """A DR+DA model with an odd number of experts, unless told otherwise."""
+def small_model(seed: int = 0, **overrides: object) -> Dreamer:
+    """A random DR+DA model, unless told otherwise, whose greedy choices are no close calls.
+
+    The number of experts is odd.
+    """
     sizes = {
         "depth": 3,
         "recurrent": True,
@@ -67,13 +70,8 @@ def small_config(**overrides: object) -> DreamerConfig:
         "routing_size": 16,
         "sequence_length": 96,
     }
-    return DreamerConfig(**{**sizes, **overrides})
-
-
-def small_model(seed: int = 0, **overrides: object) -> Dreamer:
-    """A random model whose predictions are far from uniform, so that greedy choices are not close calls."""
     torch.manual_seed(seed)
-    model = Dreamer(small_config(**overrides)).eval()
+    model = Dreamer(DreamerConfig(**{**sizes, **overrides})).eval()
     with torch.no_grad():
         model.head.mul_(8)
     return model
@@ -115,11 +113,13 @@ def plain_log_likelihood(
     return float(values.gather(-1, wanted[:, None]).sum()), bool((values.argmax(-1) == wanted).all())
 
 
-def plain_generation(model: Dreamer, prompt: Sequence[int], count: int, end_token: int) -> list[int]:
+def plain_generation(
+    model: Dreamer, prompt: Sequence[int], count: int, end_token: int, depth: int | None = None
+) -> list[int]:
     """Greedy decoding that computes the whole sequence anew for every token."""
     written: list[int] = []
     while len(written) < count:
-        token = int(plain_logits(model, [*prompt, *written])[-1].argmax())
+        token = int(plain_logits(model, [*prompt, *written], depth)[-1].argmax())
         if token == end_token:
             break
         written.append(token)
@@ -135,18 +135,28 @@ def write_place(place: Path) -> Path:
     return place
 
 
+def checkpoint(number: int, path: str | None = None, run_id: str = "run") -> dict[str, Any]:
+    """Describe a checkpoint for a job, by default one of those in `write_place`."""
+    return {"run_id": run_id, "tokens": 500 * (1 + number), "path": path or f"checkpoint-{number}"}
+
+
 def write_job(place: Path, output: str, **changes: Any) -> Path:
-    """A job with paths relative to its file."""
-    checkpoints = [{"run_id": "run", "tokens": 500 * (1 + i), "path": f"checkpoint-{i}"} for i in range(2)]
+    """A job with paths relative to its file; outputs are `<output>/<run_id>/<tokens>/<benchmark>`, unless named."""
     job = {
-        "checkpoints": checkpoints,
+        "checkpoints": [checkpoint(0), checkpoint(1)],
         "tokenizer": "tokenizer",
         "tasks": world_specifications(place / "world"),
-        "limit": None,
         "device": "cpu",
         "output": output,
         **changes,
     }
+    benchmarks = [*(task["benchmark"] for task in job["tasks"]), *([INTROSPECTION] if "observe" in job else [])]
+
+    def with_outputs(one: dict[str, Any]) -> dict[str, Any]:
+        folder = Path(output, one["run_id"], str(one.get("tokens")))
+        return {"outputs": {name: {"folder": str(folder / name)} for name in benchmarks}, **one}
+
+    job["checkpoints"] = [with_outputs(one) for one in job["checkpoints"]]
     path = place / f"{output}.json"
     path.write_text(json.dumps(job))
     return path

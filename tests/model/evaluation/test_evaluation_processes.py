@@ -83,10 +83,3 @@ def test_a_kill_loses_the_benchmark_in_hand_and_nothing_else(place: Path, number
         [rows(folder, name) for name in ("evaluations", "items")] for folder in quiet
     ]
     assert not list(run.rglob("*.partial"))
-
-
-def test_the_command_says_nothing_but_its_lines(place: Path) -> None:
-    process = start(write_job(place, "quiet", limit=2))
-    out, err = process.communicate(timeout=PATIENCE_SECONDS)
-    assert (process.returncode, err) == (0, "")
-    assert [line.split(":")[0] for line in out.splitlines()] == ["run 500", "run 1,000"]

@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 import copy
-import gzip
 import json
 import math
 import os
@@ -21,36 +20,19 @@ from lm_eval.api.instance import Instance
 from model.evaluation import harness, harness_definitions, harness_files
 from model.evaluation.harness_definitions import build_task
 from model.evaluation.harness_tasks import HarnessTask
-from model.evaluation.language_model import Generation, LanguageModel, load_language_model, narrow
+from model.evaluation.language_model import Generation, LanguageModel, narrow
 from model.evaluation.scoring import log_likelihoods, rolling_windows
 from model.evaluation.tokenizer import Tokenizer
 from pipeline.errors import InputError
-from tests.mirror import MIRROR, needs_mirror
 from tests.model.evaluation.evaluation_world import (
     plain_generation,
     plain_log_likelihood,
-    save_small_model,
     small_model,
     write_data,
-    write_tokenizer,
 )
-from tests.model.saved_model import save_model
+from tests.model.saved_files import save_model
 
 harness_definitions.tune_libraries()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tokenizer and a saved model that fit each other."""
-    folder = tmp_path_factory.mktemp("model")
-    write_tokenizer(folder / "tokenizer")
-    save_small_model(folder / "checkpoint", sequence_length=192)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def text_model(folder: Path) -> LanguageModel:
-    return load_language_model(folder / "checkpoint", folder / "tokenizer", "cpu")
 
 
 def specification(benchmark: str, task: str, place: Path, **more: Any) -> dict[str, Any]:
@@ -238,35 +220,6 @@ def test_narrow_weights_route_as_the_wide_ones_do(text_model: LanguageModel) -> 
 
 
 # --- tasks ---
-
-
-@pytest.mark.slow
-@needs_mirror
-def test_tasks_of_the_mirror_are_lm_evals_own(text_model: LanguageModel, tmp_path: Path) -> None:
-    gsm8k = HarnessTask(specification("gsm8k", "gsm8k", MIRROR / "openai/gsm8k"), limit=3, cache=tmp_path)
-    with gzip.open(MIRROR / "openai/gsm8k/main/test.jsonl.gz", "rt") as file:
-        first = json.loads(file.readline())
-    prompt, generation = gsm8k.requests["generate_until"][0]
-    assert prompt == f"Question: {first['question']}\nAnswer:"
-    assert generation == Generation(("Question:", "</s>", "<|im_end|>"), 256)
-    assert gsm8k.items == 3
-
-    mmlu = HarnessTask(specification("mmlu", "mmlu_abstract_algebra", MIRROR / "cais/mmlu"), cache=tmp_path)
-    assert mmlu.items == 100
-    context, option = mmlu.requests["loglikelihood"][1]
-    assert context.startswith("The following are multiple choice questions (with answers) about abstract algebra.\n\n")
-    assert context.endswith("\nAnswer:")
-    assert option == " B"
-
-    # Only the split to be evaluated is there.
-    mathqa = HarnessTask(specification("mathqa", "mathqa", MIRROR / "regisss/math_qa"), cache=tmp_path)
-    assert mathqa.items == 1000
-    assert len(mathqa.requests["loglikelihood"]) == 5000
-
-    # Encoded apart, as in training, real questions and options give the tokens that lm-eval's way of cutting gives.
-    lm = harness.DreamerLM(text_model)
-    pairs = mmlu.requests["loglikelihood"] + mathqa.requests["loglikelihood"][:1000]
-    assert text_model.tokenizer.encode_pairs(pairs) == [lm._encode_pair(*pair) for pair in pairs]
 
 
 USERS_TASK = """

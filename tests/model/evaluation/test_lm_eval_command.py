@@ -17,7 +17,7 @@ from model.evaluation.parts import score_tasks
 from model.evaluation.tokenizer import find_tokenizer, load_tokenizer
 from pipeline.errors import InputError
 from tests.model.evaluation.evaluation_world import small_model, write_data, write_tokenizer
-from tests.model.saved_model import save_model
+from tests.model.saved_files import save_model
 
 COMMAND = Path(sys.executable).with_name("dreamer"), "lm-eval"
 COMMON = """dataset_name: default

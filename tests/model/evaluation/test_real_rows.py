@@ -14,7 +14,7 @@ import pytest
 from lm_eval.evaluator import evaluate
 
 from model.evaluation import harness, harness_definitions, harness_tasks
-from model.evaluation.language_model import LanguageModel, load_language_model
+from model.evaluation.language_model import LanguageModel
 from model.evaluation.metrics import tables
 from model.evaluation.parts import score_tasks
 from pipeline.benchmarks.items import task_specifications
@@ -23,7 +23,7 @@ from pipeline.storage.documents import DocumentWriter
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import training_parts
 from tests.mirror import MIRROR, needs_mirror
-from tests.model.evaluation.evaluation_world import save_small_model, write_data, write_tokenizer
+from tests.model.evaluation.evaluation_world import write_data, write_tokenizer
 
 harness_definitions.tune_libraries()
 
@@ -45,14 +45,6 @@ def specifications(entry: str | dict[str, Any], output: Path, **overrides: Any) 
 def rows(path: str) -> list[dict[str, Any]]:
     with gzip.open(MIRROR / path, "rt") as file:
         return [json.loads(line) for line in file]
-
-
-@pytest.fixture(scope="module")
-def text_model(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
-    folder = tmp_path_factory.mktemp("model")
-    write_tokenizer(folder / "tokenizer")
-    save_small_model(folder / "checkpoint", sequence_length=192)
-    return load_language_model(folder / "checkpoint", folder / "tokenizer", "cpu")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.ops.device import PEAKS, choose_device, peak_flops
+from model.ops.device import choose_device, peak_flops
 from pipeline.errors import InputError
 
 
@@ -14,20 +14,18 @@ def claim(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "local", "chosen"),
-    [("auto", 0, "cuda:0"), ("cuda", 0, "cuda:0"), ("cuda", 3, "cuda:3"), ("cuda:2", 0, "cuda:2"), ("cpu", 3, "cpu")],
+    ("count", "wanted", "local", "chosen"),
+    [
+        *((4, "auto", 0, "cuda:0"), (4, "cuda", 0, "cuda:0"), (4, "cuda", 3, "cuda:3"), (4, "cuda:2", 0, "cuda:2")),
+        *((4, "cpu", 3, "cpu"), (0, "auto", 0, "cpu"), (0, "auto", 5, "cpu")),
+    ],
 )
-def test_a_cuda_device_always_has_its_number(claim, wanted, local, chosen):
+def test_a_cuda_device_always_has_its_number(claim, count, wanted, local, chosen):
     """`torch.cuda.set_device` refuses `cuda` without one."""
-    claim(4)
+    claim(count)
     device = choose_device(wanted, local)
     assert str(device) == chosen
     assert device.type == "cpu" or torch._utils._get_device_index(device) == device.index
-
-
-def test_without_cuda_devices_auto_is_the_cpu_on_every_rank(claim):
-    claim(0)
-    assert [choose_device("auto", local) for local in (0, 5)] == [torch.device("cpu")] * 2
 
 
 @pytest.mark.parametrize(
@@ -64,9 +62,3 @@ def test_the_peak_is_that_of_the_reported_name():
     assert {name: peak_flops(name, torch.bfloat16) for name in NAMES} == NAMES
     assert peak_flops("NVIDIA GeForce RTX 4090", torch.bfloat16) is None
     assert peak_flops("NVIDIA H200", torch.float32) is None
-
-
-def test_no_row_of_the_peaks_hides_another():
-    """A part of a name that stands before a longer one would match in its place."""
-    parts = [part for part, _ in PEAKS]
-    assert not [(one, other) for place, one in enumerate(parts) for other in parts[place + 1 :] if one in other]

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from model import ops
-from model.ops import ENGINES, reference, torch_kernels
+from model.ops import ENGINES, torch_kernels
 from tests.model.compiler import needs_compiler
 
 NAMES = torch_kernels.__all__
@@ -20,13 +20,6 @@ def test_engines_have_the_operations_of_the_seam(engine):
     for name in NAMES:
         expected = list(inspect.signature(getattr(ops, name)).parameters)
         assert list(inspect.signature(getattr(engine, name)).parameters)[: len(expected)] == expected
-
-
-def test_the_reference_lists_them_in_the_order_of_the_seam():
-    def in_order(module):
-        return sorted(NAMES, key=lambda name: inspect.getsourcelines(getattr(module, name))[1])
-
-    assert in_order(reference) == in_order(ops)
 
 
 @needs_compiler
@@ -73,11 +66,3 @@ def test_blocks_of_two_threads_may_overlap():
     first.__exit__(None, None, None)
     second.__exit__(None, None, None)
     assert not ops._forced
-
-
-def test_the_reference_computes_bfloat16_beside_gains_in_float32():
-    x, gain = torch.randn(4, 8).bfloat16(), torch.randn(8)
-    with ops.engine("reference"):
-        found = ops.rms_norm(x, gain, 1e-6)
-    assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found, torch_kernels.rms_norm(x, gain, 1e-6))

@@ -1,7 +1,6 @@
 """What stops a training, and what it survives: spikes of the loss, and memory that is short."""
 
 import json
-import shutil
 
 import pytest
 import torch
@@ -9,14 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.checkpoint import newest_state
-from model.checksums import write_checksums
 from model.train import main, train
-from model.training import saving
 from model.training.config import read_run
 from model.training.failures import TrainingFailed, has_spiked, spike_limit
 from model.training.step.optimizer import AdamW
 from model.training.trainer import Trainer
-from pipeline.errors import InputError
 from tests.model.packed_folder import write_run
 
 
@@ -40,30 +36,6 @@ def test_all_of_the_last_steps_must_be_spikes():
     assert not has_spiked([2.0] * 4 + [9.0] * 5, 5, 5)  # too little to judge by
 
 
-def test_a_spike_stops_the_run_and_names_the_checkpoint_before_it(tmp_path, capsys):
-    """From step 30 on the learning rate is a thousand times too high."""
-    folder = write_run(
-        tmp_path, tokens=20_000, checkpoints=[700, 1500, 3000], spike_deviations=3.0, spike_steps=5, batch_tokens=64
-    )
-    train(folder, stop_at=1700)
-    state = next((folder / "state").iterdir()) / "values.json"
-    values = json.loads(state.read_text())
-    for place in (folder / "run.json", state):
-        settings = json.loads(place.read_text())
-        (settings if place != state else settings["origin"])["training"]["learning_rate"] = 10.0
-        place.write_text(json.dumps(settings))
-    write_checksums(state.parent)
-    with pytest.raises(TrainingFailed, match="more than 3 deviations above its running median for 5 steps") as caught:
-        train(folder)
-    failed = int(str(caught.value).split("step ")[1].split(":")[0])
-    assert values["step"] + 5 <= failed
-    checkpoints = sorted((folder / "checkpoints").iterdir())
-    good = [json.loads((path / "checkpoint.json").read_text())["step"] < failed - 5 for path in checkpoints]
-    assert good[:2] == [True, True]
-    assert f"the last good checkpoint is {checkpoints[sum(good) - 1]};" in str(caught.value)
-    assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
-
-
 def test_a_checkpoint_that_the_first_spike_began_with_is_not_good(tmp_path):
     """A step's loss tells of the parameters before the step: spikes at steps 21 to 25 are of those after step 20."""
     folder = write_run(tmp_path, spike_deviations=3.0, spike_steps=5)
@@ -73,19 +45,10 @@ def test_a_checkpoint_that_the_first_spike_began_with_is_not_good(tmp_path):
         (folder / "checkpoints" / f"{step:015d}" / "checkpoint.json").write_text(json.dumps({"step": step}))
     trainer.step = 24
     trainer.losses.extend([2.0] * 20 + [9.0] * 4)
-    with pytest.raises(TrainingFailed, match=rf"step 25: .*the last good checkpoint is \S+{19:015d};"):
+    with pytest.raises(
+        TrainingFailed, match=rf"step 25: .* 3 deviations .* 5 steps; .*the last good checkpoint is \S+{19:015d};"
+    ):
         trainer._check(9.0, 1.0)
-
-
-def test_a_full_disk_leaves_no_running_training_behind(tmp_path, monkeypatch, capsys):
-    def fails(*_):
-        raise OSError(28, "No space left on device")
-
-    folder = write_run(tmp_path)
-    monkeypatch.setattr(saving, "save_state", fails)
-    assert main([str(folder)]) == 1
-    assert "No space left on device" in capsys.readouterr().err
-    assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
 
 
 class Shortage:
@@ -171,19 +134,3 @@ def test_how_it_runs_may_change_while_it_runs(tmp_path):
     steps = [int(path.name) for path in sorted((folder / "state").iterdir())]
     assert len(steps) == 3
     assert steps == list(range(steps[-1] - 2, steps[-1] + 1))
-    values["training"]["beta1"] = 0.8
-    (folder / "run.json").write_text(json.dumps(values))
-    with pytest.raises(InputError, match=r"training\.beta1 was 0\.9 and is 0\.8"):
-        train(folder)
-
-
-def test_an_older_state_that_was_kept_can_be_gone_back_to(tmp_path):
-    folder = write_run(tmp_path, keep=2, tokens=600, checkpoints=[])
-    train(folder)
-    whole = newest_state(folder / "state")
-    older, newest = sorted((folder / "state").iterdir())
-    shutil.rmtree(newest)
-    assert newest_state(folder / "state").values["step"] == int(older.name) < whole.values["step"]
-    train(folder)
-    again = newest_state(folder / "state")
-    assert all(torch.equal(tensor, whole.tensors[name]) for name, tensor in again.tensors.items())

@@ -20,15 +20,15 @@ from model.dreamer import (
     depth_code,
     position_code,
 )
-from model.ops import Documents, Routing, attend_depth, expert_weights, rms_norm
+from model.ops import Documents, rms_norm
 from model.ops.native import engine as native
 from model.ops.native.functions import NativeAttendSequence
 from model.ops.native.fused import NativeAttention, NativeExperts
-from model.ops.torch_kernels.routing import dispatch
 from model.training.step.wrapping import compile_parts, recompute_activations
 from tests.model.compiler import needs_compiler
+from tests.model.tiny_network import DR_DA, build, random_tokens
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [needs_compiler, pytest.mark.usefixtures("one_thread")]
 sizes = st.integers(1, 70)  # below, at and above whole vectors, tiles and blocks
 DTYPES = st.sampled_from([torch.float32, torch.float64])
 
@@ -60,15 +60,6 @@ def assert_both_ways_agree(function, *inputs):
         tolerance = 1e-12 if one.dtype == torch.float64 else 2e-5
         rounding = 10 * torch.finfo(one.dtype).eps * largest  # what should be zero is the difference of larger numbers
         assert (one - other).abs().max() <= tolerance * (1 + other.abs().max()) + rounding
-
-
-@needs_compiler
-@settings(max_examples=30)
-@given(sizes, sizes, DTYPES)
-def test_norm(tokens, width, dtype):
-    assert_both_ways_agree(
-        lambda x, gain: rms_norm(x, gain, 1e-6), normal(tokens, width, dtype=dtype), normal(width, dtype=dtype)
-    )
 
 
 def made(kind, dtype, **changes):
@@ -117,7 +108,6 @@ def attention_sizes(data, hidden):
     }
 
 
-@needs_compiler
 @settings(max_examples=30)
 @given(st.data(), st.integers(1, 110), st.integers(4, 70), st.booleans(), DTYPES)
 def test_projections_of_an_attention(data, tokens, hidden, recurrent, dtype):
@@ -140,15 +130,14 @@ def context(documents, size, dtype):
     return Context(0, code, depth_code(1, size, 100.0, torch.device("cpu"), dtype)[0], memory)
 
 
-@needs_compiler
 @settings(max_examples=60)
-@given(st.data(), st.integers(1, 3), st.integers(1, 40), st.integers(4, 70), st.booleans(), DTYPES)
+@given(st.data(), st.integers(1, 3), st.integers(1, 70), st.integers(4, 70), st.booleans(), DTYPES)
 def test_whole_attention(data, rows, length, hidden, recurrent, dtype):
     """Keys and values that later depths see pass a gradient on too."""
     kind = data.draw(st.sampled_from([SequenceAttention, DepthAttention]))
     module, prepare = made(kind, dtype, **attention_sizes(data, hidden), recurrent=recurrent)
     cuts = data.draw(st.lists(st.booleans(), min_size=rows * length, max_size=rows * length))
-    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1)
+    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1) % 2  # a label that comes back is another document
     K, earlier = len(module.query_gain), data.draw(st.integers(0, 4)) if kind is DepthAttention else 0
     others = [normal(rows * length, module.key_value_heads, K, dtype=dtype) for _ in range(2 * earlier)]
 
@@ -165,7 +154,6 @@ def test_whole_attention(data, rows, length, hidden, recurrent, dtype):
     assert_modules_agree(module, through, normal(rows * length, hidden, dtype=dtype), *others)
 
 
-@needs_compiler
 @settings(max_examples=40)
 @given(st.data(), st.integers(1, 110), st.integers(4, 70), st.integers(1, 24), DTYPES)
 def test_expert_attention(data, tokens, hidden, experts, dtype):
@@ -182,72 +170,12 @@ def test_expert_attention(data, tokens, hidden, experts, dtype):
     assert_modules_agree(module, lambda x: module(x, prepare(), None, ())[:2], normal(tokens, hidden, dtype=dtype))
 
 
-def mixed_product(x, scores, merged, shared, ids):
-    """Eq. 7 with weights that are merged already, for given selections [T, 1]."""
-    return ops.mixed_product(x, Routing(ids, scores, dispatch(ids, len(merged))), (merged, shared))
-
-
-@needs_compiler
-@settings(max_examples=30)
-@given(st.integers(1, 110), st.integers(1, 9), sizes, sizes, st.booleans(), DTYPES)
-def test_mixture(tokens, experts, inputs, outputs, shared, dtype):
-    ids = chosen(tokens, experts, 1)
-    common = normal(inputs, outputs, dtype=dtype).detach() if shared else None
-    assert_both_ways_agree(
-        lambda x, scores, merged: mixed_product(x, scores, merged, common, ids),
-        normal(tokens, inputs, dtype=dtype),
-        normal(tokens, 1, dtype=dtype),
-        normal(experts, inputs, outputs, dtype=dtype),
-    )
-
-
-@needs_compiler
-def test_shared_weights_may_meet_torch_too():
-    """What comes to them from elsewhere is added; where nothing comes they have no gradient."""
-    weights, x = normal(3, 12, 12, dtype=torch.float64), normal(20, 12, dtype=torch.float64)
-    shared = expert_weights(weights, weights.dtype)
-    ids = torch.arange(20)[:, None] % 3
-    product = mixed_product(x, torch.ones(20, 1, dtype=torch.float64), shared, None, ids)
-    (own,) = torch.autograd.grad(product.sum(), weights, retain_graph=True)
-    (both,) = torch.autograd.grad(product.sum() + shared.sum(), weights, retain_graph=True)
-    torch.testing.assert_close(both, own + 1)
-    assert torch.autograd.grad(x.sum() + 0 * shared.detach().sum(), weights, allow_unused=True) == (None,)
-    with pytest.raises(RuntimeError, match="none themselves"):
-        torch.autograd.grad(product.sum(), weights, create_graph=True)
-
-
-@needs_compiler
-def test_a_pass_within_a_pass_has_a_gradient_of_its_own():
-    weights, x = normal(3, 12, 12, dtype=torch.float64), normal(20, 12, dtype=torch.float64)
-    shared, ids = expert_weights(weights, weights.dtype), torch.arange(20)[:, None] % 3
-    scores = torch.ones(20, 1, dtype=torch.float64)
-    between = torch.tanh(mixed_product(x, scores, shared, None, ids))
-    loss = mixed_product(between, scores, shared, None, ids).square().sum()
-    (expected,) = torch.autograd.grad(loss, weights, retain_graph=True)
-    inner = []
-
-    def within(_):
-        if not inner:
-            inner.append(None)
-            inner[0] = torch.autograd.grad(loss, weights, retain_graph=True)[0]
-
-    between.register_hook(within)
-    (outer,) = torch.autograd.grad(loss, weights, retain_graph=True)
-    assert torch.equal(outer, expected)
-    assert torch.equal(inner[0], expected)
-
-
-@needs_compiler
 @pytest.mark.parametrize("checkpointing", [False, True])
 def test_whichever_parameters_are_frozen(checkpointing):
     """Each parameter alone has the gradient that it has among all."""
-    torch.manual_seed(0)
-    sizes = {"vocabulary_size": 40, "hidden_size": 16, "head_size": 8, "query_heads": 2, "key_value_heads": 1}
-    config = dr_da(3, **sizes, sequence_length=16, experts=6, active_experts=2, expert_size=16, routing_size=8)
-    model = Dreamer(config).double()
+    model, tokens = build(DR_DA), random_tokens()
     if checkpointing:
         recompute_activations(model)
-    tokens = torch.randint(0, 40, (2, 16))
     model(tokens).square().sum().backward()
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     for own in gradients:
@@ -261,35 +189,6 @@ def test_whichever_parameters_are_frozen(checkpointing):
                     torch.testing.assert_close(parameter.grad, gradients[name], msg=f"{own} {frozen} {name}")
 
 
-@needs_compiler
-@settings(max_examples=30)
-@given(st.integers(1, 40), st.integers(1, 3), st.integers(1, 2), st.integers(1, 40), st.integers(1, 5), DTYPES)
-def test_depth_attention(tokens, keys, share, size, depths, dtype):
-    assert_both_ways_agree(
-        lambda query, *entries: attend_depth(query, list(entries[:depths]), list(entries[depths:]))[0],
-        normal(tokens, keys * share, size, dtype=dtype),
-        *[normal(tokens, keys, size, dtype=dtype) for _ in range(2 * depths)],
-    )
-
-
-@needs_compiler
-@settings(max_examples=30)
-@given(
-    st.integers(1, 3), st.integers(1, 70), st.integers(1, 2), st.integers(1, 3), st.integers(1, 40), DTYPES, st.data()
-)
-def test_sequence_attention_is_attention_within_documents(rows, length, keys, share, size, dtype, data):
-    cuts = data.draw(st.lists(st.booleans(), min_size=rows * length, max_size=rows * length))
-    documents = torch.tensor(cuts).view(rows, length).cumsum(dim=1) % 2  # a label that comes back is another document
-    memory = Documents(documents, documents)
-
-    def attended(query, key, value):
-        return ops.attend_sequence(query, *memory.recall(0, key, value))
-
-    shapes = (rows * length, keys * share, size), (rows * length, keys, size), (rows * length, keys, size)
-    assert_both_ways_agree(attended, *[normal(*shape, dtype=dtype) for shape in shapes])
-
-
-@needs_compiler
 @pytest.mark.parametrize("kind", [SequenceAttention, DepthAttention, ExpertAttention])
 def test_tensors_may_lie_anyhow(kind):
     """Every second number of memory that holds no numbers in between."""
@@ -306,7 +205,6 @@ def test_tensors_may_lie_anyhow(kind):
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
 
 
-@needs_compiler
 def test_what_would_be_promoted_is_left_to_torch(monkeypatch):
     x, gain = torch.randn(50, 24), torch.randn(24, dtype=torch.float64)
     assert rms_norm(x, gain, 1e-6).dtype == torch.float64
@@ -320,20 +218,15 @@ def test_what_would_be_promoted_is_left_to_torch(monkeypatch):
     module(x, prepared, None, ())
 
 
-@needs_compiler
 @pytest.mark.parametrize(("parameters", "products"), [("float32", "float64"), ("bfloat16", "float32")])
 def test_a_network_of_several_precisions_is_the_same(parameters, products):
     torch.manual_seed(0)
-    sizes = {"vocabulary_size": 40, "hidden_size": 32, "head_size": 8, "query_heads": 2, "key_value_heads": 1}
-    config = dr_da(2, **sizes, sequence_length=16, experts=6, active_experts=2, expert_size=16, routing_size=8)
-    model = Dreamer(config, dtype=getattr(torch, products)).to(getattr(torch, parameters))
-    tokens = torch.randint(0, 40, (2, 16))
-    found = model(tokens)
+    model = Dreamer(DR_DA, dtype=getattr(torch, products)).to(getattr(torch, parameters))
+    found = model(random_tokens())
     with ops.engine("torch"):
-        torch.testing.assert_close(found, model(tokens), rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(found, model(random_tokens()), rtol=1e-3, atol=1e-4)
 
 
-@needs_compiler
 def test_what_is_not_finite_stays_visible():
     x = torch.randn(20, 16)
     x[7, 3] = float("nan")
@@ -349,7 +242,6 @@ def test_what_is_not_finite_stays_visible():
     assert attended[4:].isnan().all()
 
 
-@needs_compiler
 def test_attention_far_from_zero_does_not_overflow():
     query = torch.full((9, 1, 4), 300.0)
     value = torch.arange(9.0).view(9, 1, 1).expand(9, 1, 4)
@@ -357,7 +249,6 @@ def test_attention_far_from_zero_does_not_overflow():
     torch.testing.assert_close(attended[:, 0, 0], torch.arange(9.0) / 2)  # equal scores: the mean of all before
 
 
-@needs_compiler
 def test_another_default_device_changes_nothing():
     module, prepare = made(DepthAttention, torch.float32, hidden_size=16, routing_size=8, depth_head_size=8)
     x, around = torch.randn(20, 16), context(torch.zeros(1, 20, dtype=torch.long), 8, torch.float32)
@@ -367,13 +258,9 @@ def test_another_default_device_changes_nothing():
         assert torch.equal(module(x, prepared, around, ()).output, expected)
 
 
-@needs_compiler
 @pytest.mark.slow
 def test_what_torch_compiles_is_not_computed_here(monkeypatch):
-    torch.manual_seed(0)
-    sizes = {"vocabulary_size": 40, "hidden_size": 16, "head_size": 8, "query_heads": 2, "key_value_heads": 1}
-    model = Dreamer(dr_da(2, **sizes, sequence_length=16, experts=6, active_experts=2, expert_size=16, routing_size=8))
-    tokens = torch.randint(0, 40, (2, 16))
+    model, tokens = build(DR_DA, torch.float32), random_tokens()
     expected = model(tokens)
     compile_parts(model, backend="eager")
     for kernel in (NativeAttention, NativeExperts):

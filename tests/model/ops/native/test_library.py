@@ -17,14 +17,6 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 ROOT = Path(__file__).parents[4]
 
 
-@pytest.fixture
-def loads():
-    """Load libraries anew in the test and after it."""
-    library.library.cache_clear()
-    yield
-    library.library.cache_clear()
-
-
 @needs_compiler
 def test_the_library_is_there_where_a_compiler_is():
     assert library.available(torch.float32)
@@ -32,37 +24,28 @@ def test_the_library_is_there_where_a_compiler_is():
     assert not library.available(torch.bfloat16)
 
 
-def refusal(capsys):
-    """The one line about a library that cannot be used."""
+@pytest.mark.parametrize(
+    ("replaced", "by", "said"),
+    [
+        ("library_path", lambda _: Path("nowhere.so"), "was not compiled at installation"),
+        ("library_path", lambda _: Path(__file__), "cannot be loaded"),
+        pytest.param("source_digest", lambda: "another", "was compiled from other sources", marks=needs_compiler),
+        pytest.param(
+            "processor_features",
+            set,
+            r"was compiled for another processor \(this one has no \w+\)",
+            marks=[needs_compiler, pytest.mark.skipif(not build.processor_features(), reason="only Linux lists them")],
+        ),
+    ],
+)
+def test_a_library_that_does_not_fit_is_not_used_and_said_once(replaced, by, said, monkeypatch, capsys):
+    library.library.cache_clear()
+    monkeypatch.setattr(library, replaced, by)
     assert not library.available(torch.float32)
     assert not library.available(torch.float32)
+    library.library.cache_clear()
     (line,) = capsys.readouterr().err.splitlines()
-    assert "training on a CPU is slower; install the package again" in line
-    return line
-
-
-def test_a_missing_library_is_reported_once(loads, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(library, "library_path", lambda real: tmp_path / f"{real}.so")
-    assert "was not compiled at installation" in refusal(capsys)
-
-
-def test_a_damaged_library_is_not_used(loads, monkeypatch, tmp_path, capsys):
-    (tmp_path / "float.so").write_bytes(b"")
-    monkeypatch.setattr(library, "library_path", lambda real: tmp_path / f"{real}.so")
-    assert "cannot be loaded" in refusal(capsys)
-
-
-@needs_compiler
-def test_a_library_of_other_sources_is_not_used(loads, monkeypatch, capsys):
-    monkeypatch.setattr(library, "source_digest", lambda: "another")
-    assert "was compiled from other sources" in refusal(capsys)
-
-
-@needs_compiler
-@pytest.mark.skipif(not build.processor_features(), reason="only Linux lists the processor's instruction sets")
-def test_a_library_for_another_processor_is_not_used(loads, monkeypatch, capsys):
-    monkeypatch.setattr(library, "processor_features", set)
-    assert re.search(r"was compiled for another processor \(this one has no \w+\)", refusal(capsys))
+    assert re.search(f"{said}.*training on a CPU is slower; install the package again", line)
 
 
 OPTIMISED = """

@@ -1,12 +1,11 @@
 """A run that other code has started: refused in one line, continued on request, and the change is on record."""
 
 import json
-import signal
 
 import pytest
 import torch
 
-from model.train import main, train
+from model.train import train
 from model.training.origins.code_changes import code_digest, read_code_changes
 from model.training.origins.provenance import source_digests
 from model.training.recording.records import read_record
@@ -15,15 +14,6 @@ from tests.model.packed_folder import write_run
 from tests.model.saved_files import rewrite
 
 CODE = {**source_digests("model.train"), "torch": torch.__version__}
-
-
-@pytest.fixture(autouse=True)
-def signal_handlers():
-    """The command sets handlers of its own in this process: put the old ones back."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def pretend_other_code(folder, name="model/dreamer.py"):
@@ -35,32 +25,23 @@ def pretend_other_code(folder, name="model/dreamer.py"):
     return code_digest(saved["origin"]["code"])
 
 
-def test_changed_code_is_one_line_that_says_how_to_go_on(tmp_path, capfd):
-    folder = write_run(tmp_path)
-    train(folder, stop_at=100)
-    before = pretend_other_code(folder)
-    assert main([str(folder)]) == 2
-    (line,) = capfd.readouterr().err.splitlines()
-    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with" in line
-    assert f"--accept-code-change (small was started with code {before}, this is {code_digest(CODE)})" in line
-    assert read_code_changes(folder) == []
-
-
-def test_an_accepted_change_is_recorded_and_the_run_goes_on(tmp_path, capfd):
+def test_changed_code_is_refused_unless_accepted_and_then_recorded(tmp_path, exit_status):
     folder = write_run(tmp_path)
     train(folder, stop_at=100)
     before, tokens = pretend_other_code(folder), read_record(folder)[0]["tokens"]
-    assert main([str(folder), "--stop-at", "200", "--accept-code-change"]) == 0
+    status, (line,) = exit_status(folder)
+    assert status == 2
+    assert "cannot be continued: since it was started, model/dreamer.py changed; undo that, go on with" in line
+    assert f"--accept-code-change (small was started with code {before}, this is {code_digest(CODE)})" in line
+    assert read_code_changes(folder) == []
+    status, (line,) = exit_status(folder, "--stop-at", "200", "--accept-code-change")
+    assert status == 0
+    assert f"goes on from {tokens:,} tokens; code {before} is now" in line
     (change,) = read_code_changes(folder)
     assert change.pop("time").endswith("+00:00")
     assert change.pop("step") > 0
-    assert change == {
-        "tokens": tokens,
-        "before": before,
-        "after": code_digest(CODE),
-        "changed": ["model/dreamer.py changed"],
-    }
-    assert f"goes on from {tokens:,} tokens; code {before} is now" in capfd.readouterr().err
+    changed = ["model/dreamer.py changed"]
+    assert change == {"tokens": tokens, "before": before, "after": code_digest(CODE), "changed": changed}
     assert train(folder) == "complete"  # the new code is the run's code now
     assert len(read_code_changes(folder)) == 1
 

@@ -157,10 +157,6 @@ def test_what_meets_all_ranks_is_said_once(tmp_path):
     assert statuses == [1, 1]
     assert "gradient norm nan; training stopped" in line
     assert json.loads((folder / "progress.json").read_text())["state"] == "failed"
-    other = write_run(tmp_path, name="other")
-    statuses, (line,) = Group(other, 5).wait()
-    assert statuses == [2] * 5
-    assert "batch_tokens (64) are 4 rows, for 5 ranks" in line
 
 
 @pytest.mark.slow
@@ -207,7 +203,6 @@ def test_two_machines_train_a_run_by_torchrun(tmp_path):
     assert_equal_but_for_rounding(shared, alone)
     assert steps(shared)["loss"].to_pylist() == pytest.approx(steps(alone)["loss"].to_pylist(), abs=1e-5)
     one, other = (newest_state(folder / "state") for folder in (shared, alone))
-    assert one.values["stream_hash"] == other.values["stream_hash"]
     away = {n: (t - other.tensors[n]).abs().max().item() for n, t in one.tensors.items() if n.startswith("model.")}
     assert max(away.values()) < 1e-4, away
 

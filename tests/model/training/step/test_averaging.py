@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from model.checkpoint import load_model, newest_state
+from model.checkpoint import newest_state
 from model.train import train
 from model.training.config import read_run
 from model.training.step.averaging import WeightAverage, newest_share
@@ -66,28 +66,9 @@ def test_training_averages_what_every_step_has_left(tmp_path):
     assert not torch.equal(trainer.average.tensors["head"], trainer.model.head)
 
 
-def test_a_stopped_training_goes_on_to_the_same_average(tmp_path):
-    whole, stopped = (write_run(tmp_path, name=name, tokens=900, checkpoints=[]) for name in ("whole", "stopped"))
-    train(whole)
-    for point in (100, 400, None):
-        train(stopped, stop_at=point)
-    one, other = (newest_state(folder / "state").tensors for folder in (whole, stopped))
-    averages = [name for name in one if name.startswith("average.")]
-    assert averages
-    assert all(torch.equal(one[name], other[name]) for name in averages)
-    (checkpoint,) = (stopped / "checkpoints").iterdir()
-    for name, tensor in load_model(checkpoint).state_dict().items():
-        assert torch.equal(tensor, one.get(f"average.{name}", tensor)), name
-
-
 def test_without_averaging_nothing_is_kept(tmp_path):
     folder = write_run(tmp_path, averaging=0, tokens=200, checkpoints=[])
     train(folder)
     assert not [name for name in newest_state(folder / "state").tensors if name.startswith("average.")]
     (checkpoint,) = (folder / "checkpoints").iterdir()
-    assert {path.name for path in checkpoint.iterdir()} == {
-        "model.safetensors",
-        "config.json",
-        "checkpoint.json",
-        "checksums.json",
-    }
+    assert [path.name for path in checkpoint.glob("*.safetensors")] == ["model.safetensors"]
