@@ -10,6 +10,10 @@ from random import Random
 
 from pipeline.worlds.likeness import grams, jaccard, words
 
+NAMES = ("Ann", "Ben", "Eva", "Leo", "Mia", "Sam", "Tom", "Zoe")
+HIGHEST = 9  # number in a problem, and its lowest is 0
+STARTS = (0, 2, 3, 4, 5, 6, 7, 8, 9)  # not 1, which would want the singular
+DIGITS = tuple(map(str, range(HIGHEST + 1)))
 GRAM = 5
 MOST_ALIKE = {5: 0.7, 3: 0.8}  # Jaccard similarity, by length of n-gram, from which two problems are alike
 
@@ -18,21 +22,9 @@ class Problem(ABC):
     """One problem; text, answer and reasoning follow from the fields of its family's dataclass."""
 
     thing: str  # that the question is about
-
-    @property
-    @abstractmethod
-    def question(self) -> str:
-        """The problem in words."""
-
-    @property
-    @abstractmethod
-    def answer(self) -> str:
-        """The one right answer: a digit."""
-
-    @property
-    @abstractmethod
-    def numbers(self) -> tuple[int, ...]:
-        """The numbers in the question, in order."""
+    question: str  # the problem in words
+    answer: str  # the one right answer: a digit
+    numbers: tuple[int, ...]  # in the question, in order
 
     @abstractmethod
     def reasoning(self, random: Random) -> str:
@@ -40,7 +32,7 @@ class Problem(ABC):
 
     @abstractmethod
     def with_other_numbers(self, random: Random) -> Problem | None:
-        """Change the numbers: another problem in equal words. None where the draw gives no such problem."""
+        """Draw the numbers again: a problem in equal words. None where the draw gives no such problem."""
 
     @abstractmethod
     def with_another_word(self, random: Random) -> Problem:

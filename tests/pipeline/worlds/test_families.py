@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.worlds import relations, sums, swaps
-from pipeline.worlds.crowd import COVERAGE, Crowd, Items
+from pipeline.worlds.crowd import Crowd
 from pipeline.worlds.likeness import grams, jaccard, words
 from pipeline.worlds.planting import EDITS, edited
-from pipeline.worlds.problem import Problem
-from pipeline.worlds.settings import FAMILIES, WorldSettings
+from pipeline.worlds.problem import DIGITS, Problem
+from pipeline.worlds.settings import WorldSettings
 from tests.pipeline.worlds.solver import solve
 
 LONG = WorldSettings(longest=12, hops=4, distractors=2, swaps=6)
-ANSWERS = {"sums": sums.ANSWERS, "relations": relations.ANSWERS, "swaps": swaps.ANSWERS}
-each_family = pytest.mark.parametrize("family", FAMILIES)
+ANSWERS = {"sums": DIGITS, "relations": DIGITS, "swaps": swaps.ANSWERS}
+each_family = pytest.mark.parametrize("family", ANSWERS)
 seeds = st.integers(0, 10**6)
 
 
@@ -78,7 +78,6 @@ def test_variants_in_other_numbers_keep_the_words_and_are_right(family: str, see
     other = problem.with_other_numbers(Random(seed + 1))
     if other is not None:
         assert re.sub(r"\d", "#", other.question) == re.sub(r"\d", "#", problem.question)
-        assert other.numbers != problem.numbers
         assert solve(other.question)[-1] == int(other.answer)
         assert {str(value) for value in solve(other.question)} <= set(ANSWERS[family])
 
@@ -88,7 +87,7 @@ def test_variants_in_other_numbers_keep_the_words_and_are_right(family: str, see
 @given(seed=seeds, edit=st.sampled_from(EDITS))
 def test_edits_change_no_number_and_no_answer(family: str, seed: int, edit: str) -> None:
     problem = draw(family, seed, 4)
-    row = edited(Random(seed), problem, edit)
+    row = edited(Random(seed), problem, edit, "near", "item")
     assert re.findall(r"\d", row.question) == re.findall(r"\d", problem.question)
     assert row.problem.answer == problem.answer
     if edit in ("verbatim", "spacing", "case", "punctuation", "latex"):
@@ -114,11 +113,3 @@ def test_sums_of_few_nouns_use_no_others(seed: int) -> None:
     story = WorldSettings(nouns=6).family("sums").draw(Random(seed), 2)
     assert story.name in ("Ann", "Mia", "Eva", "Ben", "Tom", "Sam")
     assert story.thing in sums.THINGS[:6]
-
-
-GRAMS = st.frozensets(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=40)
-
-
-@given(st.lists(GRAMS, min_size=1, max_size=20), GRAMS)
-def test_a_text_covers_an_item_of_which_it_holds_enough(items: list[frozenset], held: frozenset) -> None:
-    assert Items(items).covered_by(held) == any(len(item & held) >= COVERAGE * len(item) for item in items)
