@@ -13,7 +13,6 @@ from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.storage.digests import canonical, digest, file_digest
-from pipeline.storage.files import PARTIAL
 
 MANIFEST = "manifest.json"
 SEAL = "seal"
@@ -81,9 +80,3 @@ def check(folder: Path) -> None:
     """Raise InputError for an output whose files are not those of its manifest, before they are used."""
     for name, wrong in damage(folder).items():
         raise InputError(f"{folder / name} {wrong}; {REPAIR}")
-
-
-def reopen(folder: Path) -> None:
-    """Turn a finished output into an unfinished one, in which work goes on."""
-    (folder / MANIFEST).unlink(missing_ok=True)
-    folder.rename(folder.with_name(folder.name + PARTIAL))

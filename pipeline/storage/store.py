@@ -7,8 +7,6 @@ key lets several processes share one store.
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import shutil
 import time
@@ -22,10 +20,9 @@ from typing import Any
 from pipeline.errors import InputError
 from pipeline.storage.digests import digest, file_digest
 from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
-from pipeline.storage.integrity import MANIFEST, check, read_manifest, reopen, write_manifest
+from pipeline.storage.integrity import MANIFEST, check, read_manifest, write_manifest
 from pipeline.storage.locks import hold
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from pipeline.storage.resumable import within_means
 
 
 @dataclass(frozen=True)
@@ -130,25 +127,14 @@ class Store:
         with hold(final.with_name(f"{key}.lock"), self.tell):
             if output.done:  # another process has finished the output meanwhile
                 return
-            if final.exists() and resumes and not partial.exists():  # without a manifest
-                reopen(final)
-            elif final.exists():
-                shutil.rmtree(final)
-            if not resumes:
-                shutil.rmtree(partial, ignore_errors=True)
+            for left in (final,) if resumes else (final, partial):  # `final` without a manifest
+                shutil.rmtree(left, ignore_errors=True)
             partial.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
             for read in (*output.inputs, *(used.name for used in uses)):
                 check(self.root / read)
-            try:
+            with within_means(partial):
                 results = work(partial) or {}
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                raise InputError(
-                    f"{partial}: the disk is full ({os.strerror(error.errno)}); free some space and run the same "
-                    "command again, finished stages are kept"
-                ) from error
             made = {
                 "stage": output.stage,
                 "version": output.version,

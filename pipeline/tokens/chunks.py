@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.storage.documents import SCHEMA, open_shard, read_shard
+from pipeline.storage.documents import open_shard, read_shard
 from pipeline.storage.numbered_shards import Shard
 
 
@@ -21,14 +20,6 @@ class Chunk:
     path: str
     row_groups: tuple[int, ...]
     first: int
-
-    def documents(self) -> Iterator[pa.RecordBatch]:
-        """Yield the documents of the chunk, in batches as large as `read_shard` makes them.
-
-        Each different piece of a batch is encoded once, so larger batches are faster.
-        """
-        for number in self.row_groups:
-            yield from read_shard(Path(self.path), columns=SCHEMA.names, row_group=number)
 
 
 def bytes_of_text(path: Path) -> int:

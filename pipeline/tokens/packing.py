@@ -118,18 +118,12 @@ def write_token_shard(
     flat = np.full(rows * row, end_token, dtype)
     order = np.argsort(offsets)
     owner, within, size, offsets = owner[order], within[order], size[order], offsets[order]
-    copy_spans(documents.tokens, documents.starts[owner] + within, flat, offsets, size)
+    starts = documents.starts[owner] + within
+    for start, place, length in zip(starts.tolist(), offsets.tolist(), size.tolist(), strict=True):
+        flat[place : place + length] = documents.tokens[start : start + length]  # indices take seven times as long
     tokens_file, index_file = shard_files(folder, number)
     with tokens_file.open("wb") as file:
         file.write(flat.astype(dtype.newbyteorder("<"), copy=False).data)
     responses = offsets + np.clip(prompts[owner] - within, 0, size)
     save_array(index_file, np.stack([offsets, responses, offsets + size], axis=1))
     return {"rows": rows, "documents": len(size)}
-
-
-def copy_spans(
-    source: np.ndarray, source_starts: np.ndarray, target: np.ndarray, target_starts: np.ndarray, lengths: np.ndarray
-) -> None:
-    """Copy spans of `source` into `target` one by one: where spans are long, indices take seven times as long."""
-    for first, place, length in zip(source_starts.tolist(), target_starts.tolist(), lengths.tolist(), strict=True):
-        target[place : place + length] = source[first : first + length]

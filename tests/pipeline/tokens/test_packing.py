@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import InputError
-from pipeline.tokens.packing import Documents, copy_spans, fit_rows, write_token_shard
+from pipeline.tokens.packing import Documents, fit_rows, write_token_shard
 
 
 @st.composite
@@ -76,18 +76,6 @@ def test_long_documents_are_cut_into_rows_and_the_prompt_stays_known(tmp_path) -
     covered = np.concatenate([np.arange(start, end_) for start, _, end_ in index])
     assert (np.delete(flat, covered) == end).all()
     assert (np.diff(index[:, 0]) > 0).all()
-
-
-def test_spans_are_copied_in_any_order() -> None:
-    rng = np.random.default_rng(2)
-    lengths = rng.integers(1, 12, 50)
-    source = rng.integers(0, 1000, lengths.sum())
-    starts = np.cumsum(lengths) - lengths
-    order = rng.permutation(50)
-    target = np.zeros_like(source)
-    copy_spans(source, starts[order], target, np.cumsum(lengths[order]) - lengths[order], lengths[order])
-    expected = np.concatenate([source[starts[i] : starts[i] + lengths[i]] for i in order])
-    assert (target == expected).all()
 
 
 @pytest.mark.parametrize("lengths", [[3, 9], [0, 4]])
