@@ -7,7 +7,6 @@ key lets several processes share one store.
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -61,7 +60,6 @@ class Output:
 
 
 LARGE = 2**26  # digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes
-_DIGEST = re.compile("[0-9a-f]{32}")
 
 
 class Store:
@@ -81,8 +79,7 @@ class Store:
             return file_digest(path)
         kept = self.root / "digests" / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
         with suppress(OSError):
-            if _DIGEST.fullmatch(known := kept.read_text()):
-                return known
+            return kept.read_text()
         found = file_digest(path)
         with suppress(OSError):  # keeping the digest is optional
             kept.parent.mkdir(parents=True, exist_ok=True)

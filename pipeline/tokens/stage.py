@@ -32,7 +32,7 @@ from pipeline.tokens.chunks import Chunk, bytes_of_text, divide
 from pipeline.tokens.packing import Documents, shard_files, write_token_shard
 from pipeline.tokens.random_numbers import random_numbers
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
-from pipeline.tokens.validation import SPLITS, TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
+from pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
 from pipeline.tokens.weights import LEFT_OUT, copies_of, repeat
 
 CHUNK_BYTES = 2**27
@@ -68,8 +68,8 @@ class _Job:
 
     @property
     def bounds(self) -> list[int]:
-        """The random numbers at which the shards begin, then 2**64."""
-        return [(number << 64) // self.shards for number in range(self.shards + 1)]
+        """The random numbers at which the shards but the first begin."""
+        return [(number << 64) // self.shards for number in range(1, self.shards)]
 
 
 def pack(
@@ -155,10 +155,7 @@ def pack(
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
         held_out = [job.chunk_files(chunk.number)[-1] for chunk in chunks]
         wanted = {VALIDATION: validation, **({TUNING: tuning} if tuning else {})}
-        if job.hash_bounds[-1]:
-            items = write_held_out(held_out, output, wanted, job.hash_bounds)
-        else:
-            items = dict.fromkeys(wanted, 0)
+        items = write_held_out(held_out, output, wanted) if job.hash_bounds[-1] else dict.fromkeys(wanted, 0)
         described = {
             "dtype": job.dtype,
             "sequence_length": sequence_length,
@@ -199,12 +196,12 @@ def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
         tokens.append(np.insert(found.astype(job.dtype), ends, job.end_token))
         parts.append(lengths)
         splits, documents = hold_out(batch, job.hash_bounds)
-        trains = splits == len(SPLITS)
+        trains = splits == ""
         times = np.where(trains, copies_of(batch["source"], job.weights, job.seed, first), 0)
         first += len(batch)
         copies.append(times)
         held_out.append(documents)
-        reasons = pa.array(np.where(trains, np.where(times > 0, KEPT, LEFT_OUT), np.array([*SPLITS, ""])[splits]))
+        reasons = pa.array(np.where(trains, np.where(times > 0, KEPT, LEFT_OUT), splits))
         counts.append(count_documents(batch, reasons, lengths.sum(axis=1)))
     pq.write_table(pa.concat_tables(held_out), held_out_file)
     lengths = np.concatenate(parts)
@@ -229,9 +226,8 @@ def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
 def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     """Gather one shard's documents from all chunks, in the order of their random numbers, and pack them."""
     tokens, records, bounds, _ = zip(*map(job.chunk_files, range(job.chunks)), strict=True)
-    spans = [np.load(path)[number : number + 2] for path in bounds]
-    found = _gather(records, [span[:, 0] for span in spans], RECORD)
-    gathered = _gather(tokens, [span[:, 1] for span in spans], np.dtype(job.dtype))
+    spans = np.stack([np.load(path)[number : number + 2] for path in bounds])
+    found, gathered = _gather(records, spans[:, :, 0]), _gather(tokens, spans[:, :, 1])
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
     documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
@@ -240,18 +236,15 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     )
 
 
-def _gather(files: Sequence[Path], spans: list[np.ndarray], kind: np.dtype) -> np.ndarray:
-    """Join a span of each file's array: one file is open at a time, as a corpus has thousands of chunks."""
-    gathered = np.empty(sum(int(stop - start) for start, stop in spans), kind)
-    filled = 0
-    for file, (start, stop) in zip(files, spans, strict=True):
-        gathered[filled : filled + stop - start] = np.load(file, mmap_mode="r")[start:stop]
-        filled += stop - start
-    return gathered
+def _gather(files: Sequence[Path], spans: np.ndarray) -> np.ndarray:
+    """Join a span of each file's array; a copy of each closes its file, as a corpus has thousands of chunks."""
+    return np.concatenate(
+        [np.load(file, mmap_mode="r")[start:stop].copy() for file, (start, stop) in zip(files, spans, strict=True)]
+    )
 
 
 def _places(records: np.ndarray, bounds: list[int]) -> np.ndarray:
     """Find where each shard begins in a sorted chunk: documents and tokens before it, int64 [shards + 1, 2]."""
-    inner = np.searchsorted(records["key"], np.array(bounds[1:-1], np.uint64))
+    inner = np.searchsorted(records["key"], np.array(bounds, np.uint64))
     documents = np.concatenate([[0], inner, [len(records)]])
     return np.stack([documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]], axis=1)

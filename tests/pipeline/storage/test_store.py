@@ -224,9 +224,6 @@ def test_digests_of_large_files_are_kept_until_the_file_changes(
     with pytest.raises(InputError, match="large was changed, while its size and time stayed"):
         first.check_files([small, large], [file_digest(small), "5" * 32])  # now it is
     assert first.file_digest(large) == file_digest(large)
-    kept.write_text("")  # as after a loss of power
-    assert first.file_digest(large) == file_digest(large)
-    assert kept.read_text() == file_digest(large)
     kept.unlink()
     kept.mkdir()  # in the way
     assert first.file_digest(large) == file_digest(large)
