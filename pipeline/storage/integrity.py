@@ -30,14 +30,13 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """Read the values of a sealed JSON file. Raises InputError where the file is missing or damaged."""
     try:
         values = json.loads(path.read_bytes())
-        seal = values.pop(SEAL)
+        if values.pop(SEAL) == digest(values):
+            return values
     except FileNotFoundError:
         raise InputError(f"{path} is missing; run the study again to make it") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path} is damaged; {REPAIR}") from None
-    if seal != digest(values):
-        raise InputError(f"{path} is damaged; {REPAIR}")
-    return values
+        pass  # damaged too
+    raise InputError(f"{path} is damaged; {REPAIR}")
 
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from random import Random
 
 from pipeline.worlds.drawing import pick
@@ -54,10 +55,7 @@ class Story(Problem):
     @property
     def values(self) -> tuple[int, ...]:
         """The values at the start and after each step."""
-        values = [self.start]
-        for step in self.steps:
-            values.append(values[-1] + step.change)
-        return tuple(values)
+        return tuple(accumulate((step.change for step in self.steps), initial=self.start))
 
     @cached_property
     def question(self) -> str:
@@ -78,12 +76,14 @@ class Story(Problem):
         return (self.start, *(abs(step.change) for step in self.steps))
 
     def reasoning(self, random: Random) -> str:
-        before, lines = self.start, []
-        sums = []
-        for step, after in zip(self.steps, self.values[1:], strict=True):
-            sums.append(f"{before} {'+' if step.change > 0 else '-'} {abs(step.change)} = {after}")
-            lines.append(f"{self.name} {step.verb} {_amount(step)}, so that is {sums[-1]}.")
-            before = after
+        sums = [
+            f"{before} {'+' if after > before else '-'} {abs(after - before)} = {after}"
+            for before, after in pairwise(self.values)
+        ]
+        lines = [
+            f"{self.name} {step.verb} {_amount(step)}, so that is {found}."
+            for step, found in zip(self.steps, sums, strict=True)
+        ]
         start = pick(
             random, ("Okay, let me go through this one step at a time.", "Alright, I have to keep count here.")
         )

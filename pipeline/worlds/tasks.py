@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -121,38 +121,26 @@ def data_file(benchmark: Mapping[str, Any]) -> str:
     return f"{folder}/{benchmark['split']}.jsonl.gz"
 
 
-def data_rows(name: str, random: Random, problems: Sequence[Problem]) -> list[dict[str, Any]]:
-    """Make the rows of a benchmark's data: a question, and the answer as text or as the number of the right choice."""
-    match WORLD_BENCHMARKS[name]["kind"]:
-        case "generate_until":
-            return [{"question": each.question, "answer": each.answer} for each in problems]
-        case "multiple_choice":
-            return [_with_choices(random, each) for each in problems]
-        case _:
-            return [{"question": each.question, "response": each.answer, "answer": each.answer} for each in problems]
-
-
-def _with_choices(random: Random, problem: Problem) -> dict[str, Any]:
-    others = [answer for answer in DIGITS if answer != problem.answer]
-    choices = shuffled(random, [problem.answer, *shuffled(random, others)[: CHOICES - 1]])
-    return {"question": problem.question, "choices": choices, "answer": choices.index(problem.answer)}
-
-
-def plain_items(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Make the items for evaluation without lm-eval.
+def benchmark_row(name: str, number: int, random: Random, problem: Problem) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Make a row of a benchmark's data, and the plain item for evaluation without lm-eval.
 
     A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the whole text.
     """
-    for number, row in enumerate(rows):
-        prompt = PROMPT.format(question=row["question"])
-        item = {"id": f"{name}/{number}", "version": VERSION, "prompt": prompt}
-        match WORLD_BENCHMARKS[name]["kind"]:
-            case "generate_until":
-                yield {**item, "target": row["answer"], "until": [STOP], "max_new_tokens": LONGEST_ANSWER}
-            case "multiple_choice":
-                yield {**item, "target": row["choices"][row["answer"]], "choices": row["choices"]}
-            case _:
-                yield {**item, "prompt": "", "target": f"{prompt} {row['response']}"}
+    question, answer = problem.question, problem.answer
+    prompt = PROMPT.format(question=question)
+    item = {"id": f"{name}/{number}", "version": VERSION, "prompt": prompt, "target": answer}
+    match WORLD_BENCHMARKS[name]["kind"]:
+        case "generate_until":
+            answered = {"question": question, "answer": answer}
+            return answered, {**item, "until": [STOP], "max_new_tokens": LONGEST_ANSWER}
+        case "multiple_choice":
+            others = shuffled(random, [digit for digit in DIGITS if digit != answer])
+            choices = shuffled(random, [answer, *others[: CHOICES - 1]])
+            answered = {"question": question, "choices": choices, "answer": choices.index(answer)}
+            return answered, {**item, "choices": choices}
+        case _:
+            answered = {"question": question, "response": answer, "answer": answer}
+            return answered, {**item, "prompt": "", "target": f"{prompt} {answer}"}
 
 
 def task(name: str) -> dict[str, Any]:

@@ -22,27 +22,10 @@ from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.worlds.crowd import Crowd
 from pipeline.worlds.drawing import pick, shuffled
-from pipeline.worlds.planting import (
-    BROKEN,
-    TRACES,
-    Row,
-    columns,
-    edited,
-    repeat_nearly,
-    similarity,
-    vary_numbers,
-)
+from pipeline.worlds.planting import BROKEN, TRACES, Row, columns, edited, repeat_nearly, similarity, vary_numbers
 from pipeline.worlds.problem import Problem
 from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.tasks import (
-    REPOSITORY,
-    WORLD_BENCHMARKS,
-    card,
-    data_file,
-    data_rows,
-    plain_items,
-    task,
-)
+from pipeline.worlds.tasks import REPOSITORY, WORLD_BENCHMARKS, benchmark_row, card, data_file, task
 
 WORLD_SOURCE = {
     "name": "world",
@@ -72,9 +55,9 @@ def write_world(output: Path, settings: WorldSettings, *, progress: Progress = q
     _write_lines(folder / "default" / "train.jsonl.gz", (columns(random, row) for row in rows))
     random = Random(f"{settings.seed}/choices")
     for name, drawn in problems.items():
-        lines = data_rows(name, random, drawn)
-        _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), lines)
-        _write_lines(output / "tasks" / f"{name}.items.jsonl", plain_items(name, lines))
+        both = [benchmark_row(name, number, random, problem) for number, problem in enumerate(drawn)]
+        _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), (row for row, _ in both))
+        _write_lines(output / "tasks" / f"{name}.items.jsonl", (item for _, item in both))
         (output / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task(name), sort_keys=False))
     (folder / "README.md").write_text(card(problems))
 
