@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.worlds import relations, sums, swaps
-from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.likeness import grams, jaccard, words
+from pipeline.worlds.likeness import words
 from pipeline.worlds.planting import EDITS, edited
 from pipeline.worlds.problem import DIGITS, Problem
 from pipeline.worlds.settings import WorldSettings
@@ -26,16 +25,6 @@ seeds = st.integers(0, 10**6)
 
 def draw(family: str, seed: int, steps: int) -> Problem:
     return LONG.family(family).draw(Random(seed), steps)
-
-
-def test_problems_read_as_the_docstrings_say() -> None:
-    person, other = relations.Statement("Ann", None, 3), relations.Statement("Ben", "Ann", 2)
-    problem = relations.Relation("coins", (person, other), (1, 0), "Ben", 0)
-    assert problem.question == "Ben has 2 more than Ann. Ann has 3 coins. How many coins has Ben?"
-    assert (problem.answer, problem.numbers) == ("5", (2, 3))
-    problem = swaps.Shuffle("coin", 2, (swaps.Swap("Ann", 2, 3), swaps.Swap("Tom", 1, 3)), 0)
-    assert problem.question.startswith("The coin is under cup 2. Ann swaps cups 2 and 3. Tom swaps cups 1 and 3. Where")
-    assert problem.answer == "1"
 
 
 @each_family
@@ -94,18 +83,6 @@ def test_edits_change_no_number_and_no_answer(family: str, seed: int, edit: str)
         assert words(row.question) == words(problem.question)
     else:
         assert words(row.question) != words(problem.question)
-
-
-@each_family
-def test_a_crowd_admits_no_copy_and_nothing_that_looks_like_one(family: str) -> None:
-    problem = draw(family, 1, 2)
-    crowd = Crowd()
-    assert crowd.admit(problem)
-    assert not crowd.admit(problem)
-    assert not Crowd([problem]).admit(problem)
-    reworded = problem.with_another_word(Random(0))
-    texts = [grams(words(f"{each.question} {each.answer}"), 5) for each in (problem, reworded)]
-    assert not crowd.admit(reworded) or jaccard(*texts) < 0.7
 
 
 @given(seeds)
