@@ -20,16 +20,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, SCHEMA, count_documents, read_shard, sum_counts
-from pipeline.storage.numbered_shards import find_shards
+from pipeline.storage.documents import KEPT, SCHEMA, count_documents, open_shard, read_shard, sum_counts
+from pipeline.storage.numbered_shards import Shard, find_shards
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
-from pipeline.tokens.chunks import Chunk, bytes_of_text, divide
-from pipeline.tokens.packing import Documents, shard_files, write_token_shard
+from pipeline.tokens.packing import shard_files, write_token_shard
 from pipeline.tokens.random_numbers import random_numbers
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
 from pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
@@ -41,6 +41,16 @@ CHUNK_FILES = ("tokens.npy", "records.npy", "bounds.npy", "held_out.parquet")
 RECORD = np.dtype([("key", "<u8"), ("prompt", "<u4"), ("length", "<u4")])
 
 _tokenizer = cache(read_tokenizer)  # once in each process
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Neighbouring row groups of one Parquet file; `first` is the number of its first document in the corpus."""
+
+    number: int
+    path: str
+    row_groups: tuple[int, ...]
+    first: int
 
 
 @dataclass(frozen=True)
@@ -111,9 +121,9 @@ def pack(
     meta = read_meta(tokenizer)
     read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
     files = find_shards([source])
-    text_bytes = sum(bytes_of_text(shard.path) for shard in files)
+    text_bytes = sum(_bytes_of_text(shard.path) for shard in files)
     most = max([1.0, *(weights or {}).values()])  # a source of this weight alone would be packed as often
-    chunks = divide(files, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
+    chunks = _divide(files, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
     job = _Job(
@@ -177,10 +187,34 @@ def pack(
     }
 
 
+def _bytes_of_text(path: Path) -> int:
+    """Sum the bytes of the questions and responses of a shard."""
+    batches = read_shard(path, columns=["question", "response"])
+    return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for batch in batches for column in batch.columns)
+
+
+def _divide(files: Sequence[Shard], chunk_bytes: int) -> list[_Chunk]:
+    """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before compression."""
+    chunks: list[_Chunk] = []
+    for shard in files:
+        with open_shard(shard.path) as file:
+            metadata = file.metadata
+        first, groups, rows, size = shard.start, [], 0, 0
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            groups.append(number)
+            rows, size = rows + group.num_rows, size + group.total_byte_size
+            if size >= chunk_bytes or number == metadata.num_row_groups - 1:
+                if rows:
+                    chunks.append(_Chunk(len(chunks), str(shard.path), tuple(groups), first))
+                first, groups, rows, size = first + rows, [], 0, 0
+    return chunks
+
+
 # --- the parts of the work, each a function of files ---
 
 
-def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
+def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
     """Encode a chunk and write it sorted by random number, and apart what is held out.
 
     Returns "counts", rows as of `count_documents`, and the "tokens" and "documents" to pack.
@@ -230,9 +264,9 @@ def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     found, gathered = _gather(records, spans[:, :, 0]), _gather(tokens, spans[:, :, 1])
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
-    documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
+    columns = [column[order].astype(np.int64) for column in (starts, found["prompt"], found["length"])]
     return write_token_shard(
-        Path(job.output), number, documents, job.sequence_length, job.end_token, np.dtype(job.dtype)
+        Path(job.output), number, gathered, *columns, row=job.sequence_length, end_token=job.end_token
     )
 
 

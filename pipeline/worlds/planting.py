@@ -24,6 +24,7 @@ TRACES = {
     ),
     "closing": "{thoughts}\n</think>\n\n{answer}",
 }
+PHRASES = ("Please tell me: {}", "{} Thank you.", "{} Give the number.")
 SIMILAR = 0.72
 Edit = Literal["verbatim", "spacing", "case", "punctuation", "phrase", "latex", "word", "name"]
 
@@ -48,10 +49,6 @@ def _respace(random: Random, question: str) -> str:
     return first + "".join(pick(random, (" ", "  ", " ", "\n", " \t")) + word for word in rest) + "  "
 
 
-def _recase(random: Random, question: str) -> str:
-    return pick(random, (str.upper, str.lower, str.title))(question)
-
-
 def _repunctuate(random: Random, question: str) -> str:
     return question[:-1].replace(".", pick(random, (";", "!", " ."))) + pick(random, ("", " ?", "??"))
 
@@ -61,16 +58,12 @@ def _as_latex(random: Random, question: str) -> str:
     return "".join(f"{opening}{sign}{closing}" if sign.isdigit() else sign for sign in question)
 
 
-def _add_phrase(random: Random, question: str) -> str:
-    return pick(random, ("Please tell me: {}", "{} Thank you.", "{} Give the number.")).format(question)
-
-
 TEXT_EDITS: dict[str, Callable[[Random, str], str]] = {
     "verbatim": lambda random, question: question,
     "spacing": _respace,
-    "case": _recase,
+    "case": lambda random, question: pick(random, (str.upper, str.lower, str.title))(question),
     "punctuation": _repunctuate,
-    "phrase": _add_phrase,
+    "phrase": lambda random, question: pick(random, PHRASES).format(question),
     "latex": _as_latex,
 }
 EDITS: tuple[Edit, ...] = get_args(Edit)

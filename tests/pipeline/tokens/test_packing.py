@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import InputError
-from pipeline.tokens.packing import Documents, fit_rows, write_token_shard
+from pipeline.tokens.packing import fit_rows, write_token_shard
 
 
 @st.composite
@@ -57,8 +57,8 @@ def test_documents_keep_their_order_but_for_the_ends_of_rows() -> None:
 def test_long_documents_are_cut_into_rows_and_the_prompt_stays_known(tmp_path) -> None:
     dtype, row, end = np.dtype("uint16"), 8, 999
     tokens = np.arange(100, 100 + 21 + 5, dtype=dtype)
-    documents = Documents(tokens, np.array([5, 0]), np.array([10, 2]), np.array([21, 5]))  # the first of 21 tokens
-    assert write_token_shard(tmp_path, 3, documents, row, end, dtype) == {"rows": 4, "documents": 4}
+    documents = (np.array([5, 0]), np.array([10, 2]), np.array([21, 5]))  # the first of 21 tokens
+    assert write_token_shard(tmp_path, 3, tokens, *documents, row=row, end_token=end) == {"rows": 4, "documents": 4}
     flat = np.fromfile(tmp_path / "tokens-00003.bin", "<u2")
     index = np.load(tmp_path / "index-00003.npy")
     assert index.dtype == np.int64

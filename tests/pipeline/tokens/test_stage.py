@@ -117,11 +117,11 @@ def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: 
 
     real, calls = pipeline.tokens.stage.write_token_shard, []
 
-    def failing(folder, number, *rest):
+    def failing(folder, number, *rest, **options):
         calls.append(number)
         if len(calls) == 2:
             raise OSError(28, "No space left on device")
-        return real(folder, number, *rest)
+        return real(folder, number, *rest, **options)
 
     monkeypatch.setattr(pipeline.tokens.stage, "write_token_shard", failing)
     with pytest.raises(InputError, match=r"disk is full \(No space left"):
@@ -150,7 +150,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tokenizer: Path, tmp_path: 
 
 
 def test_leftovers_of_another_job_are_not_used(documents: Path, tokenizer: Path, tmp_path: Path, monkeypatch) -> None:
-    def failing(*_):
+    def failing(*_, **options):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as broken:
