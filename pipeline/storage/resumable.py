@@ -65,9 +65,10 @@ def within_means(output: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, duckdb.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        full = (_OFFLOADED, *(os.strerror(number) for number in FULL))
-        if getattr(error, "errno", None) in FULL or any(words in str(error) for words in full):
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else str(error).splitlines()[0]
+        full = (_OFFLOADED, *map(os.strerror, FULL))
+        if number in FULL or any(words in str(error) for words in full):
             wrong, way = "the disk is full", "free some space"
         elif isinstance(error, duckdb.OutOfMemoryException):
             wrong, way = "too little memory", "raise data.memory"

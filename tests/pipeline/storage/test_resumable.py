@@ -1,7 +1,6 @@
 """Stages that are killed go on from their finished shards, and end with the same bytes as if nothing had happened."""
 
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
+from tests.full_disk import no_space
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.documents import read, table, write
 
@@ -135,13 +135,9 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path, stage: str)
     pq.write_table(items, tmp_path / "items.parquet")
     expected = run(stage, tmp_path, "undisturbed", items)
     largest = max(map(len, expected.values()))
-    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1000, hard))  # what a full disk does, to the largest file
-    try:
-        with pytest.raises(InputError, match=r"disk is full.*finished shards are kept") as stopped:
-            run(stage, tmp_path, "out", items)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = r"disk is full.*finished shards are kept"
+    with no_space(largest - 1000), pytest.raises(InputError, match=said) as stopped:
+        run(stage, tmp_path, "out", items)
     assert "\n" not in str(stopped.value)
     assert not list((tmp_path / "out").rglob("*.partial"))
     for path in (tmp_path / "out").rglob("*.parquet"):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,6 +18,8 @@ from pipeline.storage import locks, store
 from pipeline.storage.digests import digest, file_digest
 from pipeline.storage.integrity import read_manifest
 from pipeline.storage.store import Output, Store
+from tests.full_disk import no_space
+from tests.pipeline.documents import read, table, write
 
 
 def write_one(folder: Path) -> dict[str, int]:
@@ -221,43 +224,15 @@ def test_digests_of_large_files_are_kept_until_the_file_changes(
     assert first.file_digest(large) == file_digest(large)
 
 
-FULL = """
-import resource, sys
-from pipeline.storage.documents import SCHEMA, DocumentWriter
-from pipeline.errors import InputError
-from pathlib import Path
-from pipeline.storage.store import Output, Store
-import pyarrow as pa, os
-
-def work(folder):
-    with DocumentWriter(folder) as writer:
-        for number in range(40):
-            text = os.urandom(50_000).hex()
-            row = dict(id=str(number), source="s", row=number, question=text, response=text, answer="")
-            writer.keep(pa.Table.from_pylist([row], schema=SCHEMA))
-    return {"counts": writer.counts()}
-
-if sys.argv[2] == "full":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-root = Path(sys.argv[1])
-output = Output("s", "key", root / "s" / "key", 1, {}, ())
-try:
-    Store(root).build(output, work)
-    print(output.results["counts"][0]["documents"])
-except InputError as error:
-    print(error)
-    sys.exit(2)
-"""
-
-
-@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_the_next_attempt_has_everything(tmp_path: Path) -> None:
-    def attempt(*how: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", FULL, str(tmp_path), *how], capture_output=True, text=True)
+    store, output = Store(tmp_path), output_of(tmp_path)
+    rows = table((random.randbytes(50_000).hex(), "So.") for _ in range(40))
 
-    full = attempt("full")
-    assert full.returncode == 2, full.stderr
-    assert "the disk is full (File too large)" in full.stdout
-    assert full.stderr == ""
-    assert not list(tmp_path.glob("s/*/manifest.json"))
-    assert attempt("roomy").stdout.strip() == "40"
+    def work(folder: Path) -> None:
+        write(folder, rows)
+
+    with no_space(100_000), pytest.raises(InputError, match=r"the disk is full \(File too large\)"):
+        store.build(output, work)
+    assert not output.done
+    store.build(output, work)
+    assert len(read(output.path)) == 40
