@@ -4,12 +4,12 @@ import dataclasses
 import json
 import os
 import random
-import signal
 import socket
-import subprocess
-import sys
 import time
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -122,7 +122,6 @@ def test_who_waits_for_another_process_says_for_whom(tmp_path: Path, monkeypatch
     while not marks.exists():
         time.sleep(0.01)
     Store(tmp_path / "store", tell=told.append).build(output_of(tmp_path / "store"), write_one)
-    assert process.wait() == 0
     (line,) = told
     assert f"is being made by process {process.pid} on {socket.gethostname()}" in line
 
@@ -155,29 +154,27 @@ def test_failed_work_leaves_no_output_and_starts_empty_unless_it_resumes(tmp_pat
     assert (output.path / "half").exists() == resumes
 
 
-SLOW_BUILD = """
-import sys, time
-from pathlib import Path
-from pipeline.storage.store import Output, Store
+def build_slowly(root: Path, marks: Path, seconds: float) -> None:
+    def work(_: Path) -> None:
+        with marks.open("a") as file:
+            file.write("start")
+        time.sleep(seconds)
 
-def work(folder: Path) -> None:
-    with open(sys.argv[2], "a") as file:
-        file.write("start\\n")
-    time.sleep(float(sys.argv[3]))
-
-key, root = Store.key("s", 1, {}), Path(sys.argv[1])
-Store(root).build(Output("s", key, root / "s" / key, 1, {}, ()), work)
-"""
+    Store(root).build(output_of(root), work)
 
 
-def start_building(store: Path, marks: Path, seconds: float) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", SLOW_BUILD, str(store), str(marks), str(seconds)])
+def start_building(*arguments: Any) -> BaseProcess:
+    process = get_context("spawn").Process(target=build_slowly, args=arguments)
+    process.start()
+    return process
 
 
 def test_processes_sharing_a_store_do_the_work_once(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     processes = [start_building(tmp_path / "store", marks, 0.5) for _ in range(3)]
-    assert [process.wait(600) for process in processes] == [0, 0, 0]
+    for process in processes:
+        process.join(600)
+        assert process.exitcode == 0
     assert marks.read_text().count("start") == 1
 
 
@@ -185,10 +182,10 @@ def test_killed_holder_frees_the_lock(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     process = start_building(tmp_path / "store", marks, 3600)  # longer than this test, whatever else runs
     while not marks.exists():
-        assert process.poll() is None
+        assert process.is_alive()
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.join()
     output = output_of(tmp_path / "store")
     assert not output.done
     Store(tmp_path / "store").build(output, write_one)
