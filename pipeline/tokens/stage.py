@@ -76,11 +76,6 @@ class _Job:
         """Return the paths of a chunk's tokens, records, bounds of shards, and documents that are held out."""
         return [self.part("chunk", number, what) for what in CHUNK_FILES]
 
-    @property
-    def bounds(self) -> list[int]:
-        """The random numbers at which the shards but the first begin."""
-        return [(number << 64) // self.shards for number in range(1, self.shards)]
-
 
 def pack(
     source: Path,
@@ -249,7 +244,7 @@ def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
     spans = zip(starts.tolist(), records["length"].tolist(), strict=True)
     save_array(tokens_file, np.concatenate([corpus[:0], *(corpus[start : start + length] for start, length in spans)]))
     save_array(records_file, records)
-    save_array(bounds_file, _places(records, job.bounds))
+    save_array(bounds_file, _places(records, job.shards))
     return {
         "counts": sum_counts(counts),
         "tokens": int(records["length"].sum(dtype=np.int64)),
@@ -277,8 +272,8 @@ def _gather(files: Sequence[Path], spans: np.ndarray) -> np.ndarray:
     )
 
 
-def _places(records: np.ndarray, bounds: list[int]) -> np.ndarray:
+def _places(records: np.ndarray, shards: int) -> np.ndarray:
     """Find where each shard begins in a sorted chunk: documents and tokens before it, int64 [shards + 1, 2]."""
-    inner = np.searchsorted(records["key"], np.array(bounds, np.uint64))
-    documents = np.concatenate([[0], inner, [len(records)]])
+    bounds = np.array([(number << 64) // shards for number in range(1, shards)], np.uint64)
+    documents = np.concatenate([[0], np.searchsorted(records["key"], bounds), [len(records)]])
     return np.stack([documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]], axis=1)

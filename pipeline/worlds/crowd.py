@@ -8,9 +8,7 @@ from itertools import chain
 from random import Random
 
 from pipeline.errors import InputError
-from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import grams
-from pipeline.worlds.problem import GRAM, Family, Problem
+from pipeline.worlds.problem import GRAM, Family, Problem, grams, pick
 
 COVERAGE = 0.4
 TRIES = 10_000

@@ -12,9 +12,7 @@ from random import Random
 from typing import Literal, get_args
 
 from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import grams, jaccard, words
-from pipeline.worlds.problem import GRAM, Problem
+from pipeline.worlds.problem import GRAM, Problem, grams, jaccard, pick, words
 
 TRACES = {
     "paired": "<think>\n{thoughts}\n</think>\n\n{answer}",

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
-from pipeline.worlds.drawing import pick, shuffled
-from pipeline.worlds.problem import HIGHEST, NAMES, STARTS, Problem
+from pipeline.worlds.problem import HIGHEST, NAMES, STARTS, Problem, pick, shuffled
 
 THINGS = ("coins", "cards", "pens", "cups", "books", "balls", "keys", "nuts")
 VERBS = ("has", "owns")  # of the first sentence

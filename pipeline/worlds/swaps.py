@@ -12,14 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
-from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import words
-from pipeline.worlds.problem import NAMES, Problem
+from pipeline.worlds.problem import NAMES, Problem, pick, words
 
 THINGS = ("coin", "ball", "key", "ring", "nut", "pearl", "shell", "bead")
 ARTICLES = ("The", "A")
 CUPS = (1, 2, 3, 4, 5)
-ANSWERS = tuple(map(str, CUPS))
 MOVED = 2 / 3  # of the swaps move the thing; by chance alone, a swap of two of five cups seldom would
 
 

@@ -15,8 +15,7 @@ import yaml
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import PROMPT
 from pipeline.worlds import swaps
-from pipeline.worlds.drawing import shuffled
-from pipeline.worlds.problem import DIGITS, Problem
+from pipeline.worlds.problem import DIGITS, Problem, shuffled
 
 REPOSITORY = "builtin/world"
 CHOICES = 4
@@ -50,7 +49,7 @@ WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
         "chance": None,
     },
     "world_relations": {"family": "relations", "configuration": "relations", **_EXACT, "chance": 1 / len(DIGITS)},
-    "world_swaps": {"family": "swaps", "configuration": "swaps", **_EXACT, "chance": 1 / len(swaps.ANSWERS)},
+    "world_swaps": {"family": "swaps", "configuration": "swaps", **_EXACT, "chance": 1 / len(swaps.CUPS)},
 }
 
 _QUESTION = PROMPT.replace("{question}", "{{question}}")

@@ -21,9 +21,8 @@ import yaml
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.drawing import pick, shuffled
 from pipeline.worlds.planting import BROKEN, TRACES, Row, columns, edited, repeat_nearly, similarity, vary_numbers
-from pipeline.worlds.problem import Problem
+from pipeline.worlds.problem import Problem, pick, shuffled
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import REPOSITORY, WORLD_BENCHMARKS, benchmark_row, card, data_file, task
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from pipeline.errors import InputError
-from pipeline.worlds.likeness import grams, jaccard, words
+from pipeline.worlds.problem import grams, jaccard, words
 from pipeline.worlds.settings import WorldSettings
 from pipeline.worlds.tasks import world_items, world_specifications
 from pipeline.worlds.world import WORLD_SOURCE, write_world
