@@ -30,10 +30,9 @@ from pipeline.storage.numbered_shards import Shard, find_shards
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
 from pipeline.tokens.packing import shard_files, write_token_shard
-from pipeline.tokens.random_numbers import random_numbers
+from pipeline.tokens.random_numbers import LEFT_OUT, copies_of, random_numbers, repeat
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
 from pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
-from pipeline.tokens.weights import LEFT_OUT, copies_of, repeat
 
 CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27

@@ -14,14 +14,12 @@ from random import Random
 from typing import TypeVar
 
 Item = TypeVar("Item")
-
 NAMES = ("Ann", "Ben", "Eva", "Leo", "Mia", "Sam", "Tom", "Zoe")
 HIGHEST = 9  # number in a problem, and its lowest is 0
 STARTS = (0, 2, 3, 4, 5, 6, 7, 8, 9)  # not 1, which would want the singular
 DIGITS = tuple(map(str, range(HIGHEST + 1)))
 GRAM = 5
 MOST_ALIKE = {5: 0.7, 3: 0.8}  # Jaccard similarity, by length of n-gram, from which two problems are alike
-
 _WORD = re.compile(r"[a-z]+|[0-9]")
 
 

@@ -23,32 +23,22 @@ STOP = "\n"
 LONGEST_ANSWER = 8  # tokens
 VERSION = 1.0
 
-_EXACT = {"split": "test", "kind": "generate_until", "metric": "exact_match", "filter": "strip"}
-
-# Family (none: all of the world), configuration and split of the data set, metric and filter by lm-eval's names, and
-# the value that guessing gives.
-WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
-    "world_short": {"family": "sums", "configuration": "short", **_EXACT, "chance": 1 / len(DIGITS)},
-    "world_long": {"family": "sums", "configuration": "long", **_EXACT, "chance": 1 / len(DIGITS)},
-    "world_choice": {
-        "family": "sums",
-        "configuration": "choice",
-        "split": "test",
-        "kind": "multiple_choice",
-        "metric": "acc",
-        "filter": "none",
-        "chance": 1 / CHOICES,
-    },
-    "world_text": {
-        "family": None,
-        "configuration": "text",
-        "split": "validation",
-        "kind": "loglikelihood_rolling",
-        "metric": "word_perplexity",
-        "filter": "none",
-        "chance": None,
-    },
-    "world_relations": {"family": "relations", "configuration": "relations", **_EXACT, "chance": 1 / len(DIGITS)},
+# Split of the data set, how it is asked, metric and filter by lm-eval's names, and the value that guessing gives.
+_EXACT = {
+    "split": "test",
+    "kind": "generate_until",
+    "metric": "exact_match",
+    "filter": "strip",
+    "chance": 1 / len(DIGITS),
+}
+_CHOICE = {"split": "test", "kind": "multiple_choice", "metric": "acc", "filter": "none", "chance": 1 / CHOICES}
+_TEXT = {"split": "validation", "kind": "loglikelihood_rolling", "metric": "word_perplexity", "filter": "none"}
+WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {  # family (none: all of the world) and configuration
+    "world_short": {"family": "sums", "configuration": "short", **_EXACT},
+    "world_long": {"family": "sums", "configuration": "long", **_EXACT},
+    "world_choice": {"family": "sums", "configuration": "choice", **_CHOICE},
+    "world_text": {"family": None, "configuration": "text", **_TEXT, "chance": None},
+    "world_relations": {"family": "relations", "configuration": "relations", **_EXACT},
     "world_swaps": {"family": "swaps", "configuration": "swaps", **_EXACT, "chance": 1 / len(swaps.CUPS)},
 }
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import InputError
+from pipeline.tokens.random_numbers import LEFT_OUT
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
-from pipeline.tokens.weights import LEFT_OUT
 from tests.full_disk import no_space
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
