@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def no_space() -> Iterator[None]:
-    """Let no file grow, as on a full disk."""
+def no_space(beyond: int = 0) -> Iterator[None]:
+    """Let no file grow beyond so many bytes, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (beyond, hard))
     try:
         yield
     finally:

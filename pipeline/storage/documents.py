@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -57,9 +56,9 @@ def read_shard(
     *,
     columns: Sequence[str] | None = None,
     batch_rows: int | None = None,
-    row_group: int | None = None,
+    row_groups: Sequence[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the documents of one shard, or of its row group `row_group`, in batches.
+    """Yield the documents of one shard, or of some of its row groups, in batches.
 
     A batch has at most `batch_rows` rows (default `BATCH_ROWS`) and about `BATCH_BYTES`; a longer document is a batch
     of its own. Raises InputError for a shard that is cut off or damaged.
@@ -68,9 +67,8 @@ def read_shard(
         groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
         largest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
         rows = int(min(max(BATCH_BYTES / max(largest, 1), 1), batch_rows or BATCH_ROWS))
-        chosen = None if row_group is None else [row_group]
         try:
-            yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=chosen)
+            yield from file.iter_batches(batch_size=rows, columns=columns, row_groups=row_groups)
         except (pa.ArrowInvalid, OSError) as error:
             raise _damaged(path, error) from error
 
@@ -102,7 +100,7 @@ class DocumentWriter:
 
     def keep(self, documents: pa.Table | pa.RecordBatch) -> None:
         """Write documents for the next stage."""
-        table = _table(documents)
+        table = pa.table(documents)
         self._writers["documents"].write(table.select(SCHEMA.names).cast(SCHEMA))
         self._counts = sum_counts([self._counts, count_documents(table, KEPT)])
 
@@ -113,7 +111,7 @@ class DocumentWriter:
         because: str | pa.Array | None = None,
     ) -> None:
         """Write removed documents: `reason` names the rule, `because` the document or benchmark item that caused it."""
-        table = _table(documents).select(SCHEMA.names).cast(SCHEMA)
+        table = pa.table(documents).select(SCHEMA.names).cast(SCHEMA)
         reasons, causes = (_filled(value, len(table)) for value in (reason, because))
         self._writers["dropped"].write(
             table.append_column("reason", reasons).append_column("because", causes).cast(DROPPED)
@@ -127,9 +125,7 @@ class DocumentWriter:
     def __enter__(self) -> DocumentWriter:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None:  # closing after an error would only hide the error
             for writer in self._writers.values():
                 writer.close()
@@ -177,24 +173,28 @@ class _ShardWriter:
         self._waiting_bytes = 0
 
     def write(self, table: pa.Table) -> None:
-        for part in _split(table):
-            if self._waiting_bytes + part.nbytes > ROW_GROUP_BYTES:
-                self._flush()
-            self._waiting.append(part)
-            self._waiting_bytes += part.nbytes
-            self._bytes += part.nbytes
-            if self._bytes >= self.shard_bytes:
-                self.close()
+        if table.nbytes > ROW_GROUP_BYTES and len(table) > 1:
+            middle = len(table) // 2
+            self.write(table.slice(0, middle))
+            self.write(table.slice(middle))
+            return
+        if self._waiting_bytes + table.nbytes > ROW_GROUP_BYTES:
+            self._flush()
+        self._waiting.append(table)
+        self._waiting_bytes += table.nbytes
+        self._bytes += table.nbytes
+        if self._bytes >= self.shard_bytes:
+            self.close()
 
     def _flush(self) -> None:
-        if not self._waiting:
+        group = pa.concat_tables([self.schema.empty_table(), *self._waiting])
+        self._waiting, self._waiting_bytes = [], 0
+        if not len(group):
             return
         if self._writer is None:
             path = self.folder / f"{self.prefix}{self._number:05d}.parquet"
             self._writer = pq.ParquetWriter(path, self.schema, compression="zstd")
-        group = pa.concat_tables(self._waiting)
-        self._waiting, self._waiting_bytes = [], 0
-        self._writer.write_table(group, row_group_size=max(len(group), 1))
+        self._writer.write_table(group, row_group_size=len(group))
 
     def close(self) -> None:
         self._flush()
@@ -202,18 +202,3 @@ class _ShardWriter:
             writer, self._writer, self._bytes = self._writer, None, 0
             writer.close()
             self._number += 1
-
-
-def _split(table: pa.Table) -> Iterator[pa.Table]:
-    """Split a table into tables of at most `ROW_GROUP_BYTES`, or of one document."""
-    if table.nbytes <= ROW_GROUP_BYTES or len(table) == 1:
-        if len(table):
-            yield table
-        return
-    middle = len(table) // 2
-    yield from _split(table.slice(0, middle))
-    yield from _split(table.slice(middle))
-
-
-def _table(documents: pa.Table | pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([documents]) if isinstance(documents, pa.RecordBatch) else documents

@@ -13,7 +13,6 @@ from typing import Any
 
 from pipeline.errors import InputError
 from pipeline.storage.digests import canonical, digest, file_digest
-from pipeline.storage.files import PARTIAL
 
 MANIFEST = "manifest.json"
 SEAL = "seal"
@@ -31,14 +30,13 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """Read the values of a sealed JSON file. Raises InputError where the file is missing or damaged."""
     try:
         values = json.loads(path.read_bytes())
-        seal = values.pop(SEAL)
+        if values.pop(SEAL) == digest(values):
+            return values
     except FileNotFoundError:
         raise InputError(f"{path} is missing; run the study again to make it") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise InputError(f"{path} is damaged; {REPAIR}") from None
-    if seal != digest(values):
-        raise InputError(f"{path} is damaged; {REPAIR}")
-    return values
+        pass  # damaged too
+    raise InputError(f"{path} is damaged; {REPAIR}")
 
 
 def write_manifest(folder: Path, values: Mapping[str, Any]) -> None:
@@ -81,9 +79,3 @@ def check(folder: Path) -> None:
     """Raise InputError for an output whose files are not those of its manifest, before they are used."""
     for name, wrong in damage(folder).items():
         raise InputError(f"{folder / name} {wrong}; {REPAIR}")
-
-
-def reopen(folder: Path) -> None:
-    """Turn a finished output into an unfinished one, in which work goes on."""
-    (folder / MANIFEST).unlink(missing_ok=True)
-    folder.rename(folder.with_name(folder.name + PARTIAL))

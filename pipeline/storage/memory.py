@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
+from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from pipeline.errors import InputError
 
 
 def memory_bytes(memory: str) -> int:
     """Convert `4GB` or `512 MiB` to bytes. Raises InputError for anything else."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT])(i?)B\s*", memory, re.IGNORECASE)
-    if not found:
-        raise InputError(f"memory: {memory!r} is no size: write it like 4GB or 512MiB")
-    base = 1024 if found[3] else 1000
-    return int(float(found[1]) * base ** ("KMGT".index(found[2].upper()) + 1))
+    try:
+        return TypeAdapter(ByteSize).validate_python(memory.strip())
+    except ValidationError:
+        raise InputError(f"memory: {memory!r} is no size: write it like 4GB or 512MiB") from None

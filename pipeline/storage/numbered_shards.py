@@ -46,8 +46,8 @@ def numbered_batches(
 
     `rows` picks one row group: its number and the number of its first document. Raises InputError for a broken file.
     """
-    group, start = (None, shard.start) if rows is None else rows
-    for batch in read_shard(shard.path, columns=columns, row_group=group):
+    groups, start = (None, shard.start) if rows is None else ([rows[0]], rows[1])
+    for batch in read_shard(shard.path, columns=columns, row_groups=groups):
         yield start, batch
         start += len(batch)
 

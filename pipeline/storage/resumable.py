@@ -7,6 +7,8 @@ however often the stage was killed.
 
 from __future__ import annotations
 
+import errno
+import functools
 import json
 import os
 import shutil
@@ -27,9 +29,9 @@ from pipeline.storage.documents import DocumentWriter, shards, sum_counts
 from pipeline.storage.files import atomic_file, sync, write_text_atomically
 from pipeline.storage.numbered_shards import find_shards
 from pipeline.storage.parallel import Run, serial
-from pipeline.storage.store import FULL
 
 UNFINISHED = "unfinished"
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _KINDS = ("documents", "dropped")
 _OFFLOADED = "max_temp_directory_size"  # DuckDB names this setting, by default the free disk, where the disk is full
 
@@ -59,21 +61,21 @@ def resumable_parts(
 
 @contextmanager
 def within_means(output: Path) -> Iterator[None]:
-    """Raise InputError when the disk gets full, or DuckDB's memory, in a stage whose finished parts stay."""
+    """Raise InputError when the disk gets full, or DuckDB's memory, in a stage: what is finished stays."""
     try:
         yield
     except (OSError, duckdb.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        full = (_OFFLOADED, *(os.strerror(number) for number in FULL))
-        if getattr(error, "errno", None) in FULL or any(words in str(error) for words in full):
-            raise InputError(
-                f"{output}: the disk is full ({reason}): free some space and run again, finished shards are kept"
-            ) from error
-        if isinstance(error, duckdb.OutOfMemoryException):
-            raise InputError(
-                f"{output}: too little memory ({reason}): raise data.memory and run again, finished shards are kept"
-            ) from error
-        raise
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else str(error).splitlines()[0]
+        full = (_OFFLOADED, *map(os.strerror, FULL))
+        if number in FULL or any(words in str(error) for words in full):
+            wrong, way = "the disk is full", "free some space"
+        elif isinstance(error, duckdb.OutOfMemoryException):
+            wrong, way = "too little memory", "raise data.memory"
+        else:
+            raise
+        kept = "finished stages and finished shards are kept"
+        raise InputError(f"{output}: {wrong} ({reason}): {way} and run again, {kept}") from error
 
 
 def make_once(path: Path, write: Callable[[Path], None]) -> Path:
@@ -153,10 +155,11 @@ def shard_by_shard(
     output, files = Path(output), find_shards([Path(source)])
     written = []
     with resumable_parts(output, settings, files) as folder:
-        finished = run(
-            _work_on_shard, [(output, folder, number, shard.path, work) for number, shard in enumerate(files)]
-        )
-        for shard, done in zip(files, finished, strict=True):
+        tasks = [
+            (output, folder, number, functools.partial(_counted, work, shard.path))
+            for number, shard in enumerate(files)
+        ]
+        for shard, done in zip(files, run(write_document_shard, tasks), strict=True):
             written.append(done)
             progress(len(written) / len(files), f"{shard.stop:,} documents")
     found: Counter[tuple[str, str]] = Counter()
@@ -166,14 +169,7 @@ def shard_by_shard(
     return sum_counts(shard["counts"] for shard in written), rows
 
 
-def _work_on_shard(
-    output: Path,
-    folder: Path,
-    number: int,
-    path: Path,
-    work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]],
-) -> dict[str, Any]:
-    def write(writer: DocumentWriter) -> list[tuple[str, str, int]]:
-        return [(*key, count) for key, count in sorted(work(path, writer).items())]
-
-    return write_document_shard(output, folder, number, write)
+def _counted(
+    work: Callable[[Path, DocumentWriter], Counter[tuple[str, str]]], path: Path, writer: DocumentWriter
+) -> list[tuple[str, str, int]]:
+    return [(*key, count) for key, count in sorted(work(path, writer).items())]

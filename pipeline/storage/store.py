@@ -7,9 +7,6 @@ key lets several processes share one store.
 
 from __future__ import annotations
 
-import errno
-import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +19,9 @@ from typing import Any
 from pipeline.errors import InputError
 from pipeline.storage.digests import digest, file_digest
 from pipeline.storage.files import PARTIAL, replace_folder, write_text_atomically
-from pipeline.storage.integrity import MANIFEST, check, read_manifest, reopen, write_manifest
+from pipeline.storage.integrity import MANIFEST, check, read_manifest, write_manifest
 from pipeline.storage.locks import hold
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from pipeline.storage.resumable import within_means
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,6 @@ class Output:
 
 
 LARGE = 2**26  # digests of files of so many bytes are kept for other processes: 73 GB of sources take minutes
-_DIGEST = re.compile("[0-9a-f]{32}")
 
 
 class Store:
@@ -84,8 +79,7 @@ class Store:
             return file_digest(path)
         kept = self.root / "digests" / digest([str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ino])
         with suppress(OSError):
-            if _DIGEST.fullmatch(known := kept.read_text()):
-                return known
+            return kept.read_text()
         found = file_digest(path)
         with suppress(OSError):  # keeping the digest is optional
             kept.parent.mkdir(parents=True, exist_ok=True)
@@ -130,25 +124,14 @@ class Store:
         with hold(final.with_name(f"{key}.lock"), self.tell):
             if output.done:  # another process has finished the output meanwhile
                 return
-            if final.exists() and resumes and not partial.exists():  # without a manifest
-                reopen(final)
-            elif final.exists():
-                shutil.rmtree(final)
-            if not resumes:
-                shutil.rmtree(partial, ignore_errors=True)
+            for left in (final,) if resumes else (final, partial):  # `final` without a manifest
+                shutil.rmtree(left, ignore_errors=True)
             partial.mkdir(parents=True, exist_ok=True)
             started = time.monotonic()
             for read in (*output.inputs, *(used.name for used in uses)):
                 check(self.root / read)
-            try:
+            with within_means(partial):
                 results = work(partial) or {}
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                raise InputError(
-                    f"{partial}: the disk is full ({os.strerror(error.errno)}); free some space and run the same "
-                    "command again, finished stages are kept"
-                ) from error
             made = {
                 "stage": output.stage,
                 "version": output.version,

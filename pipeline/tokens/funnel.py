@@ -12,23 +12,21 @@ document's tokens include its end mark.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, read_shard, shards
+from pipeline.storage.documents import KEPT, count_documents, read_shard, shards, sum_counts
 from pipeline.tokens.tokenizer import encode_documents, read_tokenizer
 
 EXACT_CHARACTERS = 2_000_000
 LEAST_SAMPLED = 300  # documents: of ten documents too long for the clean text, a sample by characters may hold none
 BATCH = 1024
-TEXTS = ("question", "response")
 
 Counts = Sequence[dict[str, Any]]
 
@@ -47,13 +45,11 @@ def count_tokens(
     packed: Counts,
     tokenizer: Path,
     *,
-    most: int = EXACT_CHARACTERS,
     progress: Progress = quiet,
 ) -> list[dict[str, Any]]:
     """Count tokens: a row {"stage", "source", "reason", "tokens", "exact"} for every count of the stages.
 
-    `stages` are in the order of curation; `packed` are the counts of the packing, with tokens. Groups of more than
-    `most` characters and `LEAST_SAMPLED` documents are sampled.
+    `stages` are in the order of curation; `packed` are the counts of the packing, with tokens.
     """
     codec = read_tokenizer(tokenizer)
     taken: Counter[str] = Counter()  # by the packing: packed, and held out for validation
@@ -63,12 +59,12 @@ def count_tokens(
     rows: list[dict[str, Any]] = []
     for done, stage in enumerate(reversed(stages)):
         kept = {row["source"] for row in stage.counts if row["reason"] == KEPT}
-        found = _tokens_of(codec, stage, "dropped", most)
+        found = _tokens_of(codec, stage, "dropped")
         if kept - known.keys():
-            found |= _tokens_of(codec, stage, "documents", most)
+            found |= _tokens_of(codec, stage, "documents")
         found |= {(source, KEPT): known[source] for source in kept & known.keys()}
         for row in stage.counts:
-            tokens, exact = found[row["source"], row["reason"]]
+            tokens, exact = found[_group(row)]
             group = {"stage": stage.name, "source": row["source"], "reason": row["reason"]}
             rows.append({**group, "tokens": tokens, "exact": exact})
         for source in {row["source"] for row in stage.counts}:
@@ -80,39 +76,33 @@ def count_tokens(
     return rows[::-1]
 
 
-def _tokens_of(codec: Any, stage: Stage, kind: str, most: int) -> dict[tuple[str, str], tuple[int, bool]]:
+def _tokens_of(codec: Any, stage: Stage, kind: str) -> dict[tuple[str, str], tuple[int, bool]]:
     """Count the tokens of each (source, reason) in `kind` of a stage; True where each document was counted."""
-    groups_of = [row for row in stage.counts if (row["reason"] == KEPT) == (kind == "documents")]
-    characters = {(row["source"], row["reason"]): row["characters"] for row in groups_of}
+    groups = {_group(row): row for row in stage.counts if (row["reason"] == KEPT) == (kind == "documents")}
     fractions = {
-        (row["source"], row["reason"]): min(
-            1.0, max(most / max(row["characters"], 1), LEAST_SAMPLED / max(row["documents"], 1))
-        )
-        for row in groups_of
+        group: max(EXACT_CHARACTERS / max(row["characters"], 1), LEAST_SAMPLED / max(row["documents"], 1))
+        for group, row in groups.items()
     }
-    counted: dict[tuple[str, str], np.ndarray] = defaultdict(lambda: np.zeros(2, np.int64))  # characters, tokens
     random = np.random.default_rng(0)
+    counts: list[dict[str, Any]] = []
+    columns = ["source", "question", "response", *(["reason"] if kind == "dropped" else [])]
     for path in shards(stage.folder, kind):
-        for batch in read_shard(path, columns=["source", *TEXTS, *(["reason"] if kind == "dropped" else [])]):
-            sources = batch["source"].to_pylist()
+        for batch in read_shard(path, columns=columns, batch_rows=BATCH):
             reasons = batch["reason"].to_pylist() if kind == "dropped" else [KEPT] * len(batch)
-            groups = list(zip(sources, reasons, strict=True))
-            taken = np.flatnonzero(random.random(len(batch)) < np.array([fractions[group] for group in groups]))
-            for start in range(0, len(taken), BATCH):
-                sampled = taken[start : start + BATCH]
-                lengths = _lengths(codec, batch.select(TEXTS).take(pa.array(sampled)))
-                for number, length in zip(sampled.tolist(), lengths, strict=True):
-                    counted[groups[number]] += length
+            shares = [fractions[group] for group in zip(batch["source"].to_pylist(), reasons, strict=True)]
+            taken = pa.array(np.flatnonzero(random.random(len(batch)) < np.array(shares)))
+            sampled = batch.take(taken)
+            _, lengths = encode_documents(codec, sampled)
+            counted = count_documents(sampled, pa.array(reasons).take(taken), lengths.sum(axis=1) + 1)
+            counts = sum_counts([counts, counted])
+    sums = {_group(row): row for row in counts}
     found = {}
-    for group, total in characters.items():
-        seen, tokens = counted[group].tolist()
-        exact = fractions[group] == 1.0
-        found[group] = (tokens if exact else round(tokens * total / max(seen, 1)), exact)
+    for group, row in groups.items():
+        tokens, characters = (sums[group][what] if group in sums else 0 for what in ("tokens", "characters"))
+        exact = fractions[group] >= 1
+        found[group] = (tokens if exact else round(tokens * row["characters"] / max(characters, 1)), exact)
     return found
 
 
-def _lengths(codec: Any, texts: pa.RecordBatch) -> np.ndarray:
-    """Count the characters and tokens of documents, int64 [documents, 2]."""
-    characters = pc.add(*(pc.fill_null(pc.utf8_length(texts[name]), 0) for name in TEXTS))
-    _, lengths = encode_documents(codec, texts)
-    return np.stack([characters.to_numpy(), lengths.sum(axis=1) + 1], axis=1)
+def _group(row: dict[str, Any]) -> tuple[str, str]:
+    return row["source"], row["reason"]

@@ -13,7 +13,6 @@ are not counted and never a target.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,19 +21,6 @@ from pipeline.errors import InputError
 from pipeline.storage.resumable import save_array
 
 LOOK_AHEAD = 4096
-
-
-@dataclass(frozen=True)
-class Documents:
-    """Documents as spans of one array of tokens: starts, lengths of prompts, and whole lengths with the end mark.
-
-    The last three are integers [documents], in any order.
-    """
-
-    tokens: np.ndarray
-    starts: np.ndarray
-    prompt_lengths: np.ndarray
-    lengths: np.ndarray
 
 
 def fit_rows(lengths: Sequence[int], row: int, look_ahead: int = LOOK_AHEAD) -> tuple[np.ndarray, int]:
@@ -102,34 +88,36 @@ def shard_files(folder: Path, number: int) -> tuple[Path, Path]:
 
 
 def write_token_shard(
-    folder: Path, number: int, documents: Documents, row: int, end_token: int, dtype: np.dtype
-) -> dict:
+    folder: Path,
+    number: int,
+    tokens: np.ndarray,
+    starts: np.ndarray,
+    prompts: np.ndarray,
+    lengths: np.ndarray,
+    *,
+    row: int,
+    end_token: int,
+) -> dict[str, int]:
     """Pack documents, in the given order, into rows and write shard `number`: {"rows", "documents"}.
 
+    Documents are spans of `tokens`: int64 [documents] starts, lengths of prompts, and whole lengths with the end mark.
     A document longer than a row is cut into spans of a row each and a remainder; "documents" counts spans.
     """
-    lengths, prompts = documents.lengths.astype(np.int64), documents.prompt_lengths.astype(np.int64)
     spans = -(-lengths // row)
     owner = np.repeat(np.arange(len(lengths)), spans)
     within = (np.arange(len(owner)) - np.repeat(np.cumsum(spans) - spans, spans)) * row
     size = np.minimum(lengths[owner] - within, row)
     offsets, rows = fit_rows(size.tolist(), row)
 
-    flat = np.full(rows * row, end_token, dtype)
+    flat = np.full(rows * row, end_token, tokens.dtype)
     order = np.argsort(offsets)
     owner, within, size, offsets = owner[order], within[order], size[order], offsets[order]
-    copy_spans(documents.tokens, documents.starts[owner] + within, flat, offsets, size)
+    begins = starts[owner] + within
+    for start, place, length in zip(begins.tolist(), offsets.tolist(), size.tolist(), strict=True):
+        flat[place : place + length] = tokens[start : start + length]  # indices take seven times as long
     tokens_file, index_file = shard_files(folder, number)
     with tokens_file.open("wb") as file:
-        file.write(flat.astype(dtype.newbyteorder("<"), copy=False).data)
+        file.write(flat.astype(tokens.dtype.newbyteorder("<"), copy=False).data)
     responses = offsets + np.clip(prompts[owner] - within, 0, size)
     save_array(index_file, np.stack([offsets, responses, offsets + size], axis=1))
     return {"rows": rows, "documents": len(size)}
-
-
-def copy_spans(
-    source: np.ndarray, source_starts: np.ndarray, target: np.ndarray, target_starts: np.ndarray, lengths: np.ndarray
-) -> None:
-    """Copy spans of `source` into `target` one by one: where spans are long, indices take seven times as long."""
-    for first, place, length in zip(source_starts.tolist(), target_starts.tolist(), lengths.tolist(), strict=True):
-        target[place : place + length] = source[first : first + length]

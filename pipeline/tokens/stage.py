@@ -12,37 +12,44 @@ numbers below half the range.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
-from pipeline.storage.documents import KEPT, count_documents, sum_counts
-from pipeline.storage.numbered_shards import find_shards
+from pipeline.storage.documents import KEPT, SCHEMA, count_documents, open_shard, read_shard, sum_counts
+from pipeline.storage.numbered_shards import Shard, find_shards
 from pipeline.storage.parallel import workers
 from pipeline.storage.resumable import UNFINISHED, do_once, resumable_parts, save_array
-from pipeline.tokens.chunks import Chunk, bytes_of_text, divide
-from pipeline.tokens.packing import Documents, copy_spans, shard_files, write_token_shard
-from pipeline.tokens.random_numbers import random_numbers
+from pipeline.tokens.packing import shard_files, write_token_shard
+from pipeline.tokens.random_numbers import LEFT_OUT, copies_of, random_numbers, repeat
 from pipeline.tokens.tokenizer import encode_documents, read_meta, read_tokenizer
-from pipeline.tokens.validation import SPLITS, TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
-from pipeline.tokens.weights import LEFT_OUT, copies_of, repeat
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+from pipeline.tokens.validation import TUNING, VALIDATION, hash_bounds, hold_out, write_held_out
 
 CHUNK_BYTES = 2**27
 SHARD_BYTES = 2**27
+CHUNK_FILES = ("tokens.npy", "records.npy", "bounds.npy", "held_out.parquet")
 RECORD = np.dtype([("key", "<u8"), ("prompt", "<u4"), ("length", "<u4")])
 
 _tokenizer = cache(read_tokenizer)  # once in each process
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """Neighbouring row groups of one Parquet file; `first` is the number of its first document in the corpus."""
+
+    number: int
+    path: str
+    row_groups: tuple[int, ...]
+    first: int
 
 
 @dataclass(frozen=True)
@@ -64,14 +71,9 @@ class _Job:
         """Return the path of a part of a chunk or a shard."""
         return Path(self.output) / UNFINISHED / f"{kind}-{number:05d}.{what}"
 
-    def held_out(self, number: int) -> Path:
-        """Return the path of the documents of a chunk that are held out."""
-        return self.part("chunk", number, "held_out.parquet")
-
-    @property
-    def bounds(self) -> list[int]:
-        """The random numbers at which the shards begin, then 2**64."""
-        return [(number << 64) // self.shards for number in range(self.shards + 1)]
+    def chunk_files(self, number: int) -> list[Path]:
+        """Return the paths of a chunk's tokens, records, bounds of shards, and documents that are held out."""
+        return [self.part("chunk", number, what) for what in CHUNK_FILES]
 
 
 def pack(
@@ -113,9 +115,9 @@ def pack(
     meta = read_meta(tokenizer)
     read_tokenizer(tokenizer)  # a damaged tokenizer fails here, in one line, before any worker starts
     files = find_shards([source])
-    text_bytes = sum(bytes_of_text(shard.path) for shard in files)
+    text_bytes = sum(_bytes_of_text(shard.path) for shard in files)
     most = max([1.0, *(weights or {}).values()])  # a source of this weight alone would be packed as often
-    chunks = divide(files, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
+    chunks = _divide(files, int(max(2**22, min(CHUNK_BYTES, text_bytes // 64)) / most))
     if not chunks:
         raise InputError(f"nothing to pack in {source}: it holds no documents")
     job = _Job(
@@ -134,7 +136,11 @@ def pack(
     tokens = documents = 0
     made_from = [asdict(job), [asdict(chunk) for chunk in chunks]]
     with resumable_parts(output, made_from, files, kinds=()), workers(processes, cluster) as run:
-        for done, encoded in enumerate(run(_encode_once, [(job, chunk) for chunk in chunks]), 1):
+        encoding = [
+            (job.part("chunk", each.number, "json"), partial(_encode_chunk, job, each), *job.chunk_files(each.number))
+            for each in chunks
+        ]
+        for done, encoded in enumerate(run(do_once, encoding), 1):
             counted.append(encoded["counts"])
             tokens, documents = tokens + encoded["tokens"], documents + encoded["documents"]
             progress(0.9 * done / len(chunks), "tokenising")
@@ -144,15 +150,16 @@ def pack(
                 f"{source}: nothing is left to pack, as all documents share a question that is held out or have a low "
                 "weight; set data.validation and data.tuning to 0, or raise the weights of the sources"
             )
-        for shard in run(_pack_once, [(job, number) for number in range(job.shards)]):
+        packing = [
+            (job.part("shard", number, "json"), partial(_pack_shard, job, number), *shard_files(output, number))
+            for number in range(job.shards)
+        ]
+        for shard in run(do_once, packing):
             packed.append(shard)
             progress(0.9 + 0.1 * len(packed) / job.shards, "packing")
-        held_out = [job.held_out(chunk.number) for chunk in chunks]
+        held_out = [job.chunk_files(chunk.number)[-1] for chunk in chunks]
         wanted = {VALIDATION: validation, **({TUNING: tuning} if tuning else {})}
-        if job.hash_bounds[-1]:
-            items = write_held_out(held_out, output, wanted, job.hash_bounds)
-        else:
-            items = dict.fromkeys(wanted, 0)
+        items = write_held_out(held_out, output, wanted) if job.hash_bounds[-1] else dict.fromkeys(wanted, 0)
         described = {
             "dtype": job.dtype,
             "sequence_length": sequence_length,
@@ -174,47 +181,69 @@ def pack(
     }
 
 
+def _bytes_of_text(path: Path) -> int:
+    """Sum the bytes of the questions and responses of a shard."""
+    batches = read_shard(path, columns=["question", "response"])
+    return sum(pc.sum(pc.binary_length(column)).as_py() or 0 for batch in batches for column in batch.columns)
+
+
+def _divide(files: Sequence[Shard], chunk_bytes: int) -> list[_Chunk]:
+    """Divide the corpus into chunks of whole row groups, each of about `chunk_bytes` before compression."""
+    chunks: list[_Chunk] = []
+    for shard in files:
+        with open_shard(shard.path) as file:
+            metadata = file.metadata
+        first, groups, rows, size = shard.start, [], 0, 0
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            groups.append(number)
+            rows, size = rows + group.num_rows, size + group.total_byte_size
+            if size >= chunk_bytes or number == metadata.num_row_groups - 1:
+                if rows:
+                    chunks.append(_Chunk(len(chunks), str(shard.path), tuple(groups), first))
+                first, groups, rows, size = first + rows, [], 0, 0
+    return chunks
+
+
 # --- the parts of the work, each a function of files ---
 
 
-def _encode_once(job: _Job, chunk: Chunk) -> dict[str, Any]:
-    files = [job.part("chunk", chunk.number, f"{what}.npy") for what in ("tokens", "records", "bounds")]
-    note = job.part("chunk", chunk.number, "json")
-    return do_once(note, lambda: _encode_chunk(job, chunk), job.held_out(chunk.number), *files)
-
-
-def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
+def _encode_chunk(job: _Job, chunk: _Chunk) -> dict[str, Any]:
     """Encode a chunk and write it sorted by random number, and apart what is held out.
 
     Returns "counts", rows as of `count_documents`, and the "tokens" and "documents" to pack.
     """
+    tokens_file, records_file, bounds_file, held_out_file = job.chunk_files(chunk.number)
     codec = _tokenizer(job.tokenizer)
-    tokens, prompts, lengths, copies, held_out, counts = [], [], [], [], [], []
+    tokens, parts, copies, held_out, counts = [], [], [], [], []
     first = chunk.first
-    for batch in chunk.documents():
-        found = _encode(codec, batch, job)
-        tokens.append(found.tokens)
-        prompts.append(found.prompt_lengths)
-        lengths.append(found.lengths)
+    for batch in read_shard(Path(chunk.path), columns=SCHEMA.names, row_groups=chunk.row_groups):
+        found, lengths = encode_documents(codec, batch)
+        ends = np.cumsum(lengths.sum(axis=1))
+        lengths[:, 1] += 1  # the end mark
+        tokens.append(np.insert(found.astype(job.dtype), ends, job.end_token))
+        parts.append(lengths)
         splits, documents = hold_out(batch, job.hash_bounds)
-        trains = splits == len(SPLITS)
+        trains = splits == ""
         times = np.where(trains, copies_of(batch["source"], job.weights, job.seed, first), 0)
         first += len(batch)
         copies.append(times)
         held_out.append(documents)
-        reasons = pa.array(np.where(trains, np.where(times > 0, KEPT, LEFT_OUT), np.array([*SPLITS, ""])[splits]))
-        counts.append(count_documents(batch, reasons, found.lengths))
-    pq.write_table(pa.concat_tables(held_out), job.held_out(chunk.number))
-    records = np.empty(sum(map(len, lengths)), RECORD)
-    records["prompt"], records["length"] = np.concatenate(prompts), np.concatenate(lengths)
+        reasons = pa.array(np.where(trains, np.where(times > 0, KEPT, LEFT_OUT), splits))
+        counts.append(count_documents(batch, reasons, lengths.sum(axis=1)))
+    pq.write_table(pa.concat_tables(held_out), held_out_file)
+    lengths = np.concatenate(parts)
+    records = np.empty(len(lengths), RECORD)
+    records["prompt"], records["length"] = lengths[:, 0], lengths.sum(axis=1)
     records["key"] = random_numbers(job.seed, chunk.first, len(records))
     starts = np.cumsum(records["length"], dtype=np.int64) - records["length"]
     records, starts = repeat(records, starts, np.concatenate(copies))
     order = np.argsort(records["key"], kind="stable")
-    tokens, records, starts = np.concatenate(tokens), records[order], starts[order]
-    save_array(job.part("chunk", chunk.number, "tokens.npy"), _in_order(tokens, starts, records["length"]))
-    save_array(job.part("chunk", chunk.number, "records.npy"), records)
-    save_array(job.part("chunk", chunk.number, "bounds.npy"), _places(records, job.bounds))
+    records, starts, corpus = records[order], starts[order], np.concatenate(tokens)
+    spans = zip(starts.tolist(), records["length"].tolist(), strict=True)
+    save_array(tokens_file, np.concatenate([corpus[:0], *(corpus[start : start + length] for start, length in spans)]))
+    save_array(records_file, records)
+    save_array(bounds_file, _places(records, job.shards))
     return {
         "counts": sum_counts(counts),
         "tokens": int(records["length"].sum(dtype=np.int64)),
@@ -222,55 +251,28 @@ def _encode_chunk(job: _Job, chunk: Chunk) -> dict[str, Any]:
     }
 
 
-def _pack_once(job: _Job, number: int) -> dict[str, int]:
-    note = job.part("shard", number, "json")
-    return do_once(note, lambda: _pack_shard(job, number), *shard_files(Path(job.output), number))
-
-
 def _pack_shard(job: _Job, number: int) -> dict[str, int]:
     """Gather one shard's documents from all chunks, in the order of their random numbers, and pack them."""
-    tokens, records, bounds = (
-        [job.part("chunk", chunk, f"{what}.npy") for chunk in range(job.chunks)]
-        for what in ("tokens", "records", "bounds")
-    )
-    spans = [np.load(path)[number : number + 2] for path in bounds]
-    found = _gather(records, [span[:, 0] for span in spans], RECORD)
-    gathered = _gather(tokens, [span[:, 1] for span in spans], np.dtype(job.dtype))
+    tokens, records, bounds, _ = zip(*map(job.chunk_files, range(job.chunks)), strict=True)
+    spans = np.stack([np.load(path)[number : number + 2] for path in bounds])
+    found, gathered = _gather(records, spans[:, :, 0]), _gather(tokens, spans[:, :, 1])
     starts = np.cumsum(found["length"], dtype=np.int64) - found["length"]
     order = np.argsort(found["key"], kind="stable")
-    documents = Documents(gathered, starts[order], found["prompt"][order], found["length"][order])
+    columns = [column[order].astype(np.int64) for column in (starts, found["prompt"], found["length"])]
     return write_token_shard(
-        Path(job.output), number, documents, job.sequence_length, job.end_token, np.dtype(job.dtype)
+        Path(job.output), number, gathered, *columns, row=job.sequence_length, end_token=job.end_token
     )
 
 
-def _gather(files: list[Path], spans: list[np.ndarray], kind: np.dtype) -> np.ndarray:
-    """Join a span of each file's array: one file is open at a time, as a corpus has thousands of chunks."""
-    gathered = np.empty(sum(int(stop - start) for start, stop in spans), kind)
-    filled = 0
-    for file, (start, stop) in zip(files, spans, strict=True):
-        gathered[filled : filled + stop - start] = np.load(file, mmap_mode="r")[start:stop]
-        filled += stop - start
-    return gathered
+def _gather(files: Sequence[Path], spans: np.ndarray) -> np.ndarray:
+    """Join a span of each file's array; a copy of each closes its file, as a corpus has thousands of chunks."""
+    return np.concatenate(
+        [np.load(file, mmap_mode="r")[start:stop].copy() for file, (start, stop) in zip(files, spans, strict=True)]
+    )
 
 
-def _encode(codec: Tokenizer, batch: pa.RecordBatch, job: _Job) -> Documents:
-    tokens, parts = encode_documents(codec, batch)
-    lengths = parts.sum(axis=1)
-    tokens = np.insert(tokens.astype(job.dtype), np.cumsum(lengths), job.end_token)
-    return Documents(tokens, np.cumsum(lengths + 1) - lengths - 1, parts[:, 0], lengths + 1)
-
-
-def _in_order(tokens: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Concatenate spans of `tokens`."""
-    lengths = lengths.astype(np.int64)
-    ordered = np.empty(int(lengths.sum()), tokens.dtype)
-    copy_spans(tokens, starts, ordered, np.cumsum(lengths) - lengths, lengths)
-    return ordered
-
-
-def _places(records: np.ndarray, bounds: list[int]) -> np.ndarray:
+def _places(records: np.ndarray, shards: int) -> np.ndarray:
     """Find where each shard begins in a sorted chunk: documents and tokens before it, int64 [shards + 1, 2]."""
-    inner = np.searchsorted(records["key"], np.array(bounds[1:-1], np.uint64))
-    documents = np.concatenate([[0], inner, [len(records)]])
+    bounds = np.array([(number << 64) // shards for number in range(1, shards)], np.uint64)
+    documents = np.concatenate([[0], np.searchsorted(records["key"], bounds), [len(records)]])
     return np.stack([documents, np.concatenate([[0], np.cumsum(records["length"], dtype=np.int64)])[documents]], axis=1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,10 +66,27 @@ def train_tokenizer(
 
     if vocabulary_size < 257:
         raise InputError(f"vocabulary_size={vocabulary_size}: 256 bytes and the end mark need at least 257")
-    total = sum(_characters(batch) for batch in _questions_and_responses(source))
+    read = partial(read_documents, source, columns=["question", "response"])
+    total = sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for batch in read() for column in batch.columns)
     if not total:
         raise InputError(f"no tokenizer can be trained on {source}: it holds no documents")
-    sample = _Sample(source, min(1.0, sample_characters / total), total, progress)
+    fraction = min(1.0, sample_characters / total)
+    characters = 0
+
+    def sample() -> Iterator[list[str]]:
+        """Yield the training texts of a fraction of the documents, evenly over the corpus, in batches."""
+        nonlocal characters
+        number = 0
+        for batch in read():
+            texts: list[str] = []
+            for question, response in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                if int((number + 1) * fraction) > int(number * fraction):
+                    texts += training_parts(question, response)
+                number += 1
+            characters += sum(map(len, texts))
+            progress(min(0.9, characters / (fraction * total)), "reading documents")
+            yield texts
+
     codec = Tokenizer(models.BPE())
     codec.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -83,37 +101,9 @@ def train_tokenizer(
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    codec.train_from_iterator(sample, trainer)
+    codec.train_from_iterator(sample(), trainer)
     progress(1.0, "trained")
-    return {**_save(codec, output, END), "characters": sample.characters}
-
-
-class _Sample:
-    """Iterate over the training texts of a fraction of the documents, evenly over the corpus, in batches."""
-
-    def __init__(self, source: Path, fraction: float, total: int, progress: Progress) -> None:
-        self.source, self.fraction, self.expected, self.progress = source, fraction, fraction * total, progress
-        self.characters = 0
-
-    def __iter__(self) -> Iterator[list[str]]:
-        number = 0
-        for batch in _questions_and_responses(self.source):
-            texts: list[str] = []
-            for question, response in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                if int((number + 1) * self.fraction) > int(number * self.fraction):
-                    texts += training_parts(question, response)
-                number += 1
-            self.characters += sum(map(len, texts))
-            self.progress(min(0.9, self.characters / self.expected), "reading documents")
-            yield texts
-
-
-def _questions_and_responses(source: Path) -> Iterator[pa.RecordBatch]:
-    return read_documents(source, columns=["question", "response"])
-
-
-def _characters(batch: pa.RecordBatch) -> int:
-    return sum(pc.sum(pc.utf8_length(column)).as_py() or 0 for column in batch.columns)
+    return {**_save(codec, output, END), "characters": characters}
 
 
 def take_tokenizer(entry: Mapping[str, str | None], output: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipeline.storage.documents import DROPPED, SCHEMA
@@ -35,7 +36,7 @@ VALIDATION = "validation"  # the task and the benchmark in the results, and the 
 TUNING = "tuning"
 SPLITS = (VALIDATION, TUNING)
 LEAST_PACKED = 50  # documents for each one that a split is expected to hold out
-HELD_OUT = SCHEMA.append(pa.field("hash", pa.uint64()))
+HELD_OUT = DROPPED.append(pa.field("hash", pa.uint64()))
 
 
 def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
@@ -48,18 +49,15 @@ def hash_bounds(documents: int, wanted: Sequence[int]) -> tuple[int, ...]:
     return tuple((share << 64) // max(documents, 1) for share in shares)
 
 
-def split_of(hashes: np.ndarray, bounds: Sequence[int]) -> np.ndarray:
-    """Find the split of each hash: int [D], a place in `SPLITS`, or their number for a document that trains."""
-    return np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")
-
-
 def hold_out(documents: pa.RecordBatch, bounds: Sequence[int]) -> tuple[np.ndarray, pa.Table]:
-    """Choose the documents of the splits: the place of each (`split_of`), and a table of those held out."""
+    """Find the split of each document ("" for one that trains), and tabulate those that are held out."""
     hashes = question_hashes(documents) if bounds[-1] else np.zeros(len(documents), np.uint64)
-    places = split_of(hashes, bounds)
-    chosen = places < len(bounds)
-    table = pa.Table.from_batches([documents]).filter(pa.array(chosen))
-    return places, table.append_column("hash", pa.array(hashes[chosen])).cast(HELD_OUT)
+    splits = np.array([*SPLITS, ""])[np.searchsorted(np.array(bounds, np.uint64), hashes, side="right")]
+    held_out = splits != ""
+    chosen = pa.Table.from_batches([documents]).filter(pa.array(held_out))
+    reasons, because = pa.array(splits[held_out], pa.string()), pa.nulls(len(chosen), pa.string())
+    columns = [*chosen.select(SCHEMA.names).columns, reasons, because, pa.array(hashes[held_out])]
+    return splits, pa.table(columns, schema=HELD_OUT)
 
 
 def question_hashes(documents: pa.RecordBatch) -> np.ndarray:
@@ -78,9 +76,7 @@ def _text_ids(texts: pa.Array) -> np.ndarray:
     return np.concatenate(ids)
 
 
-def write_held_out(
-    parts: Iterable[Path], output: Path, wanted: Mapping[str, int], bounds: Sequence[int]
-) -> dict[str, int]:
+def write_held_out(parts: Iterable[Path], output: Path, wanted: Mapping[str, int]) -> dict[str, int]:
     """Write the held-out documents of `parts`, tables of `hold_out`, in the order of the corpus.
 
     All go to `dropped/`, and of each split up to `wanted` with a response to the files of items. Returns the number of
@@ -91,13 +87,10 @@ def write_held_out(
     with pq.ParquetWriter(output / "dropped" / "00000.parquet", DROPPED, compression="zstd") as writer:
         for part in parts:
             held_out = pq.read_table(part)
-            splits = np.array(SPLITS)[split_of(held_out["hash"].to_numpy(), bounds)]
-            reasons, because = pa.array(splits, pa.string()), pa.nulls(len(held_out), pa.string())
-            dropped = held_out.select(SCHEMA.names).append_column("reason", reasons).append_column("because", because)
-            writer.write_table(dropped.cast(DROPPED))
+            writer.write_table(held_out.select(DROPPED.names))
             for split, most in wanted.items():
-                answered = (row for row in held_out.filter(pa.array(splits == split)).to_pylist() if row["response"])
-                both = chain(chosen[split], answered)
+                of_split = held_out.filter(pc.equal(held_out["reason"], split)).to_pylist()
+                both = chain(chosen[split], (row for row in of_split if row["response"]))
                 chosen[split] = heapq.nsmallest(most, both, key=itemgetter("hash"))  # stable: corpus order
     for split, rows in chosen.items():
         for loss_on in ("all", "responses"):

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from itertools import chain
 from random import Random
 
 from pipeline.errors import InputError
-from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import grams
-from pipeline.worlds.problem import GRAM, Family, Problem
+from pipeline.worlds.problem import GRAM, Family, Problem, grams, pick
 
 COVERAGE = 0.4
 TRIES = 10_000
-BLOCK = 512  # benchmark questions that are counted at once
 
 
 class Crowd:
@@ -26,15 +22,14 @@ class Crowd:
     """
 
     def __init__(self, benchmark: Iterable[Problem] = ()) -> None:
-        self._count = 0
         self._by_key: dict[tuple, list[Problem]] = defaultdict(list)
-        texts: dict[Hashable, list[frozenset]] = defaultdict(list)
+        self._enough: list[float] = []  # n-grams of each mark of the benchmark questions
+        self._holders: dict[tuple, list[int]] = defaultdict(list)  # the marks that hold an n-gram
         for agreed, text in chain.from_iterable(problem.marks() for problem in benchmark):
-            texts[agreed].append(grams(text, GRAM))
-        self._items = {
-            agreed: [Items(marks[first : first + BLOCK]) for first in range(0, len(marks), BLOCK)]
-            for agreed, marks in texts.items()
-        }
+            held = grams(text, GRAM)
+            for gram in held:
+                self._holders[agreed, gram].append(len(self._enough))
+            self._enough.append(COVERAGE * len(held))
 
     def admit(self, problem: Problem) -> bool:
         """Add a problem, unless it is too similar to a problem of the crowd or to a benchmark question."""
@@ -43,7 +38,6 @@ class Crowd:
             return False
         for key in keys:
             self._by_key[key].append(problem)
-        self._count += 1
         return True
 
     def draw(self, random: Random, family: Family) -> Problem:
@@ -53,36 +47,13 @@ class Crowd:
             if self.admit(problem):
                 return problem
         raise InputError(
-            f"the built-in world has no room for more than {self._count} different problems with {family.steps[0]} to "
-            f"{family.steps[-1]} steps in a family: ask for fewer documents or more steps"
+            f"the built-in world has no room for more different problems with {family.steps[0]} to {family.steps[-1]} "
+            "steps in a family: ask for fewer documents or more steps"
         )
 
     def _covers_item(self, problem: Problem) -> bool:
         for agreed, text in problem.marks():
-            if items := self._items.get(agreed):
-                held = grams(text, GRAM)
-                if any(block.covered_by(held) for block in items):
-                    return True
+            common = Counter(chain.from_iterable(self._holders.get((agreed, gram), ()) for gram in grams(text, GRAM)))
+            if any(count >= self._enough[mark] for mark, count in common.items()):
+                return True
         return False
-
-
-class Items:
-    """Sets of n-grams of benchmark questions, to be asked whether a text holds `COVERAGE` of a set.
-
-    One byte of a long integer counts for one question, so that one addition counts an n-gram for all questions. A byte
-    begins as far below 128 as n-grams of the question are needed.
-    """
-
-    def __init__(self, marks: list[frozenset]) -> None:
-        assert all(0 < len(found) < 128 for found in marks)
-        self._ones: dict[tuple[str, ...], int] = defaultdict(int)  # of an n-gram: 1 in the byte of each question
-        self._start = 0
-        for place, found in enumerate(marks):
-            self._start |= 128 - math.ceil(COVERAGE * len(found)) << 8 * place
-            for gram in found:
-                self._ones[gram] |= 1 << 8 * place
-        self._enough = int.from_bytes(b"\x80" * len(marks))
-
-    def covered_by(self, held: frozenset) -> bool:
-        """Test whether a text of the n-grams `held` holds enough of those of one question."""
-        return sum(filter(None, map(self._ones.get, held)), self._start) & self._enough != 0

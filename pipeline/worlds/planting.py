@@ -9,15 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Literal, get_args
 
 from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import grams, jaccard, words
-from pipeline.worlds.problem import GRAM, Problem
+from pipeline.worlds.problem import GRAM, Problem, grams, jaccard, pick, words
 
-TRACE_KINDS = ("none", "paired", "tokens", "closing")
-BROKEN_KINDS = ("no question", "no response", "missing response", "nothing after the trace", "damaged encoding")
+TRACES = {
+    "paired": "<think>\n{thoughts}\n</think>\n\n{answer}",
+    "tokens": (
+        "<|begin_of_thought|>\n\n{thoughts}\n\n<|end_of_thought|>\n\n"
+        "<|begin_of_solution|>\n\n{answer}\n\n<|end_of_solution|>"
+    ),
+    "closing": "{thoughts}\n</think>\n\n{answer}",
+}
+PHRASES = ("Please tell me: {}", "{} Thank you.", "{} Give the number.")
 SIMILAR = 0.72
+Edit = Literal["verbatim", "spacing", "case", "punctuation", "phrase", "latex", "word", "name"]
 
 
 @dataclass
@@ -40,10 +47,6 @@ def _respace(random: Random, question: str) -> str:
     return first + "".join(pick(random, (" ", "  ", " ", "\n", " \t")) + word for word in rest) + "  "
 
 
-def _recase(random: Random, question: str) -> str:
-    return pick(random, (str.upper, str.lower, str.title))(question)
-
-
 def _repunctuate(random: Random, question: str) -> str:
     return question[:-1].replace(".", pick(random, (";", "!", " ."))) + pick(random, ("", " ?", "??"))
 
@@ -53,31 +56,23 @@ def _as_latex(random: Random, question: str) -> str:
     return "".join(f"{opening}{sign}{closing}" if sign.isdigit() else sign for sign in question)
 
 
-def _add_phrase(random: Random, question: str) -> str:
-    return pick(random, ("Please tell me: {}", "{} Thank you.", "{} Give the number.")).format(question)
-
-
 TEXT_EDITS: dict[str, Callable[[Random, str], str]] = {
     "verbatim": lambda random, question: question,
     "spacing": _respace,
-    "case": _recase,
+    "case": lambda random, question: pick(random, (str.upper, str.lower, str.title))(question),
     "punctuation": _repunctuate,
-    "phrase": _add_phrase,
+    "phrase": lambda random, question: pick(random, PHRASES).format(question),
     "latex": _as_latex,
 }
-PROBLEM_EDITS: dict[str, Callable[[Random, Problem], Problem]] = {
-    "word": lambda random, problem: problem.with_another_word(random),
-    "name": lambda random, problem: problem.with_another_name(random),
-}
-EDITS = (*TEXT_EDITS, *PROBLEM_EDITS)
+EDITS: tuple[Edit, ...] = get_args(Edit)
 
 
-def edited(random: Random, problem: Problem, edit: str) -> Row:
-    """Make a row of `problem` after the edit of that name."""
+def edited(random: Random, problem: Problem, edit: Edit, kind: str, of: Row | str) -> Row:
+    """Make a row of `problem` after the edit of that name, as a duplicate or a leak."""
     if edit in TEXT_EDITS:
-        return Row(problem, TEXT_EDITS[edit](random, problem.question), edit=edit)
-    other = PROBLEM_EDITS[edit](random, problem)
-    return Row(other, other.question, edit=edit)
+        return Row(problem, TEXT_EDITS[edit](random, problem.question), kind, edit, of)
+    other = problem.with_another_word(random) if edit == "word" else problem.with_another_name(random)
+    return Row(other, other.question, kind, edit, of)
 
 
 def similarity(first: Row, second: Row) -> float:
@@ -88,15 +83,22 @@ def similarity(first: Row, second: Row) -> float:
 # --- rows ---
 
 
-def repeat_exactly(original: Row) -> Row:
-    """Make an exact duplicate."""
-    return Row(original.problem, original.question, "exact", "verbatim", original)
+BROKEN: dict[str, Callable[[Random, Row], dict[str, str | None]]] = {
+    "no question": lambda random, row: {"question": ""},
+    "no response": lambda random, row: {"response": " \n"},
+    "missing response": lambda random, row: {"response": None},
+    "nothing after the trace": lambda random, row: {
+        "response": TRACES["paired"].format(thoughts=row.problem.reasoning(random), answer="")
+    },
+    "damaged encoding": lambda random, row: {
+        "question": "".join("\ufffd" if letter in "aeiou" else letter for letter in row.question)
+    },
+}
 
 
-def repeat_nearly(random: Random, original: Row, edit: str) -> Row | None:
+def repeat_nearly(random: Random, original: Row, edit: Edit) -> Row | None:
     """Make a near duplicate by a small edit; None where the problem is too short to stay a near duplicate."""
-    row = edited(random, original.problem, edit)
-    row.kind, row.of = "near", original
+    row = edited(random, original.problem, edit, "near", original)
     return row if similarity(row, original) >= SIMILAR else None
 
 
@@ -104,42 +106,19 @@ def vary_numbers(random: Random, original: Row, crowd: Crowd) -> Row | None:
     """Make a variant in other numbers, which is another problem and has to stay; None after 100 failed draws."""
     for _ in range(100):
         problem = original.problem.with_other_numbers(random)
-        if problem is not None and crowd.admit(problem):
+        if problem is not None and problem.numbers != original.problem.numbers and crowd.admit(problem):
             return Row(problem, problem.question, "numbers", "numbers", original)
     return None
 
 
-def leak(random: Random, problem: Problem, item: str, edit: str) -> Row:
-    """Make a training row of a benchmark item."""
-    row = edited(random, problem, edit)
-    row.kind, row.of = "leak", item
-    return row
-
-
 def columns(random: Random, row: Row) -> dict[str, str | None]:
     """Write the row's columns: question, response with its trace, answer."""
-    answer = row.problem.answer
-    values: dict[str, str | None] = {
+    values = {
         "question": row.question,
         "response": _response(random, row.problem, row.trace),
-        "answer": answer,
+        "answer": row.problem.answer,
     }
-    if row.kind != "broken":
-        return values
-    match row.edit:
-        case "no question":
-            values["question"] = ""
-        case "no response":
-            values["response"] = " \n"
-        case "missing response":
-            values["response"] = None
-        case "nothing after the trace":
-            values["response"] = f"<think>\n{row.problem.reasoning(random)}\n</think>\n\n"
-        case "damaged encoding":
-            values["question"] = "".join("\ufffd" if letter in "aeiou" else letter for letter in row.question)
-        case _:
-            raise AssertionError(row.edit)
-    return values
+    return {**values, **BROKEN[str(row.edit)](random, row)} if row.kind == "broken" else values
 
 
 def _response(random: Random, problem: Problem, trace: str) -> str:
@@ -147,17 +126,6 @@ def _response(random: Random, problem: Problem, trace: str) -> str:
     if trace == "none":
         return problem.answer
     thoughts = problem.reasoning(random)
-    match trace:
-        case "paired":
-            return f"<think>\n{thoughts}\n</think>\n\n{problem.answer}"
-        case "tokens":
-            return (
-                f"<|begin_of_thought|>\n\n{thoughts}\n\n<|end_of_thought|>\n\n"
-                f"<|begin_of_solution|>\n\n{problem.answer}\n\n<|end_of_solution|>"
-            )
-        case "closing":
-            return f"{thoughts}\n</think>\n\n{problem.answer}"
-        case "unclosed":
-            return f"<think>\n{thoughts[: int(len(thoughts) * (0.5 + 0.4 * random.random()))]}"
-        case _:
-            raise AssertionError(trace)
+    if trace == "unclosed":
+        return f"<think>\n{thoughts[: int(len(thoughts) * (0.5 + 0.4 * random.random()))]}"
+    return TRACES[trace].format(thoughts=thoughts, answer=problem.answer)

@@ -14,15 +14,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
-from pipeline.worlds.drawing import pick, shuffled
-from pipeline.worlds.problem import Problem
+from pipeline.worlds.problem import HIGHEST, NAMES, STARTS, Problem, pick, shuffled
 
-NAMES = ("Ann", "Ben", "Eva", "Leo", "Mia", "Sam", "Tom", "Zoe")
 THINGS = ("coins", "cards", "pens", "cups", "books", "balls", "keys", "nuts")
 VERBS = ("has", "owns")  # of the first sentence
-HIGHEST = 9
-STARTS = (0, 2, 3, 4, 5, 6, 7, 8, 9)  # not 1, which would want the singular
-ANSWERS = tuple(str(value) for value in range(HIGHEST + 1))
 
 
 @dataclass(frozen=True)
@@ -102,8 +97,7 @@ class Relation(Problem):
             change = 1 + pick(random, range(room))
             statements.append(replace(statement, change=change if statement.change > 0 else -change))
             values[statement.name] = before + statements[-1].change
-        other = replace(self, statements=tuple(statements))
-        return None if other.numbers == self.numbers else other
+        return replace(self, statements=tuple(statements))
 
     def with_another_word(self, random: Random) -> Relation:
         return replace(self, verb=1 - self.verb)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 
 from pipeline.errors import InputError
 from pipeline.worlds import relations, sums, swaps
-from pipeline.worlds.planting import EDITS
-from pipeline.worlds.problem import Family
+from pipeline.worlds.planting import Edit
+from pipeline.worlds.problem import NAMES, Family
 
-FAMILIES = ("sums", "relations", "swaps")
-MOST_STEPS = 24  # of sums: a question of so many has at most 126 n-grams, and `pipeline.worlds.crowd` counts below 128
+Item = TypeVar("Item")
+Several = Annotated[tuple[Item, ...], Field(min_length=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 @dataclass(frozen=True)
@@ -23,56 +27,39 @@ class WorldSettings:
     `longest` steps, relations 1 to `hops` beside up to `distractors`, swaps 1 to `swaps`. `nouns` is the number of
     names, and of things, that sums are told of (none: all). Benchmarks depend only on `seed`, `items`, `families` and
     what the families are made of. Duplicates repeat clean rows. Rows of `traces` have a closed trace before the answer,
-    rows of `unclosed` a trace without an end. Raises InputError for values out of range.
+    rows of `unclosed` a trace without an end.
     """
 
     seed: int = 0
-    documents: int = 50_000
-    items: int = 400
-    families: tuple[str, ...] = ("sums",)
-    shortest: int = 1
+    documents: Annotated[int, Field(ge=1)] = 50_000
+    items: Annotated[int, Field(ge=1)] = 400
+    families: Several[Literal["sums", "relations", "swaps"]] = ("sums",)
+    shortest: Annotated[int, Field(ge=1)] = 1
     longest: int = 6
-    nouns: int | None = None
-    hops: int = 3
-    distractors: int = 1
-    swaps: int = 3
-    exact_duplicates: float = 0.04
-    near_duplicates: float = 0.04
-    number_variants: float = 0.03
-    broken: float = 0.01
-    unclosed: float = 0.02
-    traces: float = 0.6
-    leaked: float = 0.1
-    near_edits: tuple[str, ...] = ("spacing", "case", "punctuation", "phrase", "word")
-    leak_edits: tuple[str, ...] = ("verbatim", "spacing", "case")
+    nouns: Annotated[int, Field(ge=4, le=len(sums.THINGS))] | None = None
+    hops: Annotated[int, Field(ge=1)] = 3
+    distractors: Annotated[int, Field(ge=0)] = 1
+    swaps: Annotated[int, Field(ge=1, lt=len(NAMES))] = 3
+    exact_duplicates: Share = 0.04
+    near_duplicates: Share = 0.04
+    number_variants: Share = 0.03
+    broken: Share = 0.01
+    unclosed: Share = 0.02
+    traces: Share = 0.6
+    leaked: Share = 0.1
+    near_edits: Several[Edit] = ("spacing", "case", "punctuation", "phrase", "word")
+    leak_edits: Several[Edit] = ("verbatim", "spacing", "case")
 
-    def __post_init__(self) -> None:
-        if not 1 <= self.shortest <= self.longest <= MOST_STEPS:
-            wanted = f"need 1 <= shortest <= longest <= {MOST_STEPS}"
-            raise InputError(f"world: shortest={self.shortest}, longest={self.longest}: {wanted}")
-        if self.nouns is not None and not 4 <= self.nouns <= len(sums.THINGS):
-            raise InputError(f"world: nouns={self.nouns}: need 4 to {len(sums.THINGS)}, or none for all")
-        most = len(relations.NAMES) - 2  # one person more than statements, and one whom an edit can put in
-        if not (self.hops >= 1 and self.distractors >= 0 and self.hops + self.distractors <= most):
-            raise InputError(
-                f"world: hops={self.hops}, distractors={self.distractors}: need at least 1 and 0, together at most "
-                f"{most}, as there are {len(relations.NAMES)} names"
-            )
-        if not 1 <= self.swaps < len(swaps.NAMES):
-            raise InputError(f"world: swaps={self.swaps}: need 1 to {len(swaps.NAMES) - 1}")
-        for name in ("documents", "items"):
-            if getattr(self, name) < 1:
-                raise InputError(f"world: {name}={getattr(self, name)}: need at least 1")
-        shares = ("exact_duplicates", "near_duplicates", "number_variants", "broken", "unclosed", "traces", "leaked")
-        for name in shares:
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"world: {name}={getattr(self, name)}: a share lies between 0 and 1")
-        for name, known in (("families", FAMILIES), ("near_edits", EDITS), ("leak_edits", EDITS)):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-            if not getattr(self, name) or set(getattr(self, name)) - set(known):
-                raise InputError(f"world: {name}={list(getattr(self, name))}: choose from {', '.join(known)}")
+    @model_validator(mode="after")
+    def _consistent(self) -> WorldSettings:
+        if self.shortest > self.longest:
+            raise InputError(f"shortest={self.shortest} is above longest={self.longest}")
+        most = len(NAMES) - 2  # one person more than statements, and one whom an edit can put in
+        if self.hops + self.distractors > most:
+            raise InputError(f"hops={self.hops}, distractors={self.distractors}: give together at most {most}")
         if len(set(self.families)) < len(self.families):
-            raise InputError(f"world: families={list(self.families)}: name each family once; rows are divided evenly")
+            raise InputError(f"families={list(self.families)}: name each family once; rows are divided evenly")
+        return self
 
     def family(self, name: str, part: str = "all") -> Family:
         """Return a family with its numbers of steps: all, the shorter half ("short") or the longer half ("long")."""

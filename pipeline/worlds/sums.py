@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate, pairwise
 from random import Random
 
-from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import words
-from pipeline.worlds.problem import Problem
+from pipeline.worlds.problem import HIGHEST, STARTS, Problem, pick, words
 
 WOMEN = ("Ann", "Mia", "Eva", "Zoe", "Lily", "Rosa", "Ella", "Nora", "Ruth", "Jane", "Kate", "Lucy", "Mary", "Sara")
 MEN = ("Ben", "Tom", "Sam", "Max", "Leo", "Dan", "Paul", "Jack", "Mark", "Hugo", "Noah", "Omar", "Eric", "Adam")
@@ -29,9 +28,6 @@ LOSSES = ("loses", "sells", "drops", "breaks", "mails")
 OPENINGS = ("{name} has {start} {thing}.", "{name} owns {start} {thing}.")
 LINKS = ("{Pronoun}", "Then {pronoun}")
 QUESTIONS = ("How many {thing} does {name} have?", "How many {thing} has {name} now?")
-HIGHEST = 9
-STARTS = (0, 2, 3, 4, 5, 6, 7, 8, 9)  # not 1, which would want the singular
-ANSWERS = tuple(str(value) for value in range(HIGHEST + 1))
 
 
 @dataclass(frozen=True)
@@ -57,10 +53,7 @@ class Story(Problem):
     @property
     def values(self) -> tuple[int, ...]:
         """The values at the start and after each step."""
-        values = [self.start]
-        for step in self.steps:
-            values.append(values[-1] + step.change)
-        return tuple(values)
+        return tuple(accumulate((step.change for step in self.steps), initial=self.start))
 
     @cached_property
     def question(self) -> str:
@@ -81,12 +74,14 @@ class Story(Problem):
         return (self.start, *(abs(step.change) for step in self.steps))
 
     def reasoning(self, random: Random) -> str:
-        before, lines = self.start, []
-        sums = []
-        for step, after in zip(self.steps, self.values[1:], strict=True):
-            sums.append(f"{before} {'+' if step.change > 0 else '-'} {abs(step.change)} = {after}")
-            lines.append(f"{self.name} {step.verb} {_amount(step)}, so that is {sums[-1]}.")
-            before = after
+        sums = [
+            f"{before} {'+' if after > before else '-'} {abs(after - before)} = {after}"
+            for before, after in pairwise(self.values)
+        ]
+        lines = [
+            f"{self.name} {step.verb} {_amount(step)}, so that is {found}."
+            for step, found in zip(self.steps, sums, strict=True)
+        ]
         start = pick(
             random, ("Okay, let me go through this one step at a time.", "Alright, I have to keep count here.")
         )
@@ -110,8 +105,7 @@ class Story(Problem):
             change = 1 + pick(random, range(room))
             steps.append(replace(step, change=change if step.change > 0 else -change))
             value += steps[-1].change
-        other = replace(self, start=start, steps=tuple(steps))
-        return None if other.numbers == self.numbers else other
+        return replace(self, start=start, steps=tuple(steps))
 
     def with_another_word(self, random: Random) -> Story:
         place = pick(random, range(len(self.steps)))

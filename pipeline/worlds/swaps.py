@@ -12,15 +12,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from random import Random
 
-from pipeline.worlds.drawing import pick
-from pipeline.worlds.likeness import words
-from pipeline.worlds.problem import Problem
+from pipeline.worlds.problem import NAMES, Problem, pick, words
 
-NAMES = ("Ann", "Ben", "Eva", "Leo", "Mia", "Sam", "Tom", "Zoe")
 THINGS = ("coin", "ball", "key", "ring", "nut", "pearl", "shell", "bead")
 ARTICLES = ("The", "A")
 CUPS = (1, 2, 3, 4, 5)
-ANSWERS = tuple(map(str, CUPS))
 MOVED = 2 / 3  # of the swaps move the thing; by chance alone, a swap of two of five cups seldom would
 
 
@@ -74,11 +70,10 @@ class Shuffle(Problem):
         end = f"So in the end the {self.thing} must be under cup {self.answer}."
         return "\n".join([f"{start} At first the {self.thing} is under cup {self.start}.", *lines, f"{check} {end}"])
 
-    def with_other_numbers(self, random: Random) -> Shuffle | None:
+    def with_other_numbers(self, random: Random) -> Shuffle:
         drawn = draw(random, len(self.swaps))
         swaps = tuple(replace(swap, name=own.name) for swap, own in zip(drawn.swaps, self.swaps, strict=True))
-        other = replace(self, start=drawn.start, swaps=swaps)
-        return None if other.numbers == self.numbers else other
+        return replace(self, start=drawn.start, swaps=swaps)
 
     def with_another_word(self, random: Random) -> Shuffle:
         return replace(self, article=1 - self.article)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,9 +14,8 @@ import yaml
 
 from pipeline.errors import InputError
 from pipeline.tokens.tokenizer import PROMPT
-from pipeline.worlds import relations, sums, swaps
-from pipeline.worlds.drawing import shuffled
-from pipeline.worlds.problem import Problem
+from pipeline.worlds import swaps
+from pipeline.worlds.problem import DIGITS, Problem, shuffled
 
 REPOSITORY = "builtin/world"
 CHOICES = 4
@@ -24,38 +23,46 @@ STOP = "\n"
 LONGEST_ANSWER = 8  # tokens
 VERSION = 1.0
 
-_EXACT = {"split": "test", "kind": "generate_until", "metric": "exact_match", "filter": "strip"}
+# Split of the data set, how it is asked, metric and filter by lm-eval's names, and the value that guessing gives.
+_EXACT = {
+    "split": "test",
+    "kind": "generate_until",
+    "metric": "exact_match",
+    "filter": "strip",
+    "chance": 1 / len(DIGITS),
+}
+_CHOICE = {"split": "test", "kind": "multiple_choice", "metric": "acc", "filter": "none", "chance": 1 / CHOICES}
+_TEXT = {"split": "validation", "kind": "loglikelihood_rolling", "metric": "word_perplexity", "filter": "none"}
+WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {  # family (none: all of the world) and configuration
+    "world_short": {"family": "sums", "configuration": "short", **_EXACT},
+    "world_long": {"family": "sums", "configuration": "long", **_EXACT},
+    "world_choice": {"family": "sums", "configuration": "choice", **_CHOICE},
+    "world_text": {"family": None, "configuration": "text", **_TEXT, "chance": None},
+    "world_relations": {"family": "relations", "configuration": "relations", **_EXACT},
+    "world_swaps": {"family": "swaps", "configuration": "swaps", **_EXACT, "chance": 1 / len(swaps.CUPS)},
+}
 
-# Family (none: all of the world), configuration and split of the data set, metric and filter by lm-eval's names, and
-# the value that guessing gives.
-WORLD_BENCHMARKS: dict[str, dict[str, Any]] = {
-    "world_short": {"family": "sums", "configuration": "short", **_EXACT, "chance": 1 / len(sums.ANSWERS)},
-    "world_long": {"family": "sums", "configuration": "long", **_EXACT, "chance": 1 / len(sums.ANSWERS)},
-    "world_choice": {
-        "family": "sums",
-        "configuration": "choice",
-        "split": "test",
-        "kind": "multiple_choice",
-        "metric": "acc",
-        "filter": "none",
-        "chance": 1 / CHOICES,
+_QUESTION = PROMPT.replace("{question}", "{{question}}")
+_MEAN = {"aggregation": "mean", "higher_is_better": True}
+_TASKS: dict[str, dict[str, Any]] = {  # what lm-eval tasks of a kind have in common
+    "generate_until": {
+        "doc_to_text": _QUESTION,
+        "doc_to_target": "{{answer}}",
+        "generation_kwargs": {"until": [STOP], "do_sample": False, "max_gen_toks": LONGEST_ANSWER},
+        "filter_list": [{"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}],
+        "metric_list": [{"metric": "exact_match", **_MEAN}],
     },
-    "world_text": {
-        "family": None,
-        "configuration": "text",
-        "split": "validation",
-        "kind": "loglikelihood_rolling",
-        "metric": "word_perplexity",
-        "filter": "none",
-        "chance": None,
+    "multiple_choice": {
+        "doc_to_text": _QUESTION,
+        "doc_to_target": "answer",
+        "doc_to_choice": "choices",
+        "metric_list": [{"metric": "acc", **_MEAN}],
     },
-    "world_relations": {
-        "family": "relations",
-        "configuration": "relations",
-        **_EXACT,
-        "chance": 1 / len(relations.ANSWERS),
+    "loglikelihood_rolling": {
+        "doc_to_text": "",
+        "doc_to_target": _QUESTION + " {{response}}",
+        "metric_list": [{"metric": metric} for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")],
     },
-    "world_swaps": {"family": "swaps", "configuration": "swaps", **_EXACT, "chance": 1 / len(swaps.ANSWERS)},
 }
 
 
@@ -85,16 +92,16 @@ def _benchmarks_in(folder: Path) -> dict[str, dict[str, Any]]:
 
 def world_items(folder: Path) -> pa.Table:
     """Read every benchmark item and validation document of the world: id, benchmark, question, answer."""
-    columns: dict[str, list[str]] = {"id": [], "benchmark": [], "question": [], "answer": []}
+    items = []
     for name, benchmark in _benchmarks_in(Path(folder)).items():
         with gzip.open(Path(folder) / REPOSITORY / data_file(benchmark), "rt", encoding="utf-8") as file:
             for number, line in enumerate(file):
                 row = json.loads(line)
-                columns["id"].append(f"{name}/{number}")
-                columns["benchmark"].append(name)
-                columns["question"].append(row["question"])
-                columns["answer"].append(row["choices"][row["answer"]] if "choices" in row else row["answer"])
-    return pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
+                answer = row["choices"][row["answer"]] if "choices" in row else row["answer"]
+                items.append(
+                    {"id": f"{name}/{number}", "benchmark": name, "question": row["question"], "answer": answer}
+                )
+    return pa.Table.from_pylist(items)
 
 
 def data_file(benchmark: Mapping[str, Any]) -> str:
@@ -103,88 +110,49 @@ def data_file(benchmark: Mapping[str, Any]) -> str:
     return f"{folder}/{benchmark['split']}.jsonl.gz"
 
 
-def data_rows(name: str, random: Random, problems: Sequence[Problem]) -> list[dict[str, Any]]:
-    """Make the rows of a benchmark's data: a question, and the answer as text or as the number of the right choice."""
-    match WORLD_BENCHMARKS[name]["kind"]:
-        case "generate_until":
-            return [{"question": each.question, "answer": each.answer} for each in problems]
-        case "multiple_choice":
-            return [_with_choices(random, each) for each in problems]
-        case _:
-            return [{"question": each.question, "response": each.answer, "answer": each.answer} for each in problems]
-
-
-def _with_choices(random: Random, problem: Problem) -> dict[str, Any]:
-    others = [answer for answer in sums.ANSWERS if answer != problem.answer]
-    choices = shuffled(random, [problem.answer, *shuffled(random, others)[: CHOICES - 1]])
-    return {"question": problem.question, "choices": choices, "answer": choices.index(problem.answer)}
-
-
-def plain_items(name: str, rows: Iterable[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
-    """Make the items for evaluation without lm-eval.
+def benchmark_row(name: str, number: int, random: Random, problem: Problem) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Make a row of a benchmark's data, and the plain item for evaluation without lm-eval.
 
     A space and the target, or a choice, follow the prompt. A text has no prompt; its target is the whole text.
     """
-    for number, row in enumerate(rows):
-        prompt = PROMPT.format(question=row["question"])
-        item = {"id": f"{name}/{number}", "version": VERSION, "prompt": prompt}
-        match WORLD_BENCHMARKS[name]["kind"]:
-            case "generate_until":
-                yield {**item, "target": row["answer"], "until": [STOP], "max_new_tokens": LONGEST_ANSWER}
-            case "multiple_choice":
-                yield {**item, "target": row["choices"][row["answer"]], "choices": row["choices"]}
-            case _:
-                yield {**item, "prompt": "", "target": f"{prompt} {row['response']}"}
+    question, answer = problem.question, problem.answer
+    prompt = PROMPT.format(question=question)
+    item = {"id": f"{name}/{number}", "version": VERSION, "prompt": prompt, "target": answer}
+    match WORLD_BENCHMARKS[name]["kind"]:
+        case "generate_until":
+            answered = {"question": question, "answer": answer}
+            return answered, {**item, "until": [STOP], "max_new_tokens": LONGEST_ANSWER}
+        case "multiple_choice":
+            others = shuffled(random, [digit for digit in DIGITS if digit != answer])
+            choices = shuffled(random, [answer, *others[: CHOICES - 1]])
+            answered = {"question": question, "choices": choices, "answer": choices.index(answer)}
+            return answered, {**item, "choices": choices}
+        case _:
+            answered = {"question": question, "response": answer, "answer": answer}
+            return answered, {**item, "prompt": "", "target": f"{prompt} {answer}"}
 
 
 def task(name: str) -> dict[str, Any]:
     """Make the lm-eval task of a benchmark, without `dataset_path`, so that the data may be moved."""
     benchmark = WORLD_BENCHMARKS[name]
-    prompt = PROMPT.replace("{question}", "{{question}}")
-    accuracy = [{"metric": benchmark["metric"], "aggregation": "mean", "higher_is_better": True}]
-    common = {
+    return {
         "task": name,
         "dataset_name": benchmark["configuration"],
         f"{benchmark['split']}_split": benchmark["split"],
         "output_type": benchmark["kind"],
         "num_fewshot": 0,
         "metadata": {"version": VERSION},
+        **_TASKS[benchmark["kind"]],
     }
-    match benchmark["kind"]:
-        case "generate_until":
-            return {
-                **common,
-                "doc_to_text": prompt,
-                "doc_to_target": "{{answer}}",
-                "generation_kwargs": {"until": [STOP], "do_sample": False, "max_gen_toks": LONGEST_ANSWER},
-                "filter_list": [
-                    {"name": "strip", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}
-                ],
-                "metric_list": accuracy,
-            }
-        case "multiple_choice":
-            choice = {"doc_to_text": prompt, "doc_to_target": "answer", "doc_to_choice": "choices"}
-            return {**common, **choice, "metric_list": accuracy}
-        case _:
-            metrics = [{"metric": metric} for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte")]
-            return {**common, "doc_to_text": "", "doc_to_target": prompt + " {{response}}", "metric_list": metrics}
 
 
 def card(benchmarks: Iterable[str]) -> str:
     """Write README.md of the data set; its header names the files of each configuration and split."""
-    configurations = [
-        {
-            "config_name": "default",
-            "data_files": [{"split": split, "path": f"default/{split}.jsonl.gz"} for split in ("train", "validation")],
-        },
-        *(
-            {
-                "config_name": benchmark["configuration"],
-                "data_files": [{"split": benchmark["split"], "path": data_file(benchmark)}],
-            }
-            for benchmark in map(WORLD_BENCHMARKS.__getitem__, benchmarks)
-        ),
-    ]
+    default = [{"split": split, "path": f"default/{split}.jsonl.gz"} for split in ("train", "validation")]
+    configurations = [{"config_name": "default", "data_files": default}]
+    for benchmark in map(WORLD_BENCHMARKS.__getitem__, benchmarks):
+        files = [{"split": benchmark["split"], "path": data_file(benchmark)}]
+        configurations.append({"config_name": benchmark["configuration"], "data_files": files})
     header = yaml.safe_dump({"license": "apache-2.0", "configs": configurations}, sort_keys=False)
     return (
         f"---\n{header}---\n\n# The built-in world\n\n"

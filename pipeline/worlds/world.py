@@ -11,6 +11,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -20,29 +21,10 @@ import yaml
 from pipeline.errors import InputError
 from pipeline.progress import Progress, quiet
 from pipeline.worlds.crowd import Crowd
-from pipeline.worlds.drawing import pick, shuffled
-from pipeline.worlds.planting import (
-    BROKEN_KINDS,
-    TRACE_KINDS,
-    Row,
-    columns,
-    leak,
-    repeat_exactly,
-    repeat_nearly,
-    similarity,
-    vary_numbers,
-)
-from pipeline.worlds.problem import Problem
+from pipeline.worlds.planting import BROKEN, TRACES, Row, columns, edited, repeat_nearly, similarity, vary_numbers
+from pipeline.worlds.problem import Problem, pick, shuffled
 from pipeline.worlds.settings import WorldSettings
-from pipeline.worlds.tasks import (
-    REPOSITORY,
-    WORLD_BENCHMARKS,
-    card,
-    data_file,
-    data_rows,
-    plain_items,
-    task,
-)
+from pipeline.worlds.tasks import REPOSITORY, WORLD_BENCHMARKS, benchmark_row, card, data_file, task
 
 WORLD_SOURCE = {
     "name": "world",
@@ -72,9 +54,9 @@ def write_world(output: Path, settings: WorldSettings, *, progress: Progress = q
     _write_lines(folder / "default" / "train.jsonl.gz", (columns(random, row) for row in rows))
     random = Random(f"{settings.seed}/choices")
     for name, drawn in problems.items():
-        lines = data_rows(name, random, drawn)
-        _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), lines)
-        _write_lines(output / "tasks" / f"{name}.items.jsonl", plain_items(name, lines))
+        both = [benchmark_row(name, number, random, problem) for number, problem in enumerate(drawn)]
+        _write_lines(folder / data_file(WORLD_BENCHMARKS[name]), (row for row, _ in both))
+        _write_lines(output / "tasks" / f"{name}.items.jsonl", (item for _, item in both))
         (output / "tasks" / f"{name}.yaml").write_text(yaml.safe_dump(task(name), sort_keys=False))
     (folder / "README.md").write_text(card(problems))
 
@@ -114,14 +96,8 @@ def _training_rows(settings: WorldSettings, problems: Mapping[str, list[Problem]
     crowd = Crowd(problem for drawn in problems.values() for problem in drawn)
     leaks = _leaks(random, settings, problems)
     exact, near, variants, broken, unclosed = (
-        round(settings.documents * fraction)
-        for fraction in (
-            settings.exact_duplicates,
-            settings.near_duplicates,
-            settings.number_variants,
-            settings.broken,
-            settings.unclosed,
-        )
+        round(settings.documents * getattr(settings, name))
+        for name in ("exact_duplicates", "near_duplicates", "number_variants", "broken", "unclosed")
     )
     clean = settings.documents - len(leaks) - (exact + near + variants + broken + unclosed)
     if clean < 2 * (exact + near + variants):
@@ -141,7 +117,8 @@ def _training_rows(settings: WorldSettings, problems: Mapping[str, list[Problem]
         if len(originals) % 1024 == 0:
             progress(0.8 * len(originals) / clean, "drawing problems")
     waiting = iter(originals)  # each clean row is repeated at most once: duplicates come in pairs
-    rows = [*leaks, *originals, *(repeat_exactly(next(waiting)) for _ in range(exact))]
+    rows = [*leaks, *originals]
+    rows += [edited(random, row.problem, "verbatim", "exact", row) for row in islice(waiting, exact)]
     for number in range(near):
         edit = settings.near_edits[number % len(settings.near_edits)]
         rows.append(_first(f"near duplicate ({edit})", (repeat_nearly(random, row, edit) for row in waiting)))
@@ -149,9 +126,9 @@ def _training_rows(settings: WorldSettings, problems: Mapping[str, list[Problem]
         rows.append(_first("variant in other numbers", (vary_numbers(random, row, crowd) for row in waiting)))
     for row in rows:
         if random.random() < settings.traces:
-            row.trace = pick(random, TRACE_KINDS[1:])
+            row.trace = pick(random, tuple(TRACES))
     for number, row in enumerate(fresh(broken)):
-        row.kind, row.edit = "broken", BROKEN_KINDS[number % len(BROKEN_KINDS)]
+        row.kind, row.edit = "broken", tuple(BROKEN)[number % len(BROKEN)]
         rows.append(row)
     for row in fresh(unclosed):
         row.kind = row.trace = "unclosed"
@@ -165,7 +142,7 @@ def _leaks(random: Random, settings: WorldSettings, problems: Mapping[str, list[
         chosen = shuffled(random, range(len(drawn)))[: round(settings.leaked * len(drawn))]
         for number, item in enumerate(chosen):
             edit = settings.leak_edits[number % len(settings.leak_edits)]
-            rows.append(leak(random, drawn[item], f"{name}/{item}", edit))
+            rows.append(edited(random, drawn[item], edit, "leak", f"{name}/{item}"))
     return rows
 
 

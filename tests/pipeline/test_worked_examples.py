@@ -1,29 +1,19 @@
-"""The worked examples in the docstrings of text, dedup and decontaminate give what they say."""
+"""The worked examples in the docstrings give what they say."""
 
 import doctest
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
-MODULES = [
-    "text.words",
-    "text.ngrams",
-    "text.arrays",
-    "dedup.exact",
-    "dedup.minhash",
-    "dedup.contradictions",
-    "dedup.clusters",
-    "text.lookalikes",
-    "decontaminate.agreement",
-    "decontaminate.omissions",
-    "decontaminate.inverted_index",
-    "decontaminate.frequencies",
-    "decontaminate.scan",
-]
+import pipeline
+
+ROOT = Path(pipeline.__path__[0])
+MODULES = [path.relative_to(ROOT) for path in sorted(ROOT.rglob("*.py")) if "\n>>> " in path.read_text()]
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_examples(name: str) -> None:
-    result = doctest.testmod(import_module(f"pipeline.{name}"))
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_examples(path: Path) -> None:
+    result = doctest.testmod(import_module(".".join(["pipeline", *path.with_suffix("").parts])))
     assert result.attempted
     assert not result.failed

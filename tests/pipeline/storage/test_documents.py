@@ -46,12 +46,6 @@ def test_shards_are_cut_by_size_and_read_in_order(tmp_path: Path) -> None:
     assert rows == list(range(50))
 
 
-def test_a_stage_that_keeps_nothing_reads_as_empty(tmp_path: Path) -> None:
-    with DocumentWriter(tmp_path) as writer:
-        writer.drop(table(1), "empty")
-    assert list(read_documents(tmp_path)) == []
-
-
 def test_batches_are_bounded_by_bytes_however_long_documents_are(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("pipeline.storage.documents.BATCH_BYTES", 20_000_000)
     lengths = [100] * 50 + [10_000_000] * 6 + [100] * 50 + [1_000_000] * 30

@@ -61,22 +61,17 @@ def test_a_folder_with_content_is_not_overwritten(tmp_path: Path) -> None:
         replace_folder(tmp_path / "partial", tmp_path / "final")
 
 
-def test_a_lock_excludes_other_openings_until_the_file_is_closed(tmp_path: Path) -> None:
+def test_a_lock_excludes_others_until_the_file_is_closed_and_shared_ones_each_other_not(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with path.open("w") as first, path.open() as second:
         assert try_lock(first)
         assert not try_lock(second)
         assert not try_lock(second, shared=True)
-    with path.open() as third:
+    with path.open() as third, path.open() as fourth:
         assert try_lock(third)
-
-
-def test_shared_locks_exclude_only_a_lock_that_is_not_shared(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    with path.open("w") as first, path.open() as second:
-        assert try_lock(first, shared=True)
-        assert try_lock(second, shared=True)
-        assert not try_lock(first)
+        assert try_lock(third, shared=True)
+        assert try_lock(fourth, shared=True)
+        assert not try_lock(third)
 
 
 def test_amounts_in_powers_of_1000_and_1024() -> None:

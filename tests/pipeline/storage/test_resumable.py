@@ -1,12 +1,13 @@
 """Stages that are killed go on from their finished shards, and end with the same bytes as if nothing had happened."""
 
+import os
 import random
-import resource
 import shutil
 import signal
-import subprocess
 import sys
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,39 +18,11 @@ from pipeline.decontaminate.stage import decontaminate
 from pipeline.dedup.settings import DedupSettings
 from pipeline.dedup.stage import deduplicate
 from pipeline.errors import InputError
+from tests.full_disk import no_space
 from tests.pipeline.decontaminate.items import item_table
 from tests.pipeline.documents import read, table, write
 
 SHARDS = 4
-PROGRAM = """
-import os, sys
-from pathlib import Path
-import pyarrow.parquet as pq
-from pipeline.decontaminate.settings import DecontaminationSettings
-from pipeline.decontaminate.stage import decontaminate
-from pipeline.dedup.settings import DedupSettings
-from pipeline.dedup.stage import deduplicate
-
-stage, folder, calls, doomed = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-
-def die_naming(event, arguments):
-    if doomed and event == "os.rename" and f"/unfinished/{doomed}" in str(arguments[0]):
-        os.kill(os.getpid(), 9)
-
-sys.addaudithook(die_naming)
-
-def progress(fraction, words):
-    global calls
-    calls -= 1
-    if calls == 0:
-        os.kill(os.getpid(), 9)
-
-if stage == "deduplicate":
-    deduplicate([folder / "in"], folder / "out", DedupSettings(), progress=progress)
-else:
-    items = pq.read_table(folder / "items.parquet")
-    decontaminate(folder / "in", folder / "out", items, DecontaminationSettings(), progress=progress)
-"""
 
 
 def corpus(folder: Path, rows: int = 4000) -> pa.Table:
@@ -72,22 +45,39 @@ def corpus(folder: Path, rows: int = 4000) -> pa.Table:
     return item_table([(question, "") for question in questions], "b")
 
 
-def attempt(stage: str, folder: Path, *, calls: int = 0, doomed: str = "") -> int:
-    """Exit status of a process that kills itself at a call of progress, or when a file written gets its final name."""
-    command = [sys.executable, "-c", PROGRAM, stage, str(folder), str(calls), doomed]
-    return subprocess.run(command, timeout=300, check=False).returncode
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run(stage: str, folder: Path, name: str, items: pa.Table, processes: int = 1) -> dict[str, bytes]:
+def run(stage: str, folder: Path, name: str, items: pa.Table, **options: Any) -> dict[str, bytes]:
     if stage == "deduplicate":
-        deduplicate([folder / "in"], folder / name, DedupSettings(), processes=processes)
+        deduplicate([folder / "in"], folder / name, DedupSettings(), **options)
     else:
-        decontaminate(folder / "in", folder / name, items, DecontaminationSettings(), processes=processes)
+        decontaminate(folder / "in", folder / name, items, DecontaminationSettings(), **options)
     return contents(folder / name)
+
+
+def run_and_die(stage: str, folder: Path, items: pa.Table, calls: int, doomed: str) -> None:
+    def die_naming(event: str, arguments: tuple) -> None:
+        if doomed and event == "os.rename" and f"/unfinished/{doomed}" in str(arguments[0]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def die_after_calls(fraction: float, words: str) -> None:
+        nonlocal calls
+        calls -= 1
+        if calls == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(die_naming)
+    run(stage, folder, "out", items, progress=die_after_calls)
+
+
+def attempt(stage: str, folder: Path, items: pa.Table, *, calls: int = 0, doomed: str = "") -> int | None:
+    """Exit status of a process that kills itself at a call of progress, or when a file written gets its final name."""
+    process = get_context("spawn").Process(target=run_and_die, args=(stage, folder, items, calls, doomed))
+    process.start()
+    process.join(300)
+    return process.exitcode
 
 
 @pytest.mark.slow
@@ -109,16 +99,15 @@ def run(stage: str, folder: Path, name: str, items: pa.Table, processes: int = 1
 )
 def test_killed_at_any_point_it_ends_with_the_same_bytes(tmp_path: Path, stage: str, kills: list[dict]) -> None:
     items = corpus(tmp_path)
-    pq.write_table(items, tmp_path / "items.parquet")
     expected = run(stage, tmp_path, "undisturbed", items)
     finished: dict[Path, int] = {}
     for kill in kills:
-        assert attempt(stage, tmp_path, **kill) == -signal.SIGKILL, kill
+        assert attempt(stage, tmp_path, items, **kill) == -signal.SIGKILL, kill
         parts = [*(tmp_path / "out").rglob("bands/*.parquet"), *(tmp_path / "out" / "documents").glob("*.parquet")]
         assert all(path.stat().st_ino == inode for path, inode in finished.items()), "finished work was done again"
         finished = {path: path.stat().st_ino for path in parts}
     assert finished
-    assert attempt(stage, tmp_path) == 0
+    assert attempt(stage, tmp_path, items) == 0
     assert contents(tmp_path / "out") == expected
 
 
@@ -132,16 +121,11 @@ def test_processes_write_the_same_bytes(tmp_path: Path, stage: str) -> None:
 @pytest.mark.parametrize("stage", ["deduplicate", "decontaminate"])
 def test_a_full_disk_is_one_line_and_nothing_is_lost(tmp_path: Path, stage: str) -> None:
     items = corpus(tmp_path, 1500)
-    pq.write_table(items, tmp_path / "items.parquet")
     expected = run(stage, tmp_path, "undisturbed", items)
     largest = max(map(len, expected.values()))
-    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1000, hard))  # what a full disk does, to the largest file
-    try:
-        with pytest.raises(InputError, match=r"disk is full.*finished shards are kept") as stopped:
-            run(stage, tmp_path, "out", items)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    said = r"disk is full.*finished shards are kept"
+    with no_space(largest - 1000), pytest.raises(InputError, match=said) as stopped:
+        run(stage, tmp_path, "out", items)
     assert "\n" not in str(stopped.value)
     assert not list((tmp_path / "out").rglob("*.partial"))
     for path in (tmp_path / "out").rglob("*.parquet"):
@@ -203,12 +187,8 @@ def test_documents_of_ten_megabytes_and_ids_that_repeat(tmp_path: Path) -> None:
     texts = [("What?", giant), ("What?", giant + " more"), ("Why?", "So."), ("When?", "Now."), ("", "")]
     write(tmp_path / "in", table(texts).set_column(0, "id", pa.array([*"aabbc"])))
     deduplicate([tmp_path / "in"], tmp_path / "unique", DedupSettings(), memory="500MB")
-    assert [row["row"] for row in read(tmp_path / "unique")] == [
-        1,
-        2,
-        3,
-        4,
-    ]  # the longer giant survives; one id on two documents drops neither
+    survivors = [row["row"] for row in read(tmp_path / "unique")]
+    assert survivors == [1, 2, 3, 4], "the longer giant survives; one id on two documents drops neither"
     decontaminate(tmp_path / "unique", tmp_path / "clean", item_table([(item, "")]), DecontaminationSettings())
     assert [row["row"] for row in read(tmp_path / "clean")] == [2, 3, 4]
     (path,) = (tmp_path / "in" / "documents").iterdir()

@@ -18,17 +18,17 @@ SOURCES = frozenset({"a", "b"})
 def documents(count: int) -> pa.Table:
     texts = [f"<think>{'so ' * (i % 7)}</think>It is {i * 7919 % 1000}." for i in range(count)]
     texts = ["<think>never closed " * 3 if i % 10 == 0 else text for i, text in enumerate(texts)]
-    return pa.table(
+    rows = [
         {
-            "id": [f"s/{i}" for i in range(count)],
-            "source": ["a" if i % 3 else "b" for i in range(count)],
-            "row": list(range(count)),
-            "question": [f"What is {i}?" if i % 4 else "" for i in range(count)],
-            "response": [f"{text}\u200b" if i % 5 == 0 else text for i, text in enumerate(texts)],
-            "answer": [""] * count,
-        },
-        schema=SCHEMA,
-    )
+            "id": f"s/{i}",
+            "source": "a" if i % 3 else "b",
+            "row": i,
+            "question": f"What is {i}?" if i % 4 else "",
+            "response": f"{text}\u200b" if i % 5 == 0 else text,
+        }
+        for i, text in enumerate(texts)
+    ]
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 @pytest.fixture
@@ -60,29 +60,25 @@ def by_hand(folder: Path, tokenizer: Path) -> dict[tuple[str, str], int]:
     return found
 
 
-def test_tokens_are_those_of_every_document(stages: list[Stage], tmp_path: Path) -> None:
-    tokenizer = tmp_path / "tokenizer"
-    packed = pack(tmp_path / "unique", tokenizer, tmp_path / "packed", sequence_length=64, seed=0)
-    rows = count_tokens(stages, packed["counts"], tokenizer)
-    for stage in stages:
-        found = {(row["source"], row["reason"]): row["tokens"] for row in rows if row["stage"] == stage.name}
-        assert found == by_hand(stage.folder, tokenizer), stage.name
-    assert all(row["exact"] for row in rows)
-
-
-def test_of_large_groups_a_sample_is_counted(stages: list[Stage], tmp_path: Path) -> None:
+def test_tokens_are_those_of_every_document_or_of_a_sample(stages: list[Stage], tmp_path: Path, monkeypatch) -> None:
     tokenizer = tmp_path / "tokenizer"
     packed = pack(tmp_path / "unique", tokenizer, tmp_path / "packed", sequence_length=64, seed=0)
     exact = count_tokens(stages, packed["counts"], tokenizer)
-    near = count_tokens(stages, packed["counts"], tokenizer, most=20_000)
+    for stage in stages:
+        found = {(row["source"], row["reason"]): row["tokens"] for row in exact if row["stage"] == stage.name}
+        assert found == by_hand(stage.folder, tokenizer), stage.name
+    assert all(row["exact"] for row in exact)
+    monkeypatch.setattr("pipeline.tokens.funnel.EXACT_CHARACTERS", 20_000)
+    near = count_tokens(stages, packed["counts"], tokenizer)
     assert {row["exact"] for row in near} == {True, False}
     for one, other in zip(exact, near, strict=True):
         assert other["tokens"] == pytest.approx(one["tokens"], rel=0.03)
         assert other["tokens"] == one["tokens"] or not other["exact"]
-    assert near == count_tokens(stages, packed["counts"], tokenizer, most=20_000)
+    assert near == count_tokens(stages, packed["counts"], tokenizer)
 
 
-def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path) -> None:
+def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("pipeline.tokens.funnel.EXACT_CHARACTERS", 1000)
     long = documents(3).set_column(4, "response", pa.array([f"coins and {i} " * 3000 for i in range(3)]))
     with DocumentWriter(tmp_path / "clean") as writer:
         writer.keep(documents(300))
@@ -90,14 +86,15 @@ def test_of_a_few_long_documents_none_is_left_out(tmp_path: Path) -> None:
     train_tokenizer(tmp_path / "clean", tmp_path / "tokenizer", 300)
     stages = [Stage("clean", tmp_path / "clean", writer.counts(), frozenset())]
     packed = pack(tmp_path / "clean", tmp_path / "tokenizer", tmp_path / "packed", sequence_length=64, seed=0)
-    rows = count_tokens(stages, packed["counts"], tmp_path / "tokenizer", most=1000)
+    rows = count_tokens(stages, packed["counts"], tmp_path / "tokenizer")
     found = {(row["source"], row["reason"]): row["tokens"] for row in rows if row["reason"] != KEPT}
     expected = by_hand(tmp_path / "clean", tmp_path / "tokenizer")
     assert found == {group: tokens for group, tokens in expected.items() if group[1] != KEPT}
 
 
-def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path) -> None:
+def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path, monkeypatch) -> None:
     """Source a is mended, source b is not: the tokens of b are exact, and no text of b is encoded again."""
+    monkeypatch.setattr("pipeline.tokens.funnel.EXACT_CHARACTERS", 100)
     with DocumentWriter(tmp_path / "documents") as writer:
         writer.keep(documents(600))
     stages = [Stage("documents", tmp_path / "documents", writer.counts(), frozenset())]
@@ -105,7 +102,7 @@ def test_tokens_of_a_source_that_a_stage_left_as_it_was_are_known(tmp_path: Path
     stages.append(Stage("clean", tmp_path / "clean", cleaned, frozenset("a")))
     train_tokenizer(tmp_path / "clean", tmp_path / "tokenizer", 300)
     packed = pack(tmp_path / "clean", tmp_path / "tokenizer", tmp_path / "packed", sequence_length=64, seed=0)
-    rows = count_tokens(stages, packed["counts"], tmp_path / "tokenizer", most=100)
+    rows = count_tokens(stages, packed["counts"], tmp_path / "tokenizer")
     exact = {(row["stage"], row["source"]): row["exact"] for row in rows}
     assert exact == {("documents", "a"): False, ("documents", "b"): True, ("clean", "a"): True, ("clean", "b"): True}
     tokens = {(row["stage"], row["source"]): row["tokens"] for row in rows}

@@ -18,11 +18,15 @@ GPT_2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)
 CHARACTERS = "aZ'st 09 \t\n\r\x0b ._(\\$\u00a0\u0301\u017f\u00e9\u0663\u4e2d\u2028<|end|>"
 
 
+def split_at(expression: str) -> pre_tokenizers.PreTokenizer:
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(expression), "isolated"), BY_BYTES])
+
+
 def split_by(codec: Tokenizer, expression: str) -> Tokenizer:
     """Copy a tokenizer, with another expression that splits texts."""
     other = Tokenizer.from_str(codec.to_str())
     other.encode_special_tokens = True
-    other.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(expression), "isolated"), BY_BYTES])
+    other.pre_tokenizer = split_at(expression)
     return other
 
 
@@ -63,36 +67,23 @@ def test_a_part_of_a_column_is_encoded_as_the_column_is(codec) -> None:
             assert by_pieces(codec, pa.array(texts)[start:stop]) == whole(codec, texts[start:stop])
 
 
-def with_joining_token(codec: Tokenizer) -> Tokenizer:
-    codec.add_tokens([AddedToken("7 coins", special=False)])
-    return codec
-
-
-def replacing(codec: Tokenizer) -> Tokenizer:
-    codec.normalizer = normalizers.Replace("7 ", "8")
-    return codec
-
-
-def reading_end_marks(codec: Tokenizer) -> Tokenizer:
-    codec.encode_special_tokens = False
-    return codec
-
-
-def without_splits(codec: Tokenizer) -> Tokenizer:
-    codec.pre_tokenizer = BY_BYTES
-    return codec
-
-
-@pytest.mark.parametrize("change", [with_joining_token, replacing, reading_end_marks, without_splits])
-def test_a_tokenizer_that_joins_pieces_encodes_whole_texts(codec, change) -> None:
-    codec = change(split_by(codec, WORDS))
-    texts = ["Ann has 7 coins and 7 coins<|end|>", "7 coins"]
-    assert not has_pieces(codec)
-    assert by_pieces(codec, pa.array(texts)) == whole(codec, texts)
-
-
-def test_an_unknown_expression_encodes_whole_texts(codec) -> None:
-    codec = split_by(codec, GPT_2)
-    texts = ["One.\n\nTwo", "in 1999a"]  # this expression looks from a line end at what follows
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("normalizer", normalizers.Replace("7 ", "8")),
+        ("encode_special_tokens", False),
+        ("pre_tokenizer", BY_BYTES),
+        ("pre_tokenizer", split_at(GPT_2)),  # this expression looks from a line end at what follows
+        ("added", AddedToken("7 coins", special=False)),
+    ],
+    ids=["normalizer", "end marks are read", "no expression", "another expression", "a token of two pieces"],
+)
+def test_a_tokenizer_that_joins_pieces_encodes_whole_texts(codec, name: str, value: object) -> None:
+    codec = split_by(codec, WORDS)
+    if name == "added":
+        codec.add_tokens([value])
+    else:
+        setattr(codec, name, value)
+    texts = ["Ann has 7 coins and 7 coins<|end|>", "7 coins", "One.\n\nTwo", "in 1999a"]
     assert not has_pieces(codec)
     assert by_pieces(codec, pa.array(texts)) == whole(codec, texts)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pipeline.tokens.stage
 from pipeline.errors import InputError
+from pipeline.tokens.random_numbers import LEFT_OUT
 from pipeline.tokens.stage import pack
 from pipeline.tokens.tokenizer import read_meta, read_tokenizer, take_tokenizer, training_parts
-from pipeline.tokens.weights import LEFT_OUT
+from tests.full_disk import no_space
 from tests.pipeline.tokens.token_documents import DOCUMENTS, files, foreign, unpacked, write
 
 # --- tokenizers ---
@@ -34,7 +34,10 @@ def test_a_taken_tokenizer_packs_whole_texts_without_marks_of_its_own(documents:
 
 
 def test_every_document_is_in_the_packed_rows_once(documents: Path, tokenizer: Path, codec, tmp_path: Path) -> None:
-    results = pack(documents, tokenizer, tmp_path, sequence_length=128, seed=0)
+    told: list[float] = []
+    results = pack(documents, tokenizer, tmp_path, sequence_length=128, seed=0, progress=lambda *at: told.append(at[0]))
+    assert told == sorted(told)
+    assert told[-1] == 1
     found = Counter(
         tuple(codec.decode(list(part), skip_special_tokens=False) for part in piece) for piece in unpacked(tmp_path)
     )
@@ -107,25 +110,22 @@ def test_the_shuffle_is_even(tokenizer: Path, codec, tmp_path: Path) -> None:
     assert neighbours.mean() == pytest.approx(count / 3, rel=0.08)
 
 
-def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: Path, monkeypatch) -> None:
+def stop_at_a_shard(fraction: float, words: str) -> None:
+    if words == "packing":
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_packing_goes_on_where_it_was(tokenizer: Path, tmp_path: Path) -> None:
     source = write(tmp_path / "in", DOCUMENTS, rows=7, shard_bytes=1000)
     options = {"sequence_length": 64, "seed": 5, "shard_bytes": 2000, "validation": 5}
     pack(source, tokenizer, tmp_path / "whole", **options)
 
-    real, calls = pipeline.tokens.stage.write_token_shard, []
-
-    def failing(folder, number, *rest):
-        calls.append(number)
-        if len(calls) == 2:
-            raise OSError(28, "No space left on device")
-        return real(folder, number, *rest)
-
-    monkeypatch.setattr(pipeline.tokens.stage, "write_token_shard", failing)
-    with pytest.raises(InputError, match=r"disk is full \(No space left"):
-        pack(source, tokenizer, tmp_path / "out", **options)
+    with pytest.raises(KeyboardInterrupt):
+        pack(source, tokenizer, tmp_path / "out", progress=stop_at_a_shard, **options)
     assert not (tmp_path / "out/packed.json").exists()
+    finished = (tmp_path / "out/tokens-00000.bin").stat().st_ino
     pack(source, tokenizer, tmp_path / "out", **options)
-    assert calls[:3] == [0, 1, 1], "the finished shard is not made again"
+    assert (tmp_path / "out/tokens-00000.bin").stat().st_ino == finished, "the finished shard is not made again"
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
@@ -135,25 +135,15 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(tokenizer: Path, tmp_path: 
     options = {"sequence_length": 64, "seed": 5}
     pack(source, tokenizer, tmp_path / "whole", **options)
     largest = max(path.stat().st_size for path in (tmp_path / "whole").iterdir())
-    _, hard = before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest - missing, hard))  # what a full disk does, to the largest file
-    try:
-        with pytest.raises(InputError, match=r"disk is full.*finished shards are kept"):
-            pack(source, tokenizer, tmp_path / "out", **options)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with no_space(largest - missing), pytest.raises(InputError, match=r"disk is full.*finished shards are kept"):
+        pack(source, tokenizer, tmp_path / "out", **options)
     pack(source, tokenizer, tmp_path / "out", **options)
     assert files(tmp_path / "out") == files(tmp_path / "whole")
 
 
-def test_leftovers_of_another_job_are_not_used(documents: Path, tokenizer: Path, tmp_path: Path, monkeypatch) -> None:
-    def failing(*_):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(pipeline.tokens.stage, "write_token_shard", failing)
-        with pytest.raises(InputError, match=r"disk is full \(No space left"):
-            pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=1)
+def test_leftovers_of_another_job_are_not_used(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=1, progress=stop_at_a_shard)
     pack(documents, tokenizer, tmp_path / "out", sequence_length=64, seed=2)
     pack(documents, tokenizer, tmp_path / "fresh", sequence_length=64, seed=2)
     assert files(tmp_path / "out") == files(tmp_path / "fresh")
@@ -205,10 +195,3 @@ def test_a_thousand_shards_need_few_open_files(tokenizer: Path, tmp_path: Path) 
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert len(unpacked(tmp_path / "packed")) == len(documents)
-
-
-def test_progress_ends_at_one(documents: Path, tokenizer: Path, tmp_path: Path) -> None:
-    told: list[float] = []
-    pack(documents, tokenizer, tmp_path, sequence_length=64, seed=0, progress=lambda fraction, _: told.append(fraction))
-    assert told == sorted(told)
-    assert told[-1] == 1

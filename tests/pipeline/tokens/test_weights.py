@@ -4,9 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.tokens.random_numbers import random_numbers
+from pipeline.tokens.random_numbers import copies_of, random_numbers, repeat
 from pipeline.tokens.stage import RECORD
-from pipeline.tokens.weights import copies_of, repeat
 
 DOCUMENTS = 50_000
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.storage.documents import DocumentWriter
+from pipeline.storage.documents import SCHEMA, DocumentWriter
 
 DOCUMENTS = [
     (f"{name} has {number} {thing}. How many {thing} does {name} have?", str(number))
@@ -20,21 +20,14 @@ DOCUMENTS = [
 
 def write(folder: Path, documents: list[tuple[str | None, str | None]], *, rows: int = 10**6, **options) -> Path:
     """Documents on disk, `rows` to a row group."""
+    values = [
+        {"id": f"d{i}", "source": "world" if asked else "text", "row": i, "question": asked, "response": response}
+        for i, (asked, response) in enumerate(documents)
+    ]
+    table = pa.Table.from_pylist(values, schema=SCHEMA)
     with DocumentWriter(folder, **options) as writer:
         for first in range(0, len(documents), rows):
-            part = documents[first : first + rows]
-            writer.keep(
-                pa.table(
-                    {
-                        "id": [f"d{first + number}" for number in range(len(part))],
-                        "source": ["world" if question else "text" for question, _ in part],
-                        "row": range(first, first + len(part)),
-                        "question": pa.array([question for question, _ in part], pa.string()),
-                        "response": pa.array([response for _, response in part], pa.string()),
-                        "answer": [""] * len(part),
-                    }
-                )
-            )
+            writer.keep(table.slice(first, rows))
     return folder
 
 

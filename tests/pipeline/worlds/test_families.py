@@ -11,31 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.worlds import relations, sums, swaps
-from pipeline.worlds.crowd import COVERAGE, Crowd, Items
-from pipeline.worlds.likeness import grams, jaccard, words
 from pipeline.worlds.planting import EDITS, edited
-from pipeline.worlds.problem import Problem
-from pipeline.worlds.settings import FAMILIES, WorldSettings
+from pipeline.worlds.problem import DIGITS, Problem, words
+from pipeline.worlds.settings import WorldSettings
 from tests.pipeline.worlds.solver import solve
 
 LONG = WorldSettings(longest=12, hops=4, distractors=2, swaps=6)
-ANSWERS = {"sums": sums.ANSWERS, "relations": relations.ANSWERS, "swaps": swaps.ANSWERS}
-each_family = pytest.mark.parametrize("family", FAMILIES)
+ANSWERS = {"sums": DIGITS, "relations": DIGITS, "swaps": tuple(map(str, swaps.CUPS))}
+each_family = pytest.mark.parametrize("family", ANSWERS)
 seeds = st.integers(0, 10**6)
 
 
 def draw(family: str, seed: int, steps: int) -> Problem:
     return LONG.family(family).draw(Random(seed), steps)
-
-
-def test_problems_read_as_the_docstrings_say() -> None:
-    person, other = relations.Statement("Ann", None, 3), relations.Statement("Ben", "Ann", 2)
-    problem = relations.Relation("coins", (person, other), (1, 0), "Ben", 0)
-    assert problem.question == "Ben has 2 more than Ann. Ann has 3 coins. How many coins has Ben?"
-    assert (problem.answer, problem.numbers) == ("5", (2, 3))
-    problem = swaps.Shuffle("coin", 2, (swaps.Swap("Ann", 2, 3), swaps.Swap("Tom", 1, 3)), 0)
-    assert problem.question.startswith("The coin is under cup 2. Ann swaps cups 2 and 3. Tom swaps cups 1 and 3. Where")
-    assert problem.answer == "1"
 
 
 @each_family
@@ -78,7 +66,6 @@ def test_variants_in_other_numbers_keep_the_words_and_are_right(family: str, see
     other = problem.with_other_numbers(Random(seed + 1))
     if other is not None:
         assert re.sub(r"\d", "#", other.question) == re.sub(r"\d", "#", problem.question)
-        assert other.numbers != problem.numbers
         assert solve(other.question)[-1] == int(other.answer)
         assert {str(value) for value in solve(other.question)} <= set(ANSWERS[family])
 
@@ -88,7 +75,7 @@ def test_variants_in_other_numbers_keep_the_words_and_are_right(family: str, see
 @given(seed=seeds, edit=st.sampled_from(EDITS))
 def test_edits_change_no_number_and_no_answer(family: str, seed: int, edit: str) -> None:
     problem = draw(family, seed, 4)
-    row = edited(Random(seed), problem, edit)
+    row = edited(Random(seed), problem, edit, "near", "item")
     assert re.findall(r"\d", row.question) == re.findall(r"\d", problem.question)
     assert row.problem.answer == problem.answer
     if edit in ("verbatim", "spacing", "case", "punctuation", "latex"):
@@ -97,28 +84,8 @@ def test_edits_change_no_number_and_no_answer(family: str, seed: int, edit: str)
         assert words(row.question) != words(problem.question)
 
 
-@each_family
-def test_a_crowd_admits_no_copy_and_nothing_that_looks_like_one(family: str) -> None:
-    problem = draw(family, 1, 2)
-    crowd = Crowd()
-    assert crowd.admit(problem)
-    assert not crowd.admit(problem)
-    assert not Crowd([problem]).admit(problem)
-    reworded = problem.with_another_word(Random(0))
-    texts = [grams(words(f"{each.question} {each.answer}"), 5) for each in (problem, reworded)]
-    assert not crowd.admit(reworded) or jaccard(*texts) < 0.7
-
-
 @given(seeds)
 def test_sums_of_few_nouns_use_no_others(seed: int) -> None:
     story = WorldSettings(nouns=6).family("sums").draw(Random(seed), 2)
     assert story.name in ("Ann", "Mia", "Eva", "Ben", "Tom", "Sam")
     assert story.thing in sums.THINGS[:6]
-
-
-GRAMS = st.frozensets(st.tuples(st.integers(0, 12), st.integers(0, 3)), min_size=1, max_size=40)
-
-
-@given(st.lists(GRAMS, min_size=1, max_size=20), GRAMS)
-def test_a_text_covers_an_item_of_which_it_holds_enough(items: list[frozenset], held: frozenset) -> None:
-    assert Items(items).covered_by(held) == any(len(item & held) >= COVERAGE * len(item) for item in items)
