@@ -18,12 +18,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from pipeline.dedup.clusters import bucket_pairs
 from pipeline.storage.numbered_shards import Shard
 
 EXACT, NEAR, TOO_MANY = REASONS = ("exact_duplicate", "near_duplicate", "too_many_responses")
 
-_BYTES_JOINED = 64  # memory that a document takes while a band is joined
 _SHARDS = "(select unnest($files) as filename, unnest($starts) as start, unnest($sources) as priority)"
 _RANK = f"""create table ranked as with shards as {_SHARDS}, documents as
     (select start + file_row_number as doc, priority, keys.* exclude (filename, file_row_number)
@@ -42,6 +40,10 @@ _SIGNED = f"""select node, bands.* exclude (place, filename)
     join remaining on remaining.doc = start + place"""
 _UNSIGNED = """select doc from remaining anti join signed using (node)
     where doc >= $start and doc < $stop order by doc"""
+_MEET = """insert into pairs with met as (select "{band}" as hash from signed group by all having count(*) > 1),
+    bucketed as (select node, first_value(node) over bucket as first, lag(node) over bucket as before
+    from signed semi join met on "{band}" = hash window bucket as (partition by "{band}" order by node))
+    select unnest([first, before]), node from bucketed where before is not null"""
 _TOO_MANY = """insert into dropped with kept as (select * from ranked anti join dropped using (node) where asked)
     select node, first_value(node) over question as because, 2 from kept
     window question as (partition by question0, question1 order by node)
@@ -60,14 +62,13 @@ class DocumentTable:
     def __init__(self, files: Sequence[Shard], folder: Path, memory: int) -> None:
         """Open a database in `folder`; DuckDB gets half of `memory` bytes, arrays the rest."""
         self.files, self.folder = files, folder
-        self.memory = max(memory // 2, 64_000_000)
         database = folder / "clusters.duckdb"
         for old in (database, folder / "clusters.duckdb.wal"):
             old.unlink(missing_ok=True)  # of a killed attempt: the table is made again from the finished parts
         self.connection = duckdb.connect(
             database,
             config={
-                "memory_limit": f"{self.memory}B",
+                "memory_limit": f"{max(memory // 2, 64_000_000)}B",
                 "temp_directory": str(folder / "spilled"),
                 "preserve_insertion_order": False,
             },
@@ -90,11 +91,6 @@ class DocumentTable:
         for step in (_EXACT, _ALONE, _REMAINING):
             self.connection.execute(step)
 
-    def remaining(self, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        """Select the documents of a shard that may have near duplicates: doc and node, int64 [R] each."""
-        query = "select doc, node from remaining where doc >= $start and doc < $stop order by doc"
-        return self._columns(query, {"start": shard.start, "stop": shard.stop})
-
     def add_signed(self, shards: Sequence[Shard], files: Sequence[Path]) -> None:
         """Add the band hashes of these shards' remaining documents, from a Parquet file for each shard.
 
@@ -107,23 +103,15 @@ class DocumentTable:
         """Select the remaining documents of a shard whose band hashes have not been added: doc, int64 [R]."""
         return self._columns(_UNSIGNED, {"start": shard.start, "stop": shard.stop})[0]
 
-    def join(self, bands: int) -> None:
-        """Add the candidates of each band among the documents whose band hashes have been added."""
-        (documents,) = self._columns("select count(*) from signed")
-        parts = 1 + int(documents[0]) * _BYTES_JOINED // self.memory
+    def candidates(self, bands: int) -> np.ndarray:
+        """Join the bands: the different pairs int64 [P, 2] of documents that share a hash, smaller node first, sorted.
+
+        Each document of a bucket is paired with the first one (star) and with the one before it (chain), so that the
+        number of pairs grows with the bucket and not with its square.
+        """
         for band in range(bands):
-            query = f'select "{band}" as hash, node from signed where "{band}" % {parts} = $part'
-            for number in range(parts):
-                self.add_pairs(bucket_pairs(*self._columns(query, {"part": number})))
-
-    def add_pairs(self, pairs: np.ndarray) -> None:
-        """Add candidates int64 [P, 2]."""
-        self._insert("pairs", earlier=pairs.min(axis=1), later=pairs.max(axis=1))
-
-    def candidates(self) -> np.ndarray:
-        """Select the different candidates int64 [P, 2], smaller node first, sorted."""
-        query = "select distinct earlier, later from pairs where earlier < later order by earlier, later"
-        return np.stack(self._columns(query), axis=1)
+            self.connection.execute(_MEET.format(band=band))
+        return np.stack(self._columns("select distinct earlier, later from pairs order by all"), axis=1)
 
     def docs_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Select the documents of these nodes in reading order: doc and node, int64 [R] each."""

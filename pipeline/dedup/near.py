@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.dedup.candidates import find_candidates
 from pipeline.dedup.clusters import clusters
 from pipeline.dedup.contradictions import Facts, answer_ids, contradictions, facts, function_ids
 from pipeline.dedup.document_table import DocumentTable
-from pipeline.dedup.settings import GUARDS, DedupSettings
-from pipeline.dedup.signing import words_of_documents
+from pipeline.dedup.settings import GUARDS, DedupSettings, Signing
+from pipeline.dedup.signing import words_of_documents, write_bands
 from pipeline.progress import Progress
 from pipeline.storage.numbered_shards import Shard
 from pipeline.storage.parallel import Run
@@ -38,11 +37,24 @@ def find_near(
     run: Run,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Mark near duplicates in `table` and write `AUDIT` under `output`; `bands` as in `find_candidates`.
+    """Mark near duplicates in `table` and write `AUDIT` under `output`.
 
-    Returns the part of `deduplicate`'s results that is about near duplicates.
+    `bands` are the band hashes of each shard that its source's signing has computed; documents without band hashes are
+    signed here. Returns the part of `deduplicate`'s results that is about near duplicates.
     """
-    pairs = find_candidates(table, bands, settings, run, progress)
+
+    def write(path: Path) -> None:
+        table.add_signed(table.files, bands)
+        plans = list(_unsigned(table, settings.signing))
+        signed = []
+        for signed_path in run(write_bands, plans):
+            signed.append(signed_path)
+            progress(0.2 + 0.4 * len(signed) / len(plans), "signatures")
+        if plans:
+            table.add_signed([shard for shard, *_ in plans], signed)
+        save_arrays(path, pairs=table.candidates(settings.signing.bands))
+
+    pairs = np.load(make_once(table.folder / "candidates.npz", write))["pairs"]
     progress(0.65, "comparing candidates")
     comparison = Comparison(table, pairs, settings, run)
     progress(0.75, "comparing candidates")
@@ -62,6 +74,15 @@ def find_near(
         "drifted": int((final < settings.threshold).sum()),
         "clusters": {str(size + 1): int(number) for size, number in enumerate(np.bincount(members)) if number},
     }
+
+
+def _unsigned(table: DocumentTable, signing: Signing) -> Iterator[tuple[Shard, Path, Path, Signing]]:
+    for number, shard in enumerate(table.files):
+        documents = table.unsigned(shard)
+        if len(documents):
+            plan = table.folder / f"signing-{number}.npz"
+            save_arrays(plan, documents=documents)
+            yield shard, plan, table.folder / f"bands-{number}.parquet", signing
 
 
 class Comparison:
@@ -109,10 +130,8 @@ def _describe(shard: Shard, plan: Path, n: int, path: Path) -> Path:
     """Write the different n-grams and the facts of the documents of a shard that `plan` lists."""
 
     def write(partial: Path) -> None:
-        with np.load(plan) as listed:
-            documents = listed["documents"]
         ngrams, sizes, parts = [], [], []
-        for _, batch, words in words_of_documents(shard, documents, ("question", "response", "answer")):
+        for _, batch, words in words_of_documents(shard, plan, ("question", "response", "answer")):
             ids, offsets = distinct(*words.ngrams(n))
             ngrams.append(ids)
             sizes.append(np.diff(offsets))
