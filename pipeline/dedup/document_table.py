@@ -115,23 +115,25 @@ class DocumentTable:
 
     def docs_of(self, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Select the documents of these nodes in reading order: doc and node, int64 [R] each."""
-        found = self._joined("doc, node", "semi join", "doc", node=nodes.ravel())
-        return found["doc"].to_numpy(), found["node"].to_numpy()
+        wanted = self.connection.from_arrow(pa.table({"node": nodes.ravel()}))
+        found = self.connection.table("ranked").join(wanted, "node", "semi").project("doc, node").order("doc")
+        return tuple(found.fetchnumpy().values())
 
     def ids(self, nodes: np.ndarray) -> pa.Array:
         """Select the ids of these nodes, in their order."""
-        return self._joined("id", "join", "place", node=nodes, place=np.arange(len(nodes)))["id"].combine_chunks()
+        wanted = self.connection.from_arrow(pa.table({"node": nodes, "place": np.arange(len(nodes))}))
+        found = wanted.join(self.connection.table("ranked"), "node").order("place").project("id")
+        return found.to_arrow_table()["id"].combine_chunks()
 
     def drop_near(self, nodes: np.ndarray, survivors: np.ndarray) -> None:
         """Mark near duplicates: `nodes[p]` gives way to `survivors[p]`."""
-        self._insert("dropped", node=nodes, because=survivors, reason=np.ones(len(nodes), np.uint8))
+        rows = pa.table({"node": nodes, "because": survivors, "reason": np.ones(len(nodes), np.uint8)})
+        self.connection.from_arrow(rows).insert_into("dropped")
 
-    def drop_too_many(self, most: int) -> None:
-        """Mark what exceeds `most` remaining documents per question."""
-        self.connection.execute(_TOO_MANY, {"most": most})
-
-    def decide(self) -> None:
-        """Resolve what every dropped document gave way to: a document that is kept."""
+    def decide(self, most: int | None = None) -> None:
+        """Mark what exceeds `most` remaining documents per question; resolve what all gave way to: a kept document."""
+        if most is not None:
+            self.connection.execute(_TOO_MANY, {"most": most})
         self.connection.execute(_DECIDE)
 
     def dropped(self, shard: Shard) -> pa.Table:
@@ -141,17 +143,6 @@ class DocumentTable:
 
     def _columns(self, query: str, parameters: Mapping[str, Any] | None = None) -> tuple[np.ndarray, ...]:
         return tuple(self.connection.execute(query, parameters).fetchnumpy().values())
-
-    def _insert(self, table: str, **columns: np.ndarray) -> None:
-        self.connection.from_arrow(pa.table(columns)).insert_into(table)
-
-    def _joined(self, columns: str, join: str, order: str, **wanted: np.ndarray) -> pa.Table:
-        """Join the ranked documents with a table of wanted nodes."""
-        self.connection.register("wanted", pa.table(wanted))
-        query = f"select {columns} from ranked {join} wanted using (node) order by {order}"
-        found = self.connection.sql(query).to_arrow_table()
-        self.connection.unregister("wanted")
-        return found
 
 
 def _shards(shards: Sequence[Shard], files: Sequence[Path]) -> dict[str, list]:

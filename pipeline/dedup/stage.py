@@ -79,9 +79,7 @@ def deduplicate(
             progress(0.2, "exact duplicates")
             if settings.near:
                 found = find_near(table, output, settings, _files_of(signed, "bands", files), run, progress)
-            if settings.responses_per_question is not None:
-                table.drop_too_many(settings.responses_per_question)
-            table.decide()
+            table.decide(settings.responses_per_question)
         counts = []
         for written in run(_write, _plans(table, output)):
             counts.append(written["counts"])
