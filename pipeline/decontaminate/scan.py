@@ -45,7 +45,6 @@ from pipeline.decontaminate.omissions import column_without_figures
 from pipeline.decontaminate.passages import QUESTION, SOLUTION
 from pipeline.decontaminate.settings import EXACT, OVERLAP, TEMPLATE
 from pipeline.decontaminate.settings import SOLUTION as GRADE_OF_SOLUTIONS
-from pipeline.text.arrays import ranges
 from pipeline.text.ngrams import gathered_ids
 from pipeline.text.number_words import read_numbers
 from pipeline.text.words import Words, number_sums, text_column, word_blocks
@@ -161,9 +160,8 @@ def _same_numbers(
     Pairs that are a copy in `known` are left out; its others are returned too.
     """
     first = words.offsets[:-1]
-    documents, places = index.number_table.find(number_sums(words.ids, words.kinds, first, ends))
-    entries, offsets = ranges(index.number_offsets[places], index.number_offsets[places + 1])
-    documents, passages = np.repeat(documents, np.diff(offsets)), index.number_passages[entries]
+    numbers = index.of_numbers.table.find(number_sums(words.ids, words.kinds, first, ends))
+    documents, passages, _ = index.of_numbers.common(*numbers)
     other = np.abs((ends - first)[documents] - index.lengths[passages])
     near = other <= np.maximum(_LENGTHS_APART * index.lengths[passages], 1)
     near &= index.lengths[passages] >= index.settings.shortest

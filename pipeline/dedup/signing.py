@@ -24,7 +24,6 @@ import pyarrow.parquet as pq
 
 from pipeline.dedup.contradictions import digit_sequences
 from pipeline.dedup.exact import SHORT, exact_keys
-from pipeline.dedup.labels import without_labels
 from pipeline.dedup.minhash import band_hashes, signatures
 from pipeline.dedup.settings import Signing
 from pipeline.progress import Progress, quiet
@@ -42,6 +41,10 @@ _KEYS = pa.schema(
 )
 LEAST_MEMORY = 64_000_000  # bytes that DuckDB gets in any case
 _BLOCKS_AT_ONCE = 256  # signed blocks written as one row group, about ten thousand documents
+_LABELS = (  # what only labels a problem: its number in a book, and the contest that it is from
+    r"^\s*(?:(?:Problem|Exercise|Question|Example)\s+#?\d+(?:\.\d+)*[.:)]?|\d{1,3}(?:\.\d+)*[.)])\s+",
+    r"\((?:(?:19|20)\d\d,?\s+[A-Z][A-Za-z]|[A-Z][A-Za-z]+[\w .,'-]{0,40}\b(?:19|20)\d\d\b)[^()\n]{0,80}\)",
+)
 _SHARED = """create table shared as
     select digits from read_parquet($files) group by digits having min(key0) <> max(key0)"""
 _SHARING = """select file_row_number as place from read_parquet($file, file_row_number=true) semi join shared
@@ -119,6 +122,16 @@ def _write_keys(shard: Shard, path: Path, signing: Signing) -> Path:
                 writer.write_batch(pa.RecordBatch.from_pydict(columns, _KEYS))
 
     return make_once(path, write)
+
+
+def without_labels(questions: pa.Array) -> pa.Array:
+    """Remove a number at the beginning and the contest in parentheses from each question.
+
+    "12) Find 3 + 4. (2019 AMC 8 Problems, Question #18)" gives "Find 3 + 4. "; "Find 3 + 4 (in 2019)." stays.
+    """
+    for label in _LABELS:
+        questions = pc.replace_substring_regex(questions, pattern=label, replacement="")
+    return questions
 
 
 def _unlabelled(batch: pa.RecordBatch, texts: pa.Array) -> pa.Array:

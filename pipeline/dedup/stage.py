@@ -6,7 +6,7 @@
 3. candidates: n-grams -> MinHash signatures -> band hashes -> equal hashes (`minhash`, `near`); only of documents
    that share all their digits with another one, as no others have equal numbers.
 4. verify: exact Jaccard similarity of the candidates' n-grams, and the guards (`near`, `contradictions`).
-   Numbers that only label a problem, in a book or a contest, are left out of all this (`labels`).
+   Numbers that only label a problem, in a book or a contest, are left out of all this (`signing`).
 5. cluster: connected components; the best document of each is kept (`clusters`).
 6. write: kept and dropped documents, shard by shard.
 
