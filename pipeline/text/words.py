@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.text.arrays import IdTable
 from pipeline.text.ngrams import BYTES_BASE, MASK, MIX, ngrams, sequence_ids, word_id
 from pipeline.text.normal_form import COMMANDS, SIGNS, fold
 
@@ -246,7 +247,7 @@ def _kind_of(reading: str | None) -> int:
 
 
 _READINGS = sorted((word_id(command), reading) for command, reading in COMMANDS.items())
-_COMMAND_IDS = np.array([command for command, _ in _READINGS], np.uint64)
+_COMMANDS = IdTable(np.array([command for command, _ in _READINGS], np.uint64))
 _READING_IDS = np.array([word_id(reading or "") for _, reading in _READINGS], np.uint64)
 _READING_KINDS = np.array([_kind_of(reading) for _, reading in _READINGS], np.uint8)
 
@@ -256,8 +257,6 @@ def _read_commands(text: np.ndarray, starts: np.ndarray, ids: np.ndarray, kinds:
     if not (text == ord("\\")).any():
         return
     commands = np.flatnonzero((text[starts - 1] == ord("\\")) & (kinds == LETTERS))
-    at = np.minimum(np.searchsorted(_COMMAND_IDS, ids[commands]), len(_COMMAND_IDS) - 1)
-    known = _COMMAND_IDS[at] == ids[commands]
-    commands, at = commands[known], at[known]
-    ids[commands] = _READING_IDS[at]
-    kinds[commands] = _READING_KINDS[at]
+    known, places = _COMMANDS.find(ids[commands])
+    ids[commands[known]] = _READING_IDS[places]
+    kinds[commands[known]] = _READING_KINDS[places]

@@ -239,11 +239,12 @@ def test_what_is_found_in_a_document_does_not_depend_on_the_others(questions: li
         items = item_table([(CLIPS, PROSE), (SHORT, "42"), (CLIPS.replace("Natalia", "Maria"), "")])
         index = ItemIndex(items, DecontaminationSettings())
         index.settle(np.zeros(index.masked.size, np.int64), 20)
-        found = list(search(index, pa.array(questions, pa.string()), pa.array([PROSE] * len(questions), pa.string())))
+        columns = [questions, [PROSE] * len(questions), [""] * len(questions)]
+        found = list(search(index, *(pa.array(column, pa.string()) for column in columns)))
         alone = [
             replace(match, document=place)
             for place, question in enumerate(questions)
-            for match in search(index, pa.array([question]), pa.array([PROSE]))
+            for match in search(index, pa.array([question]), pa.array([PROSE]), pa.array([""]))
         ]
     assert found == alone
 
