@@ -130,7 +130,7 @@ def _search(
                 if matches:
                     file.write_table(_findings(batch, matches, ids, benchmarks))
                 best: dict[int, Match] = {}
-                for match in sorted(matches, key=lambda match: _order(match, ids)):
+                for match in sorted(matches, key=lambda one: (GRADES.index(one.grade), -one.coverage, ids[one.item])):
                     best.setdefault(match.document, match)
                 causes = {row: best[row] for row in sorted(best) if best[row].grade in settings.remove}
                 gone = np.isin(np.arange(len(batch)), list(causes))
@@ -140,10 +140,6 @@ def _search(
                 writer.drop(batch.filter(pa.array(gone)), reasons, because)
 
     return write_document_shard(output, folder, number, write)
-
-
-def _order(match: Match, ids: list[str]) -> tuple[int, float, str]:
-    return GRADES.index(match.grade), -match.coverage, ids[match.item]
 
 
 def _findings(batch: pa.RecordBatch, found: list[Match], ids: list[str], benchmarks: list[str]) -> pa.Table:

@@ -38,8 +38,6 @@ _REMAINING = """create table remaining as
 _SIGNED = f"""select node, bands.* exclude (place, filename)
     from read_parquet($files, filename=true) as bands join {_SHARDS} as shards using (filename)
     join remaining on remaining.doc = start + place"""
-_UNSIGNED = """select doc from remaining anti join signed using (node)
-    where doc >= $start and doc < $stop order by doc"""
 _MEET = """insert into pairs with met as (select "{band}" as hash from signed group by all having count(*) > 1),
     bucketed as (select node, first_value(node) over bucket as first, lag(node) over bucket as before
     from signed semi join met on "{band}" = hash window bucket as (partition by "{band}" order by node))
@@ -75,7 +73,6 @@ class DocumentTable:
         )
         self.connection.execute("pragma disable_checkpoint_on_shutdown; pragma disable_progress_bar")
         self.connection.execute("create table pairs (earlier bigint, later bigint)")
-        self._into_signed = "create table signed as"
 
     def close(self) -> None:
         """Close the database."""
@@ -96,12 +93,12 @@ class DocumentTable:
 
         Columns: place (of a document in its shard), 0, 1, ... (null where a document has no n-gram).
         """
-        self.connection.execute(f"{self._into_signed} {_SIGNED}", _shards(shards, files))
-        self._into_signed = "insert into signed"
+        for step in ("create table if not exists signed as from ({}) limit 0", "insert into signed {}"):
+            self.connection.execute(step.format(_SIGNED), _shards(shards, files))
 
-    def unsigned(self, shard: Shard) -> np.ndarray:
-        """Select the remaining documents of a shard whose band hashes have not been added: doc, int64 [R]."""
-        return self._columns(_UNSIGNED, {"start": shard.start, "stop": shard.stop})[0]
+    def unsigned(self) -> np.ndarray:
+        """Select the remaining documents whose band hashes have not been added: doc, int64 [R]."""
+        return self._columns("select doc from remaining anti join signed using (node) order by doc")[0]
 
     def candidates(self, bands: int) -> np.ndarray:
         """Join the bands: the different pairs int64 [P, 2] of documents that share a hash, smaller node first, sorted.

@@ -113,19 +113,14 @@ def word_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tup
 
 def byte_blocks(texts: pa.Array, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Yield the bytes of a `text_column` in blocks: rows, bytes uint8, and offsets int64 [D + 1] into them."""
-    data, offsets = _buffers(texts)
+    _, buffer, data = texts.buffers()
+    offsets = np.frombuffer(buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    data = np.frombuffer(data or b"", np.uint8)
     start = 0
     while start < len(texts):
         stop = max(start + 1, int(np.searchsorted(offsets, offsets[start] + block_bytes, "right")) - 1)
         yield slice(start, stop), data[offsets[start] : offsets[stop]], offsets[start : stop + 1] - offsets[start]
         start = stop
-
-
-def _buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the data uint8 and the offsets int64 [D + 1] of a large_string array."""
-    _, offsets, data = texts.buffers()
-    offsets = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    return np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8), offsets
 
 
 def _split(data: np.ndarray, offsets: np.ndarray) -> Words:
